@@ -29,7 +29,7 @@ async fn local_limiter_shares_one_bucket_among_clients_beyond_its_memory_limit()
         assert!(is_refused(take(client).await));
     }
     assert_eq!(take(0).await, RateLimitDecision::Token { remaining: 0 }, "client 0 must have its own bucket");
-    // Full buckets are evicted, so each client now gets its own bucket.
+    // After 121 s, all buckets are full and are evicted, so each of these clients gets its own bucket.
     tokio::time::advance(Duration::from_secs(121)).await;
     for client in [0, late[0], late[1], late[2]] {
         assert_eq!(take(client).await, RateLimitDecision::Token { remaining: 1 });

@@ -34,12 +34,12 @@ async fn link(server: &Server, usage: RedisUse, tasks: &Tasks) -> Arc<RedisConne
 }
 
 #[tokio::test]
-async fn limiter_uses_fallback_when_reply_is_impossible() {
+async fn limiter_uses_fallback_when_reply_of_redis_is_invalid() {
     let server = Server::start().await;
     let tasks = Tasks::default();
     let link = link(&server, RedisUse::Limits, &tasks).await;
     let mut fallback = MockRateLimiter::new();
-    // Each request takes a token of the fallback first, so that its buckets are current when they are needed.
+    // Each request first takes a token of the fallback limiter, so that the fallback is current when it is needed.
     fallback.expect_take().times(10).return_const(FALLBACK_TOKEN);
     let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(fallback));
     let bucket = Bucket::new(NonZeroU32::new(3).unwrap(), 1000).unwrap();
@@ -62,7 +62,7 @@ async fn limiter_uses_fallback_when_reply_is_impossible() {
         assert_eq!(limiter.take(&key, bucket).await, taken.unwrap_or(FALLBACK_TOKEN), "{reply:?}");
         let connections = server.connections();
         if taken.is_none() {
-            // An impossible reply makes the adapter replace the connection.
+            // An invalid reply makes the adapter replace the connection.
             eventually(async || server.connections() > connections).await;
         }
     }

@@ -54,7 +54,7 @@ fn following_clock_adopts_offset_corrected_by_half_round_trip() {
     let received = requested + TimeDelta::milliseconds(10);
     let ahead = TimeDelta::seconds(90);
     assert_eq!(clock.follow(requested, requested + TimeDelta::milliseconds(3), received), None);
-    // The sample is assumed to be from the middle of the round trip.
+    // The clock assumes that the server read its time in the middle of the round trip.
     let moved = clock.follow(requested, requested + ahead, received).unwrap();
     assert_eq!(moved, ahead - TimeDelta::milliseconds(5));
     let before = SystemClock.now();

@@ -139,7 +139,7 @@ async fn send_and_disconnect(api: &Api, random: &RandomSource, requests: usize, 
                         acknowledged.products.insert(listed);
                         on_sale.push(listed);
                     }
-                    // On a busy machine some requests wait for a connection until they are rejected.
+                    // On a busy machine some requests wait too long for a database connection and are rejected.
                     (Ok(Ok(response)), _) if response.outcome() == (503, "C0001") => {}
                     (Ok(other), _) => panic!("unexpected response: {other:?}"),
                 }

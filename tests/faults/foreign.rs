@@ -48,7 +48,8 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
         vhost.server().eval(&code).await.unwrap();
     };
-    // A channel keeps the limit that was set when it was opened.
+    // The limit is raised before any channel is opened, because a channel keeps the message size limit that was set
+    // when the channel was opened.
     set_max_message_bytes(2 * LARGE).await;
     let server = deployment.launch().start().unwrap();
     let connection = unsupervised_connection(settings(&vhost.url(), QueueType::Quorum)).await.unwrap();
@@ -102,7 +103,7 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
     assert_eq!(code, Some(0), "{stderr}");
     let open = snapshot.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
     assert_eq!(open, 0);
-    // No message was parked repeatedly: the log contains at most one line per copy that was sent.
+    // No message was parked repeatedly: the log contains at most one such line per message that was sent.
     let log = server.launch().log();
     let announced =
         log.lines().filter(|line| line.contains("unknown message parked as a dead letter")).count();

@@ -59,7 +59,7 @@ async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
     let victims = victims(pair, &random);
     let killer = random.stream("killer");
     for victim in &victims {
-        sums_stay_zero_during(&snapshot, ledger.wait_for_orders(20)).await;
+        assert_ledger_sums_stay_zero_during(&snapshot, ledger.wait_for_orders(20)).await;
         tokio::time::sleep(killer.millis(0..300)).await;
         let begun = Instant::now();
         process = killed_and_restarted(*victim, &deployment, &launch, process, &api).await;
@@ -80,7 +80,7 @@ async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
     assert_eq!(status.code(), Some(0));
 }
 
-async fn sums_stay_zero_during(snapshot: &DatabaseSnapshot, load: impl Future<Output = ()>) {
+async fn assert_ledger_sums_stay_zero_during(snapshot: &DatabaseSnapshot, load: impl Future<Output = ()>) {
     let mut load = pin!(load);
     let mut is_over = false;
     while !is_over {

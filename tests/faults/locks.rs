@@ -21,7 +21,7 @@ const SELLER: i64 = 1;
 const LOCKED: i64 = 2;
 /// More events than a consumer processes at a time.
 const EVENTS: i64 = 25;
-/// Maximum time until the other events are applied; 10 s would suffice on an otherwise idle machine.
+/// Maximum time until the events of the other buyers are applied; 10 s would suffice on an otherwise idle machine.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 const OTHERS: std::ops::RangeInclusive<i64> = 3..=12;
 
@@ -112,7 +112,7 @@ async fn sqlite_write_lock_pauses_consumers_without_counting_attempts(pair: Pair
     let mut transaction = snapshot.pool().acquire().await.unwrap();
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *transaction).await.unwrap();
     let before = snapshot.number("SELECT count(*) FROM buyer_credit_changes").await;
-    // Longer than the program's timeout for the writer (5 s).
+    // Longer than the program waits for SQLite's write lock (5 s).
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert_eq!(snapshot.number("SELECT count(*) FROM buyer_credit_changes").await, before);
     assert_eq!(api.get(SELLER, "/api/v1/products?limit=1").await.unwrap().status, 200);

@@ -129,7 +129,8 @@ async fn response_is_correct_when_connection_is_cut_after_commit(pair: Pair) {
         };
         match response.outcome() {
             (201, "00000") => assert_eq!(&response.id("orderId").to_string(), order),
-            // The product is already sold to the same buyer, who can read the order.
+            // The first request sold the product to this buyer, so the repeated one is a conflict. The buyer can read
+            // the order.
             (409, "A0409") => {
                 let found = api.order(BUYER, order.parse().unwrap()).await.unwrap().value();
                 assert_eq!(found["productId"], product);
@@ -162,8 +163,8 @@ async fn lost_commit_responses_lose_and_duplicate_nothing(pair: Pair) {
     assert_no_idle_transaction(&deployment, &snapshot).await;
 }
 
-/// Repeatedly cuts the connection that sends the next COMMIT, whatever it commits: an order, a settlement, effects, a
-/// lease.
+/// Repeatedly cuts the connection that sends the next COMMIT, whatever it commits: an order, the status of outbox rows,
+/// effects of an event, a lease.
 async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
     for _ in 0..cuts {
         line.cut_after(commit);

@@ -52,7 +52,7 @@ const RECOVERY_WITHIN: Duration = Duration::from_secs(10);
 macro_rules! on_mariadb_first {
     ($($test:ident),* $(,)?) => {
         handover_tests::on_pairs!([$($test),*]: mariadb_and_rabbitmq MariaDbRabbitMq,
-            #[ignore = "long: the same on another database"] postgres_and_rabbitmq PostgresRabbitMq);
+            #[ignore = "long: CI runs this test on MariaDB"] postgres_and_rabbitmq PostgresRabbitMq);
     };
 }
 pub(crate) use on_mariadb_first;
@@ -61,7 +61,7 @@ pub(crate) use on_mariadb_first;
 macro_rules! on_postgres_first {
     ($($test:ident),* $(,)?) => {
         handover_tests::on_pairs!([$($test),*]: postgres_and_rabbitmq PostgresRabbitMq,
-            #[ignore = "long: the same on another database"] mariadb_and_rabbitmq MariaDbRabbitMq);
+            #[ignore = "long: CI runs this test on PostgreSQL"] mariadb_and_rabbitmq MariaDbRabbitMq);
     };
 }
 pub(crate) use on_postgres_first;
@@ -92,8 +92,8 @@ fn with_short_timeouts(launch: Launch) -> Launch {
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms")
 }
 
-/// Places an order for a new product and waits for its effect. Returns how long that took. Its seller and buyer take no
-/// part in the generated load.
+/// Lists a product, places an order for it and waits for the effect of the order. Returns how long that took. The
+/// seller and the buyer of this order take no part in the generated load.
 async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::figures::{percentile, summary};
 use crate::fresh;
 
-/// Duration of a load: first a warm-up (`lead`), then the measurement (`measured`).
+/// Durations of a measurement: first the warm-up (`lead`), then the time in which requests are counted (`measured`).
 #[derive(Clone, Copy)]
 struct Times {
     lead: Duration,
@@ -36,10 +36,11 @@ impl Times {
 
 const TIMES: Times = Times { lead: Duration::from_secs(1), measured: Duration::from_secs(3) };
 
-/// Number of rounds. Each round runs the two loads one after the other, so that other work on the machine affects both.
+/// Number of rounds. Each round measures first the capacity and then the throughput under overload, so that other work
+/// on the machine affects both.
 const ROUNDS: u64 = 12;
 
-/// Numbers of clients that are tried to find the capacity: enough for full load, too few for rejections.
+/// Client counts with which the capacity is measured: enough for full load, too few for rejections.
 const CLIENTS: [usize; 3] = [16, 64, 256];
 /// The offered load is `OFFERED` times the capacity, and the completed requests must reach `GOODPUT_PERCENT` of the
 /// capacity. The server has one core, the clients another.
@@ -61,7 +62,7 @@ fn pin(cores: &str) {
 struct SeparateCores;
 
 impl SeparateCores {
-    /// The server is started on one core, so it sizes itself for one core.
+    /// Starts the server on one core, because it derives its limits from the number of cores at startup.
     fn from(start: impl FnOnce() -> Server) -> (Server, SeparateCores) {
         pin("0");
         let server = start();
@@ -144,7 +145,7 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: measures completed requests per second"]
-async fn throughput_stays_near_capacity_when_five_times_as_much_is_offered() {
+async fn throughput_stays_near_capacity_when_offered_load_is_five_times_capacity() {
     let (_folder, launch) = fresh();
     let (server, _cores) = SeparateCores::from(|| launch.start().unwrap());
     let api = Api::of(&server);

@@ -17,17 +17,17 @@ use crate::{WITHIN, assert_progress, with_short_timeouts};
 handover_tests::on_pairs!(
     [partitions_are_rebalanced_and_rolling_restart_loses_nothing]:
     postgres_and_rabbitmq PostgresRabbitMq,
-    #[ignore = "long: the same on another database"] mariadb_and_rabbitmq MariaDbRabbitMq,
-    // This broker is in the database that all processes share.
-    #[ignore = "long: the same on another broker"] mariadb_and_database MariaDbAlone,
-    #[ignore = "long: the same on another broker"] postgres_and_database PostgresAlone,
+    #[ignore = "long: CI runs this test on PostgreSQL and RabbitMQ"] mariadb_and_rabbitmq MariaDbRabbitMq,
+    // The database broker is in the database that all processes share.
+    #[ignore = "long: CI runs this test on PostgreSQL and RabbitMQ"] mariadb_and_database MariaDbAlone,
+    #[ignore = "long: CI runs this test on PostgreSQL and RabbitMQ"] postgres_and_database PostgresAlone,
 );
 
 /// Maximum duration of a takeover: a lease of 5 s, and 5 s to detect its end and to take the partitions over.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5 + 5);
 
-/// Relays detect surplus partitions when they renew their leases, three times per lease duration, and release them
-/// after the window in flight.
+/// A relay detects that it owns more partitions than its share when it renews its leases, three times per lease
+/// duration. It releases the excess partitions after it has settled its current window of messages.
 const BALANCED_WITHIN: Duration = Duration::from_secs(15);
 
 const PARTITIONS: i64 = 64;
@@ -75,7 +75,7 @@ async fn partitions_are_rebalanced_and_rolling_restart_loses_nothing(pair: Pair)
         let took = assert_within(shared_by(&snapshot, n as i64 + 1).await, BALANCED_WITHIN);
         println!("{pair:?}: number of relays that share the partitions is {} after {took:.1?}", n + 1);
     }
-    // Two more processes without a relay.
+    // Two processes without a relay, in addition to the processes with one.
     let api_alone = with_short_timeouts(deployment.launch()).roles("api").start().unwrap();
     let _consumers = with_short_timeouts(deployment.launch()).roles("consumers,jobs").start().unwrap();
     let api = Api::of(&api_alone);

@@ -62,7 +62,7 @@ async fn open_and_wait(server: &Server, text: &str) -> Vec<(Duration, String)> {
         let opened = Instant::now();
         connections.spawn(async move {
             let mut received = String::new();
-            // A reset also ends the connection.
+            // An error means that the server reset the connection, which ends the connection as a close does.
             let _ =
                 tokio::time::timeout(BODIES_WITHIN * 2, stream.read_to_string(&mut received)).await.unwrap();
             (opened.elapsed(), received)

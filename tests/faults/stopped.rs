@@ -36,7 +36,7 @@ async fn owner(snapshot: &DatabaseSnapshot) -> String {
     .await
 }
 
-/// All outbox rows, with the columns that a settlement changes.
+/// All outbox rows, with the columns that the relay changes when it settles a row.
 async fn rows(snapshot: &DatabaseSnapshot) -> Vec<Vec<Option<String>>> {
     let sql = "SELECT event_id, status, retry_count, next_retry_time, sent_time, update_time, last_error
          FROM outbox_events ORDER BY id";
@@ -99,7 +99,7 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     resume(stopped.id()).unwrap();
     eventually(WITHIN, async || match launch.log().contains(LOST) || rows(&snapshot).await != before {
         true => Ok(()),
-        false => Err("the resumed relay has not tried to settle yet".into()),
+        false => Err("the resumed relay has not tried to settle its rows yet".into()),
     })
     .await;
     assert_eq!(rows(&snapshot).await, before, "the resumed relay settled rows that it no longer owned");
@@ -156,7 +156,7 @@ async fn process_stopped_under_load_loses_and_duplicates_nothing(pair: Pair) {
         tokio::time::sleep(random.millis(0..300)).await;
         let process = &processes[round % 2];
         stop(process.id()).unwrap();
-        // The lease of the stopped relay has ended, and the other relay publishes its events.
+        // The leases of the stopped relay end, and the other relay takes over its partitions with their events.
         let taken_over = shared_by(&snapshot, 1).await;
         ledger.wait_for_orders(5).await;
         resume(process.id()).unwrap();

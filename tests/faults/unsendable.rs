@@ -13,9 +13,9 @@ use handover_tests::snapshot::DatabaseSnapshot;
 use crate::{WITHIN, literal, on_mariadb_first};
 
 on_mariadb_first!(
-    window_of_200_with_20_unroutable_messages_sends_180,
-    window_of_200_with_20_nacked_messages_sends_180,
-    window_of_200_with_20_refused_messages_sends_180,
+    window_of_200_rows_with_20_unroutable_messages_sends_180_rows,
+    window_of_200_rows_with_20_nacked_messages_sends_180_rows,
+    window_of_200_rows_with_20_refused_messages_sends_180_rows,
 );
 
 const WINDOW: i64 = 200;
@@ -84,12 +84,13 @@ async fn refusals(snapshot: &DatabaseSnapshot) -> Vec<String> {
         .unwrap()
 }
 
-async fn window_of_200_with_20_unroutable_messages_sends_180(pair: Pair) {
+async fn window_of_200_rows_with_20_unroutable_messages_sends_180_rows(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
     let relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // Otherwise the declaration at startup could restore the binding that this test removes.
+    // Waits until the relay has declared the topology at startup; that declaration would restore the binding that this
+    // test removes.
     send_first_window(&snapshot).await;
     // The program must not have the permission to bind, because it would restore the binding as soon as a message is
     // returned.
@@ -114,7 +115,7 @@ async fn allow_binding(vhost: &TestVhost, may: bool) {
     vhost.server().eval(&code).await.unwrap();
 }
 
-async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
+async fn window_of_200_rows_with_20_nacked_messages_sends_180_rows(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
@@ -141,7 +142,7 @@ async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     assert_same(&settled(&snapshot, "'SENT'").await, &(&sendable() | &unsendable(1)));
 }
 
-async fn window_of_200_with_20_refused_messages_sends_180(pair: Pair) {
+async fn window_of_200_rows_with_20_refused_messages_sends_180_rows(pair: Pair) {
     const MAX_BYTES: usize = 20_000;
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
@@ -150,7 +151,8 @@ async fn window_of_200_with_20_refused_messages_sends_180(pair: Pair) {
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
         server.eval(&code).await.unwrap();
     };
-    // A channel keeps the limit that was set when it was opened.
+    // The limit is set before the relay starts, because a channel keeps the message size limit that was set when the
+    // channel was opened.
     set_max_message_bytes(MAX_BYTES).await;
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * MAX_BYTES));
     insert_window(&snapshot, "ORDER_PAID", &large).await;

@@ -104,7 +104,7 @@ fn every_reference_has_a_target() {
 }
 
 #[test]
-fn every_queue_and_key_is_a_channel_and_each_deadline_has_its_own_queue() {
+fn every_queue_and_routing_key_is_a_channel_and_each_deadline_has_its_own_queue() {
     for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
         let document = handover::asyncapi::document(timeout);
         let channels = document["channels"].as_object().unwrap();
@@ -149,7 +149,7 @@ fn replacements() -> [Option<Value>; 7] {
     [None, number("true"), number("\"x\""), number("0"), number("-1"), number("1.5"), number("{}")]
 }
 
-/// The schema accepts every event that the domain writes, and both reject the same changed events.
+/// The schema accepts every event that the domain writes; of changed events, the schema and the domain reject the same.
 #[test]
 fn schemas_and_domain_agree_on_every_field_of_every_type() {
     let document = document();

@@ -277,7 +277,7 @@ fn files(root: &Path) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// First path components of the files.
+/// First path components of the committed files.
 fn top_level(root: &Path) -> io::Result<Vec<String>> {
     let first = |file: &String| file.split('/').next().unwrap_or(file).to_owned();
     Ok(files(root)?.iter().map(first).collect())

@@ -69,7 +69,7 @@ fn without_panic_output<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name(SILENT.to_owned());
         let working = thread.spawn_scoped(scope, move || runtime.block_on(work())).expect("a thread");
-        working.join().expect("rules panic in their own tasks")
+        working.join().expect("only the tasks of rules may panic, not this thread")
     })
 }
 
@@ -119,7 +119,7 @@ fn every_rule_is_listed_and_has_unique_name() {
     }
 }
 
-/// The names of store rules are unique in both contracts, because a self-test names rules without their crate.
+/// No two store rules of the two contracts have the same name, because a self-test names rules without their crate.
 #[test]
 fn store_rules_have_unique_names() {
     let mut names = BTreeSet::new();

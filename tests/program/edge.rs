@@ -78,7 +78,7 @@ async fn difference_from_expectation_is_a_finding() {
             lamp("accepted, expected to be refused").refused(400, "A0400", &["title"]),
             lamp("accepted, expected to change nothing").unchanged(201),
             lamp("accepted").done(201),
-            post("refused with another field", "/api/v1/products")
+            post("refused, but expected to name another field", "/api/v1/products")
                 .by(SELLER)
                 .json(r#"{"title":"a"}"#)
                 .refused(400, "A0400", &["title"]),
@@ -94,7 +94,7 @@ async fn difference_from_expectation_is_a_finding() {
     };
     assert_found("accepted, expected to be refused", &["201", "products changed"]);
     assert_found("accepted, expected to change nothing", &["products changed"]);
-    assert_found("refused with another field", &["price"]);
+    assert_found("refused, but expected to name another field", &["price"]);
     assert_found("refused, expected to be accepted", &["400", "nothing changed"]);
     assert_eq!(summaries.len(), 4, "{summaries:#?}");
 }

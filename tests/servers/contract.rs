@@ -46,7 +46,7 @@ mod limiters {
     use super::*;
     use marketplace_contract::contract;
 
-    // Redis without the local limiter.
+    // The Redis limiter alone, without the local limiter in front of it.
     contract!(limiter, redis, RedisLimiterRig::redis_only);
 
     /// Runs the limiter as it is shipped, with the local limiter in front of Redis. Only rules that state no exact

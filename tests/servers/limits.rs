@@ -42,7 +42,7 @@ async fn without_clock_step<T>(request: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, request).await.expect("the request waits although it must not")
 }
 
-/// Number of log lines with this text.
+/// Number of log lines that contain the text.
 fn logged(launch: &Launch, text: &str) -> usize {
     launch.log().lines().filter(|line| line.contains(text)).count()
 }
@@ -63,16 +63,16 @@ async fn outages_logged(launch: &Launch, still_open: usize) -> usize {
     .await
 }
 
-/// A fault of a connection.
+/// A fault of the connection to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Responses are delayed beyond the timeout.
+    /// Responses of Redis are delayed beyond the timeout.
     Late,
-    /// Requests do not reach the server.
+    /// Requests do not reach Redis.
     RequestsLost,
-    /// Responses do not reach the client.
+    /// Responses of Redis do not reach the client.
     ResponsesLost,
-    /// All connections are closed.
+    /// All connections to Redis are closed.
     Closed,
 }
 
@@ -92,7 +92,7 @@ impl Fault {
         }
     }
 
-    /// Ends the fault. Delayed responses arrive now.
+    /// Ends the fault. Responses that the fault delayed arrive then.
     fn end(self, proxy: &Proxy) {
         proxy.set(Traffic::default());
         if self != Fault::Late {

@@ -54,7 +54,7 @@ async fn own_server() -> (Arc<RabbitServer>, TestVhost) {
     (server, vhost)
 }
 
-/// A broker at this URL with [`QUEUE`] declared.
+/// A broker at the given URL with [`QUEUE`] declared.
 async fn declared(url: &str, queue_type: QueueType) -> RabbitBroker {
     let broker = RabbitBroker::new(settings(url, queue_type));
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue must be declared");
@@ -100,7 +100,7 @@ async fn subscribe(broker: &RabbitBroker, name: &str) -> Box<dyn Subscription> {
     .await
 }
 
-/// Receives and acks messages until all of these have arrived. Returns the ids of all received messages.
+/// Receives and acks messages until every id in `wanted` has arrived. Returns the ids of all received messages.
 async fn drain(broker: &RabbitBroker, name: &str, wanted: &BTreeSet<String>) -> Vec<String> {
     let subscription = subscribe(broker, name).await;
     let mut received = Vec::new();
@@ -134,7 +134,7 @@ async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut poll: impl
     }
 }
 
-/// Publishes a window until all of it is confirmed.
+/// Publishes a window of messages repeatedly until one call gets a confirm for every message.
 async fn publish_until_confirmed(broker: &RabbitBroker, window: &[(String, &str)]) {
     let begun = tokio::time::Instant::now();
     loop {

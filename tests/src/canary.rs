@@ -27,13 +27,13 @@ pub struct Leak {
     /// Name of the canary.
     pub what: String,
     pub place: String,
-    /// The last characters before the canary.
+    /// The last characters of the searched text before the canary.
     pub before: String,
 }
 
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is in {}, after {:?}", self.what, self.place, self.before)
+        write!(f, "{} is in {}, after the text {:?}", self.what, self.place, self.before)
     }
 }
 
@@ -89,7 +89,7 @@ impl Canaries {
 
     /// Searches for secrets in the files of a server (tables, queues, logs) that were written at or after `since`.
     pub fn in_server(&self, folder: &Path, since: SystemTime) -> Vec<Leak> {
-        // Files are created and deleted while a server runs.
+        // A missing file is not an error, because a running server creates and deletes files.
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
         let mut leaks = Vec::new();
         for entry in entries.flatten() {

@@ -64,12 +64,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user of this tenant.
+    /// A user of the given tenant.
     pub const fn of_tenant(tenant: i64, user: i64) -> Caller {
         Caller { user, tenant, role: "user" }
     }
 
-    /// The same caller as an operator of the tenant.
+    /// Gives this user the role of an operator in its tenant.
     pub const fn operator(self) -> Caller {
         Caller { role: "operator", ..self }
     }
@@ -121,7 +121,7 @@ impl Api {
         self.base.send_replace(server.base().to_owned());
     }
 
-    /// Returns a token for this caller, issued by the program's own `token` command.
+    /// Returns a token for the caller, issued by the program's own `token` command.
     pub fn token(&self, caller: impl Into<Caller>) -> String {
         let caller = caller.into();
         let mut tokens = self.tokens.lock().unwrap();
@@ -137,7 +137,7 @@ impl Api {
         tokens.entry(caller).or_insert_with(issue).clone()
     }
 
-    /// Issues the tokens of these users in advance, so that concurrent requests do not wait for them.
+    /// Issues the tokens of the users in advance, so that concurrent requests do not wait for tokens.
     pub fn issue_tokens(&self, users: impl Iterator<Item = i64>) {
         users.for_each(|user| drop(self.token(user)));
     }
@@ -249,7 +249,7 @@ impl Api {
         self.send(request.body(body)).await
     }
 
-    /// The gateway's signature headers for a body, with a timestamp this many seconds from now.
+    /// The gateway's signature headers for a body, with a timestamp that differs from the current time by `seconds`.
     pub fn signed(&self, id: &str, seconds: i64, body: &[u8]) -> [(&'static str, String); 3] {
         let time = chrono::Utc::now().timestamp() + seconds;
         let signature = self.gateway.sign(id, time, body).unwrap();

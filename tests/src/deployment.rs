@@ -16,7 +16,7 @@ use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
 use crate::snapshot::DatabaseSnapshot;
 use crate::{rabbit_rigs, server_rigs};
 
-const JWT_SECRET: &str = "tokens of this deployment are signed with this";
+const JWT_SECRET: &str = "secret that signs the tokens of this deployment";
 const GATEWAY_SECRET: &str = "whsec_dGhlIGdhdGV3YXkgc2lnbnMgY2FsbGJhY2tzIHdpdGggdGhpcw==";
 
 /// A pair of database and broker.
@@ -128,8 +128,8 @@ impl Deployment {
         launch.set("HANDOVER_BROKER__URL", &broker)
     }
 
-    /// Launch options of one more process that connects to the database server and to RabbitMQ through these proxy
-    /// ports.
+    /// Launch options of one more process that connects to the database server and to RabbitMQ through the given ports
+    /// of proxies.
     pub fn launch_through(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
         let mut launch = self.launch();
         if let (Some(port), Some(database)) = (database_port, &self.database) {
@@ -190,8 +190,8 @@ impl Drop for Deployment {
     }
 }
 
-/// Generates each of these tests for the named pairs of database and broker, in one module per pair. A pair may have
-/// an attribute, such as `#[ignore = "long: why"]`, which applies to its tests.
+/// Generates each listed test for the named pairs of database and broker, in one module per pair. A pair may have an
+/// attribute, such as `#[ignore = "long: why"]`, which applies to the tests of the pair.
 #[macro_export]
 macro_rules! on_pairs {
     ($tests:tt: $($(#$attribute:tt)? $name:ident $pair:ident),* $(,)?) => {
@@ -211,7 +211,7 @@ macro_rules! on_pairs {
     };
 }
 
-/// Generates each of these tests for the pairs with RabbitMQ.
+/// Generates each listed test for the pairs with RabbitMQ.
 #[macro_export]
 macro_rules! on_rabbitmq {
     ($($test:ident),* $(,)?) => {

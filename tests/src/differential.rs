@@ -39,7 +39,7 @@ pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -
         .unwrap_or_else(|failure| panic!("PROPTEST_RNG_SEED={seed}: {failure}"));
 }
 
-/// Results of the in-memory store for a fixed set of sequences.
+/// Results of the in-memory store for a fixed set of sequences of steps, so that a test can check which results occur.
 pub fn results_of_memory(sequences: usize) -> Vec<String> {
     let runtime = runtime();
     let mut runner = TestRunner::deterministic();

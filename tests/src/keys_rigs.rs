@@ -27,7 +27,7 @@ pub struct DatabaseKeysRig<R> {
 }
 
 impl<R: MarketRig> DatabaseKeysRig<R> {
-    /// Uses the database of this rig.
+    /// Stores the idempotency keys in the database of the given store rig.
     pub fn of(store: R) -> DatabaseKeysRig<R> {
         let tx = Transactor {
             store: store.market(),
@@ -69,7 +69,7 @@ impl RedisKeysRig {
     /// Uses the server that all tests of this binary share.
     pub async fn new() -> RedisKeysRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
-        // A long timeout, because the rules do not test speed on a busy machine.
+        // A long timeout, so that the contract rules do not fail on a busy machine.
         settings.timeout = TIMEOUT;
         let link =
             RedisConnection::keep(settings, vec![RedisUse::Keys], Arc::new(SystemClock), &Tasks::default());

@@ -1,6 +1,6 @@
 //! Rigs that run the contract suite on the rate limiters.
 
-#![allow(clippy::disallowed_methods, reason = "a real server runs on real time")]
+#![allow(clippy::disallowed_methods, reason = "a real server runs in real time")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -111,7 +111,7 @@ impl RedisLimiterRig {
 
     async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_redis_only: bool) -> RedisLimiterRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
-        // A long timeout, because the rules do not test speed on a busy machine.
+        // A long timeout, so that the contract rules do not fail on a busy machine.
         settings.timeout = TIMEOUT;
         let ahead_us = Arc::<AtomicI64>::default();
         let ahead = Arc::clone(&ahead_us);

@@ -1,6 +1,6 @@
 //! The shipped program as a child process: started, stopped and killed, and never left running.
 
-#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 
 use std::error::Error;
 use std::fs::File;
@@ -84,7 +84,7 @@ impl Launch {
         self
     }
 
-    /// Runs these roles only.
+    /// Runs only the given roles.
     #[must_use]
     pub fn roles(mut self, roles: &str) -> Launch {
         self.arguments.extend(["--roles".to_owned(), roles.to_owned()]);
@@ -157,7 +157,7 @@ impl Launch {
         let stderr = text(output.stderr);
         let canaries = self.canaries();
         none(&canaries.in_text(&format!("stderr of {arguments:?}"), &stderr));
-        // The command `token` prints a token by design.
+        // The output of the command `token` is not searched, because it prints a token by design.
         if arguments.first() != Some(&"token") {
             none(&canaries.in_answer(&format!("stdout of {arguments:?}"), &stdout));
         }
@@ -214,7 +214,7 @@ fn lines_of(child: &mut Child) -> Result<(Receiver<String>, Arc<Mutex<String>>),
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             kept.lock().unwrap().extend([line.as_str(), "\n"]);
-            // The receiver is dropped after the start.
+            // Sending fails after the start, when nobody receives lines; the line is then only kept in `output`.
             let _ = sender.send(line);
         }
     });
@@ -321,9 +321,9 @@ impl Server {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name in parentheses may contain blanks; user and system time are the 12th and 13th field after it.
         let fields: Vec<&str> =
-            stat.rsplit_once(')').ok_or("no name in stat")?.1.split_whitespace().collect();
+            stat.rsplit_once(')').ok_or("no process name in /proc/PID/stat")?.1.split_whitespace().collect();
         let ticks = |field: usize| -> Result<u64, BoxError> {
-            Ok(fields.get(field).ok_or("stat is short")?.parse()?)
+            Ok(fields.get(field).ok_or("/proc/PID/stat has too few fields")?.parse()?)
         };
         // USER_HZ is 100 on every Linux.
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))

@@ -1,6 +1,6 @@
 //! Rigs that run the contract suite on RabbitMQ: one server for all tests of a binary, one vhost per test.
 
-#![allow(clippy::disallowed_methods, reason = "a real server runs on real time")]
+#![allow(clippy::disallowed_methods, reason = "a real server runs in real time")]
 
 use std::sync::Arc;
 use std::time::Duration;

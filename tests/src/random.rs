@@ -19,7 +19,7 @@ pub struct RandomSource {
 }
 
 impl RandomSource {
-    /// Returns the stream of a test.
+    /// Returns the stream of random numbers for the test with this name.
     pub fn of_test(name: &str) -> RandomSource {
         let seed = seed();
         println!("{name}: HANDOVER_SEED={seed}");
@@ -47,7 +47,7 @@ impl RandomSource {
         self.below(times) == 0
     }
 
-    /// A duration in milliseconds.
+    /// A random duration. The range is in milliseconds, end exclusive.
     pub fn millis(&self, range: Range<u64>) -> Duration {
         Duration::from_millis(range.start + self.numbers.next() % (range.end - range.start))
     }

@@ -72,7 +72,7 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     database
 }
 
-/// Opens a store on the database of this URL.
+/// Opens a store on the database at the given URL.
 pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &WakeupNotifier) -> SqlMarket {
     let options = ServerOptions::parse(url).expect("a valid URL");
     SqlMarket::on(SqlStore::open_server(&options, clock, wake.clone()))

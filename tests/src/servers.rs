@@ -36,7 +36,7 @@ const PORTS: std::ops::Range<u32> = 20_000..32_000;
 /// Returns a free port that no other call in this process returns.
 pub fn free_port() -> Result<u16, BoxError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Other test binaries start at a different offset.
+    // Each process starts its search at a different port, so that test binaries rarely choose the same port.
     let first = std::process::id().wrapping_mul(97);
     for _ in PORTS {
         let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
@@ -59,7 +59,7 @@ pub fn server_folder(name: &str) -> Result<PathBuf, BoxError> {
     Ok(folder)
 }
 
-/// Finds a program in these folders, then in `PATH`.
+/// Finds a program in the given folders, then in `PATH`.
 fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     folders

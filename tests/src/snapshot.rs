@@ -102,7 +102,7 @@ impl DatabaseSnapshot {
 
     /// Descriptions of unfinished work: events in flight and unpaid orders. Empty when the program is idle.
     pub async fn unfinished_work(&self) -> Result<Vec<String>, BoxError> {
-        // Query orders first: an order that closes in between leaves an event in flight.
+        // Query unpaid orders before events: if an order closes between the two queries, its event is still found.
         let unpaid = self.rows("SELECT id FROM orders WHERE status = 'pending'").await?;
         let mut unfinished_work = self.unsettled().await?;
         if let Some(first) = unpaid.first() {
@@ -121,7 +121,7 @@ impl DatabaseSnapshot {
                 "SELECT event_type || ' ' || status FROM outbox_events WHERE status IN ('NEW', 'RETRY')",
             ),
             (
-                "consume-log records to settle",
+                "consume-log records without a final result",
                 "SELECT consumer || ' ' || status FROM event_consume_log
                 WHERE status NOT IN ('SUCCESS', 'DEAD')",
             ),
@@ -137,7 +137,7 @@ impl DatabaseSnapshot {
             }
         }
         if unsettled.is_empty() {
-            // A message in RabbitMQ is in no table.
+            // Messages in RabbitMQ are in no table, so find SENT events that a consumer has not processed.
             let undelivered =
                 invariants::unsettled_deliveries("'SUCCESS', 'DEAD'") + " AND e.status = 'SENT'";
             let rows = self.rows(&undelivered).await?;

@@ -13,9 +13,9 @@ const REASON_CHARS: usize = 200;
 #[derive(Debug)]
 pub(crate) enum AttemptResult {
     Accepted,
-    /// An immediate retry may succeed.
+    /// The attempt failed, but an immediate retry may succeed.
     RetryNow(GatewayError),
-    /// No immediate retry: a later request or an operator is needed.
+    /// The attempt failed, and an immediate retry cannot succeed: a later request or an operator is needed.
     Final(GatewayError),
 }
 
@@ -27,10 +27,10 @@ pub(crate) fn classify(status: StatusCode, reason: &str) -> AttemptResult {
     };
     match status.as_u16() {
         200..=299 => AttemptResult::Accepted,
-        // 408 Request Timeout, 425 Too Early, 429 Too Many Requests: the request itself is valid.
+        // 408 Request Timeout, 425 Too Early, 429 Too Many Requests: the request is valid, so a later one can succeed.
         408 | 425 | 429 => AttemptResult::Final(GatewayError::Unavailable(message)),
         500..=599 => AttemptResult::RetryNow(GatewayError::Unavailable(message)),
-        // Following a redirect would send a signed refund request to another server.
+        // Redirects are refused: following one would send a signed refund request to another server.
         300..=399 => {
             AttemptResult::Final(GatewayError::Refused(format!("{message}; a redirect is not followed")))
         }

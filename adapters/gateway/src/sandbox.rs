@@ -15,7 +15,7 @@ use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 use marketplace_domain::{PaymentId, RefundId, RefundResult};
 
-/// Cents of the amounts whose first refund fails.
+/// If an amount has these cents, the first refund of a payment fails.
 const FAILING_CENTS: i64 = 13;
 
 /// Receives the results of refunds. A real gateway sends them in a signed callback instead.
@@ -41,7 +41,7 @@ pub struct SandboxGateway {
 struct SandboxState {
     /// Refunds with a pending report.
     pending: BTreeSet<RefundId>,
-    /// The id of the refund that fails, by payment.
+    /// The first refund of each payment whose amount ends in .13: this refund fails for all requests.
     failing: BTreeMap<PaymentId, RefundId>,
 }
 
@@ -86,7 +86,7 @@ impl Gateway for SandboxGateway {
         let report = async move {
             tokio::select! {
                 biased;
-                // The refund is requested again after the next start.
+                // A stop drops the report; the service requests the refund again after its next start.
                 () = stopping.cancelled() => return,
                 () = clock.sleep(delay) => {}
             }

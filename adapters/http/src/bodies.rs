@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::document::kinds;
 use crate::fields::{Body, Fields, ReadField};
 
-// utoipa accepts only literals as limits of a list.
+// `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);
 
 /// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the

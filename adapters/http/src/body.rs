@@ -132,7 +132,7 @@ async fn read(
     let read = tokio::select! {
         biased;
         read = &mut reading => read,
-        // The body is not complete yet.
+        // The body is not complete yet: the request releases its permit until the body has arrived.
         () = ready(()) => read_without_permit(reading, permit).await?,
     };
     match read {

@@ -66,7 +66,7 @@ impl RequestPermit {
         drop(self.permit().take());
     }
 
-    /// Acquires a permit again; fails if the limit is reached.
+    /// Acquires a permit after [`RequestPermit::release`]; fails if the limit is reached.
     pub(crate) fn reacquire(&self) -> Result<(), Refusal> {
         let permit = self.limit.acquire()?;
         *self.permit() = Some(permit);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::language::Language;
 use crate::messages::Text;
 
-/// The codes of spec §4.
+/// The result codes of spec §4, for success and for each kind of error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Done,

@@ -33,9 +33,10 @@ use crate::values;
 /// Way in which the response to a request with an idempotency key is stored.
 #[derive(Clone, Copy)]
 pub(crate) enum ResponseStorage {
-    /// In the transaction of the command. The command serializes its result with this function.
+    /// The transaction of the command stores the response. The command serializes its result with this function.
     InTransaction(ResponseWriter),
-    /// Afterwards, in the store that `idempotency.store` selects: the route uses more than one transaction.
+    /// The response is stored after the command, in the store that `idempotency.store` selects, because the route uses
+    /// more than one transaction.
     Afterwards,
 }
 
@@ -62,7 +63,7 @@ pub(crate) async fn handle_idempotency_key(
         Ok(RawBody { bytes, .. }) => bytes,
         Err(refusal) => return refusal.into_response(),
     };
-    // In a nested router, `parts.uri` lacks the prefix of the path.
+    // `OriginalUri` contains the whole path; in a nested router `parts.uri` lacks its prefix.
     let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |original| original.path());
     let route = format!("{} {path}", parts.method);
     let keyed_request = match keyed_request(&context, route, key, &body) {
@@ -159,7 +160,7 @@ fn keyed_request(
     body: &[u8],
 ) -> Result<IdempotentRequest, Refusal> {
     let user = context.user().ok_or_else(|| Refusal::internal(&"the authenticated caller is not a user"))?;
-    // The path of every existing route is shorter than this limit.
+    // Not found, because the path of every existing route is shorter than this limit.
     if route.len() > RequestScope::MAX_ROUTE_CHARS {
         return Err(Refusal::not_found("route"));
     }

@@ -19,7 +19,7 @@ use crate::client::Proxies;
 use crate::header_names::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use crate::refusal::Refusal;
 
-/// Name of the only policy.
+/// Name of the only policy in the rate limit headers.
 const POLICY: &str = "requests";
 
 /// Rate limits of all routes.
@@ -56,7 +56,7 @@ impl RateLimits {
             Some(_) | None => self.proxies.party(request),
         };
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        // axum routes HEAD to the GET handler.
+        // A HEAD request uses the bucket of the GET route, because axum routes it to the GET handler.
         let method = if *request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let route = format!("{method} {path}");
         let bucket = self.routes.get(&route).copied().unwrap_or(self.bucket);
@@ -86,7 +86,7 @@ fn add_rate_limit_headers(headers: &mut HeaderMap, taken: RateLimitDecision, buc
         RateLimitDecision::Token { remaining } => {
             (remaining, bucket.refill_interval() * capacity.saturating_sub(remaining))
         }
-        // `RateLimit` contains the same time as `Retry-After`.
+        // The header `RateLimit` contains the same time as the header `Retry-After`.
         RateLimitDecision::Refused { retry_after } => (0, retry_after),
     };
     let policy = format!("\"{POLICY}\";q={capacity};w={}", whole_seconds(bucket.refill_time()));
@@ -98,7 +98,7 @@ fn add_rate_limit_headers(headers: &mut HeaderMap, taken: RateLimitDecision, buc
     }
 }
 
-/// Rounds up to whole seconds; at least 1.
+/// Rounds a time up to whole seconds; returns at least 1.
 fn whole_seconds(time: Duration) -> u32 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)

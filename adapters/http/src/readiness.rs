@@ -49,7 +49,7 @@ impl<R: Readiness> CachedReadiness<R> {
 #[async_trait]
 impl<R: Readiness> Readiness for CachedReadiness<R> {
     async fn problems(&self) -> Vec<Problem> {
-        // A caller that waits for the lock gets the result of the caller before it.
+        // A caller that waited for the lock gets the result that the caller before it has cached.
         let mut cached = self.cached.lock().await;
         if let Some((at, problems)) = &*cached
             && at.elapsed() < Self::CACHE_TTL

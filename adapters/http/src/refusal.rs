@@ -285,7 +285,8 @@ struct AmountFields {
 const ORDER_AMOUNT_FIELDS: AmountFields = AmountFields { money: "walletAmount", points: "points" };
 const GRANT_AMOUNT_FIELDS: AmountFields = AmountFields { money: "amount", points: "points" };
 
-/// An impossible amount is invalid input (400); an insufficient balance is a state conflict (409).
+/// An amount that exceeds a limit or is not worth whole cents is invalid input (400); a refusal because of the state of
+/// an asset, such as an insufficient balance, is a conflict (409).
 fn asset_refusal(refusal: &AssetRefusal, fields: AmountFields) -> Refusal {
     let text = Text::from(refusal);
     let field_of = |asset: Asset| match asset {

@@ -51,7 +51,7 @@ impl Done {
         Done::ok(&PageView { items, next_cursor: page.next.map(|id| id.to_string()) })
     }
 
-    /// A stored response.
+    /// The response to a repeated request, built from the stored status and data.
     pub(crate) fn stored(status: u16, data: Value) -> RouteResult {
         let status = StatusCode::from_u16(status).map_err(|error| Refusal::internal(&error))?;
         Ok(Done { status, data })

@@ -16,7 +16,7 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
         ),
     ),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    // For browsers without support for frame-ancestors.
+    // `X-Frame-Options` is for browsers that do not support `frame-ancestors`.
     (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
 

@@ -165,7 +165,7 @@ fn with_common_layers(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
     let not_found = Router::new().fallback(|| async { Refusal::from_status(StatusCode::NOT_FOUND) });
     let routes = routes.merge(with_tracing(not_found, &edge));
     let routes = match cors::layer(&edge.limits.cors_origins) {
-        // The CORS layer answers preflight requests itself, so they need the security headers here.
+        // The CORS layer responds to preflight requests itself, so a layer outside of it adds the security headers.
         Some(cors) => routes.layer(cors).layer(map_response(with_security_headers)),
         None => routes,
     };

@@ -54,7 +54,7 @@ pub async fn serve(
                 Err(error) if is_client_disconnect(&error) => continue,
                 Err(error) => {
                     tracing::error!(%error, "http: cannot accept connections; retrying in {ACCEPT_PAUSE:?}");
-                    // The result of the timeout is ignored: the loop checks `stop`.
+                    // A stop ends the pause early; the result is ignored, because the loop checks `stop`.
                     let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
                     continue;
                 }

@@ -21,11 +21,12 @@ use crate::limits::Limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// Receiving a request head; a new connection starts in this phase.
+    /// The client sends a request head; a new connection starts in this phase.
     Head,
-    /// Receiving a body, processing the request or sending the response. The router has timeouts for body and request.
+    /// The client sends a body, or the server processes the request or sends the response. The router has timeouts for
+    /// body and request.
     Response,
-    /// Idle between requests.
+    /// The connection is idle between two requests.
     Idle,
 }
 
@@ -101,13 +102,13 @@ pub(crate) struct TimedStream {
     progress: Progress,
     limits: Limits,
     slots: Arc<Semaphore>,
-    /// Set while the stream waits for data from the client.
+    /// The wait for data from the client; `None` while the stream does not wait for data.
     read_wait: Option<ReadWait>,
-    /// Set while data waits to be sent to the client.
+    /// Timer of a pending write to the client; `None` while no write is pending.
     write_timeout: Option<Pin<Box<Sleep>>>,
 }
 
-/// A wait for data from the client.
+/// State of the wait for data from the client.
 struct ReadWait {
     phase: Phase,
     since: Instant,
@@ -124,8 +125,9 @@ impl TimedStream {
         TimedStream { stream, progress, limits: limits.clone(), slots, read_wait: None, write_timeout: None }
     }
 
-    /// Ready when the timeout of this phase has expired. The wait is divided into steps as long as the head timeout;
-    /// after each step an idle connection ends if no connection slot is free.
+    /// Becomes ready when the connection must be closed: when the timeout of this phase has expired, or earlier if the
+    /// connection is idle and no slot is free. The slots are checked once per step; a step is as long as the head
+    /// timeout.
     fn poll_read_timeout(&mut self, phase: Phase, context: &mut Context<'_>) -> Poll<()> {
         let step = self.limits.header_read;
         let limit = if phase == Phase::Head { step } else { self.limits.idle };

@@ -35,7 +35,8 @@ pub(crate) async fn trace_request(
         let begun = Instant::now();
         let response = match timeout(edge.limits.request, next.run(request)).await {
             Ok(response) => response,
-            // Reading the body has a shorter timeout, so the handler has started and its transaction may still commit.
+            // The request timed out. Reading a body has a shorter timeout, so the handler has started and its
+            // transaction may still commit.
             Err(late) => Refusal::outcome_unknown(&late).into_response(),
         };
         let response = finish_response(response, &trace, language);

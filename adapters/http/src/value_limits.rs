@@ -11,7 +11,7 @@ pub(crate) const MAX_EVENT_ID_CHARS: usize = 64;
 pub(crate) const MAX_TYPE_CHARS: usize = 64;
 /// Maximum length of the name of a queue (AMQP 0-9-1: a short string) or a consumer.
 pub(crate) const MAX_QUEUE_CHARS: usize = 255;
-/// Maximum length of a dead letter's key: an event id or a hash.
+/// Maximum length of a dead letter's key: an event id, or a SHA-256 in hexadecimal.
 pub(crate) const MAX_KEY_CHARS: usize = 64;
 /// Maximum length of a payment method.
 pub(crate) const MAX_METHOD_CHARS: usize = 32;

@@ -1,7 +1,8 @@
 //! Storage of the buckets that are not full. A full bucket needs no entry.
 //!
-//! **Invariant:** at most [`MAX_BUCKETS`] buckets of one size are stored. When the store is full, all new keys share one
-//! overflow bucket, so that a flood of new clients gets the tokens of a single bucket and memory stays bounded.
+//! **Invariant:** at most [`MAX_BUCKETS`] buckets of one size (capacity and refill rate) are stored. When the store is
+//! full, all new keys share one overflow bucket, so that a flood of new clients gets the tokens of a single bucket and
+//! memory stays bounded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use marketplace::ports::LimitKey;
 
-/// Maximum number of stored buckets of one size (about 20 MB).
+/// Maximum number of stored buckets of one size, that is, of one capacity and refill rate (about 20 MB).
 pub const MAX_BUCKETS: usize = 100_000;
 
 /// The time at which each bucket is full again, in the time unit of `governor`.
@@ -21,7 +22,7 @@ pub(crate) struct Buckets(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     full_at: HashMap<LimitKey, Nanos>,
-    /// The bucket shared by all keys that could not be stored.
+    /// The bucket shared by all keys that were not stored, because the store was full.
     overflow: Option<Nanos>,
 }
 

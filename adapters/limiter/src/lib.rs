@@ -21,7 +21,7 @@ use time::Since;
 pub use buckets::MAX_BUCKETS;
 pub use time::Time;
 
-/// Interval for removing full buckets.
+/// Interval for removing full buckets; they need no memory, because a missing bucket counts as full.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval for removing full buckets while the store is full.
 const PRUNE_INTERVAL_WHEN_FULL: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const PRUNE_INTERVAL_WHEN_FULL: Duration = Duration::from_secs(1);
 /// Limits the requests of one process. It uses a monotonic clock, which cannot be set.
 pub struct LocalLimiter {
     time: Time,
-    /// One limiter per bucket size of the configuration.
+    /// One limiter per bucket size (capacity and refill rate) of the configuration.
     by_size: RwLock<HashMap<Bucket, Arc<SizeLimiter>>>,
 }
 
@@ -54,7 +54,7 @@ impl LocalLimiter {
     }
 }
 
-/// The buckets of one size.
+/// The buckets of one size, that is, of one capacity and refill rate.
 struct SizeLimiter {
     limiter: governor::RateLimiter<LimitKey, Buckets, Since, StateInformationMiddleware>,
     pruned: Mutex<Duration>,
@@ -62,7 +62,7 @@ struct SizeLimiter {
 
 impl SizeLimiter {
     fn new(bucket: Bucket, time: &Time) -> SizeLimiter {
-        // `with_period` returns `None` for a period of zero, which no bucket has.
+        // `with_period` returns `None` only if the refill interval is zero; `Bucket` does not allow that.
         let quota = Quota::with_period(bucket.refill_interval())
             .unwrap_or(Quota::per_second(bucket.capacity()))
             .allow_burst(bucket.capacity());

@@ -27,7 +27,7 @@ impl Time {
     }
 }
 
-/// Time elapsed since a start.
+/// A clock that returns the time elapsed since its creation.
 #[derive(Clone)]
 pub(crate) struct Since {
     time: Time,
@@ -35,7 +35,7 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// Creates a clock whose start is the current time of `time`.
+    /// Creates a clock that starts at 0 now and follows `time`.
     pub(crate) fn now(time: &Time) -> Since {
         Since { time: time.clone(), start: time.now() }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Connector {
     purpose: &'static str,
     settings: Arc<RabbitSettings>,
     state: Mutex<State>,
-    /// Notified after each new connection.
+    /// Wakes the watch task after each new connection.
     connected: Arc<Notify>,
 }
 
@@ -80,7 +80,7 @@ impl Connector {
             warn!(purpose = self.purpose, "[RabbitMQ] connection lost; reconnecting");
         }
         if let Some(failed) = state.failed.as_ref().filter(|failed| Instant::now() < failed.retry_at) {
-            // A denial is permanent; any other error counts as an outage.
+            // A denied login is permanent, so its error is returned; any other error counts as an outage.
             return Err(match failed.error.class() {
                 ErrorClass::Denied => failed.error.clone(),
                 ErrorClass::Unreachable | ErrorClass::NotFound | ErrorClass::Invalid => {
@@ -129,7 +129,7 @@ impl Connector {
                     info!(purpose = self.purpose, place = self.settings.address(), node = %host, "[RabbitMQ] connected");
                     return Ok(link);
                 }
-                // Users, permissions and vhosts are the same on every node of the cluster.
+                // Users, permissions and vhosts are the same on every node of the cluster, so no other node is tried.
                 Err(error) if error.class() == ErrorClass::Denied => return Err(error),
                 Err(error) => {
                     if hosts.len() > 1 {

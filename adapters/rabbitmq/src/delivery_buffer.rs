@@ -30,9 +30,9 @@ pub(crate) struct Ended;
 /// The smallest set of frames that settles exactly the given tags.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frames {
-    /// All tags up to this one.
+    /// One frame settles all unsettled deliveries with tags up to this one.
     pub(crate) up_to: Option<u64>,
-    /// Further individual tags.
+    /// Tags above `up_to`; one frame settles each of them.
     pub(crate) single: Vec<u64>,
 }
 

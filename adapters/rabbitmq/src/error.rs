@@ -32,7 +32,7 @@ pub(crate) enum RabbitError {
     BackingOff(String),
     /// The server currently accepts no messages.
     Blocked(String),
-    /// Any other error.
+    /// An error that fits no other variant, as text.
     Other(String),
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum ErrorClass {
     Denied,
     /// The named object does not exist.
     NotFound,
-    /// The request is invalid; with another message or other arguments it could succeed.
+    /// The server rejects this message or these arguments; a changed request can succeed.
     Invalid,
 }
 
@@ -122,7 +122,7 @@ impl From<lapin::Error> for RabbitError {
     }
 }
 
-/// Waits for a reply with a time limit. lapin itself waits forever, even if nothing can be written.
+/// Waits for a reply with a time limit. lapin itself waits forever, even if it cannot write the request to the socket.
 pub(crate) async fn with_timeout<T>(
     what: &'static str,
     limit: Duration,

@@ -89,7 +89,8 @@ impl RabbitBroker {
         let link = self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
         let mut names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
         names.sort_unstable();
-        // Local counts are read first: a message that the server delivers in between is omitted, not counted twice.
+        // The counts of this process are read before those of the server: a message that the server delivers between
+        // the two reads is omitted, not counted twice.
         let mut own: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for buffer in self.shared.buffers() {
             let (waiting, unsettled) = buffer.counts();

@@ -71,7 +71,7 @@ impl Link {
 
     /// Whether the connection was not aborted and is up according to the state that lapin last recorded.
     pub(crate) fn is_up(&self) -> bool {
-        // lapin detects an aborted socket only a moment later.
+        // `aborted` is checked first, because lapin detects an aborted socket only a moment later.
         !self.aborted.load(Ordering::Acquire)
             && self.connection.as_ref().is_some_and(|connection| connection.status().connected())
     }
@@ -87,7 +87,8 @@ impl Link {
         let reason = blocked.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
         match reason {
             Ok(reason) => reason,
-            // The sender was dropped together with the connection; the publish reports the lost connection.
+            // The connection, which owns the sender, was dropped. This future then never ends: the publish that runs at
+            // the same time reports the lost connection.
             Err(_) => std::future::pending().await,
         }
     }
@@ -127,7 +128,7 @@ impl Drop for Link {
         match (connection, tokio::runtime::Handle::try_current()) {
             (Some(connection), Ok(runtime)) if connection.status().connected() => {
                 runtime.spawn(async move {
-                    // After a timeout or error the socket is closed anyway.
+                    // A timeout or error is ignored: in every case the socket is closed next.
                     let _ =
                         with_timeout("closing", CLOSE_TIMEOUT, connection.close(200, "closed".into())).await;
                     abort(&socket);
@@ -140,7 +141,7 @@ impl Drop for Link {
 
 fn abort(socket: &Socket) {
     if let Some(socket) = lock(socket).take() {
-        // The socket may already be closed.
+        // An error is ignored: the socket may already be closed.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<Basic
     }
     let mut headers = FieldTable::default();
     for (name, value) in message.headers.iter().filter(|(name, _)| own(name)) {
-        // One length byte for the name; one type byte and four length bytes for the value.
+        // AMQP writes a header as one length byte, the name, one type byte, four length bytes and the value.
         size += name.len() + value.len() + 6;
         headers.insert(short("a header's name", name)?, AMQPValue::LongString(value.as_str().into()));
     }

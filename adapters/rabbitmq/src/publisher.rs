@@ -38,7 +38,7 @@ pub(crate) async fn run(mut jobs: mpsc::Receiver<Job>, shared: Arc<Shared>) {
     let mut publisher = Publisher { shared, open: None };
     while let Some(job) = jobs.recv().await {
         let reply = publisher.publish(job.window).await;
-        // The caller may have been cancelled.
+        // An error is ignored: the caller may have been cancelled.
         let _ = job.reply.send(reply);
     }
 }
@@ -52,7 +52,8 @@ struct Publisher {
 struct Open {
     link: Arc<Link>,
     channel: Channel,
-    /// A window was abandoned while the server blocked the connection: its confirms and returns may still arrive.
+    /// A window was abandoned while the server blocked the connection. Its confirms and returns may still arrive, so
+    /// the connection is replaced before the next window.
     is_unreliable: bool,
 }
 
@@ -154,7 +155,7 @@ impl Publisher {
         }
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this function sees all confirms")]
+    #[allow(clippy::disallowed_methods, reason = "all confirms of the window have arrived")]
     fn outcomes(&mut self, slots: Vec<WindowSlot>, confirmations: Vec<Confirmation>) -> WindowResult {
         let sent_keys: BTreeSet<&ReturnKey> = slots
             .iter()
@@ -178,7 +179,7 @@ impl Publisher {
             }
         }
         if !returned.is_empty() {
-            // The queue or binding of a returned message may have disappeared.
+            // The queue or binding of a returned message may have disappeared; the watch task then declares it again.
             self.shared.recheck.notify_one();
         }
         if acked.contains(&false) {
@@ -189,7 +190,8 @@ impl Publisher {
                 return self.failed(slots, RabbitError::Other(what));
             }
             // RabbitMQ nacks a message that it cannot pass to the leader of a queue. A channel that was opened while
-            // there was no leader keeps using the former leader and nacks everything until that node returns.
+            // there was no leader keeps using the former leader and nacks everything until that node returns. The
+            // connection is therefore replaced.
             self.abort_connection();
         }
         let mut acked = acked.into_iter();

@@ -19,7 +19,7 @@ pub(crate) fn explain(text: &str) -> String {
         return text.to_owned();
     };
     let solution = match argument {
-        // This crate sets these arguments only on quorum queues.
+        // This crate sets these two arguments only on quorum queues, so the queue types differ.
         "x-dead-letter-strategy" | "x-overflow" if kind == "queue" => format!(
             "set rabbitmq.queue-type to {}, or let consumers drain the queue, delete it (rabbitmqctl -p '{vhost}' \
              delete_queue '{name}') and restart",
@@ -41,7 +41,7 @@ pub(crate) fn explain(text: &str) -> String {
     )
 }
 
-/// `.. inequivalent arg 'A' for queue 'Q' in vhost 'V': received X but current is Y`.
+/// Parses `.. inequivalent arg 'A' for queue 'Q' in vhost 'V': received X but current is Y`.
 fn parse(text: &str) -> Option<Difference<'_>> {
     let (_, rest) = text.split_once("inequivalent arg '")?;
     let (argument, rest) = rest.split_once("' for ")?;
@@ -52,7 +52,7 @@ fn parse(text: &str) -> Option<Difference<'_>> {
     Some(Difference { argument, kind, name, vhost, requested: value(requested), current: value(current) })
 }
 
-/// `the value 'V' of type 'T'`, `'V'` or `none`.
+/// Extracts `V` from `the value 'V' of type 'T'` or `'V'`; returns `none` unchanged.
 fn value(text: &str) -> &str {
     match text.split_once('\'') {
         Some((_, rest)) => rest.split_once('\'').map_or(rest, |(value, _)| value),

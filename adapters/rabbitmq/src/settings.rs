@@ -71,7 +71,7 @@ pub struct RabbitSettings {
     pub connect_timeout: Duration,
     /// Time limit for the confirms of a window. After this time its outcome is unknown and the connection is closed.
     pub confirm_timeout: Duration,
-    /// Time limit for any other reply of the server.
+    /// Time limit for a reply of the server, except confirms and the reply to a connection attempt.
     pub reply_timeout: Duration,
     /// Interval of the check of queues, bindings and subscriptions.
     pub watch_interval: Duration,
@@ -88,17 +88,17 @@ impl RabbitSettings {
         let (before, names, after) = split_hosts(url);
         let names: Vec<&str> = names.split(',').collect();
         if names.len() > 1 && names.iter().any(|name| name.is_empty() || name.starts_with(':')) {
-            // lapin's parser reads a missing host as localhost.
+            // Rejected, because lapin's parser would read a missing host as localhost.
             return Err(InvalidSettings("the RabbitMQ URL has an empty host between commas".to_owned()));
         }
         let mut uris = Vec::with_capacity(names.len());
         for name in names {
-            // The parser's error contains the URL with its password.
+            // The parser's error is not shown, because it contains the URL with its password.
             let mut uri: AMQPUri = format!("{before}{name}{after}")
                 .parse()
                 .map_err(|_| InvalidSettings("the RabbitMQ URL is not a valid AMQP URL".to_owned()))?;
             if let Some(address) = ipv6_address(name) {
-                // lapin's parser reads an IPv6 address as a missing host, too.
+                // lapin's parser finds no host in a URL with an IPv6 address, so the host is set here.
                 uri.authority.host = address.to_owned();
             }
             uris.push(uri);

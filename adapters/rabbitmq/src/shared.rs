@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) publishing: Arc<Connector>,
     /// Connection for consumers, declarations and counts.
     pub(crate) consuming: Arc<Connector>,
-    /// Notified when a connection was opened or an object may have disappeared from the server.
+    /// Wakes the watch task when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
     topology: Mutex<Option<Arc<Topology>>>,
     buffers: Mutex<BTreeMap<u64, Weak<DeliveryBuffer>>>,

@@ -95,8 +95,9 @@ impl RabbitSubscription {
     }
 }
 
-/// A channel that is being opened for a subscription. If that fails, the channel is closed: lapin would keep it open
-/// for a consumer that the server confirms too late and that is never used, and its deliveries would stay unsettled.
+/// A channel on which a subscription is being opened. If the subscription fails, `drop` closes the channel. Otherwise
+/// lapin would keep the channel open when the server confirms the consumer too late, and the deliveries to this unused
+/// consumer would stay unsettled.
 struct Opening {
     channel: Channel,
     limit: Duration,
@@ -185,7 +186,7 @@ impl Subscription for RabbitSubscription {
 
 impl Drop for RabbitSubscription {
     fn drop(&mut self) {
-        // lapin closes the channel when its last handle is dropped.
+        // The channel is not closed here: lapin closes it when its last handle is dropped.
         self.buffer.end();
     }
 }

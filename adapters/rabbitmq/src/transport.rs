@@ -47,7 +47,8 @@ impl Reactor for ByteStreamReactor {
     type TcpStream = ByteStream;
     type Sleep = <Tokio as Reactor>::Sleep;
 
-    /// Always fails: lapin registers no socket, and the trait's bound for one cannot be named outside `async-rs`.
+    /// Always fails: lapin registers no socket, and the trait that a registered socket must implement cannot be named
+    /// outside `async-rs`.
     fn register<H: Read + Write + Send + 'static>(
         &self,
         _: H,

@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let _ = tokio::time::timeout(pause, shared.recheck.notified()).await;
         match check(&shared, &mut missing).await {
             Ok(()) => logged_refusal = None,
-            // The connector logs outages.
+            // Not logged here, because the connector logs outages.
             Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {}
             Err(BrokerError::Refused { what }) => {
                 if logged_refusal.as_ref() != Some(&what) {
@@ -57,8 +57,8 @@ async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), Br
     for name in names.iter().filter(|name| !existing.contains(*name)) {
         warn!(queue = %name, "[RabbitMQ] [ALERT] queue missing; declaring it again");
     }
-    // The buffers are listed before the query: the query may not count the consumer of a newer subscription, so that
-    // this consumer would appear to be missing.
+    // The subscriptions are listed before the server is queried. The query may not count the consumer of a subscription
+    // that is opened later; if that subscription were listed, its consumer would appear to be missing.
     let buffers = shared.buffers();
     let counted = declare(&link, &topology, &shared.settings).await?;
     let now = Instant::now();

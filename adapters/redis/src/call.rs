@@ -40,13 +40,13 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
-    /// Creates a deadline by this clock.
+    /// Creates a deadline that `clock` measures.
     pub(crate) fn by_clock(clock: &'a dyn Clock, timeout: Duration) -> Deadline<'a> {
         Deadline { timeout, expired: clock.sleep(timeout) }
     }
 
-    /// Creates a deadline in real time, to check a new connection.
-    #[allow(clippy::disallowed_methods, reason = "whether a server is fast enough is a matter of real time")]
+    /// Creates a deadline in real time instead of the time of a `Clock`, to check a new connection.
+    #[allow(clippy::disallowed_methods, reason = "the check measures how fast the server is in real time")]
     pub(crate) fn in_real_time(timeout: Duration) -> Deadline<'static> {
         Deadline { timeout, expired: Box::pin(sleep(timeout)) }
     }

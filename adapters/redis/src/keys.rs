@@ -57,7 +57,7 @@ impl RedisKeys {
         })
     }
 
-    /// Runs a script and converts its result, 0 or 1.
+    /// Runs a script and returns its result: 0 is [`Changed::None`], 1 is [`Changed::One`].
     async fn changed(&self, script: &ScriptInvocation<'_>) -> Result<Changed, IdempotencyError> {
         match self.invoke::<i64>(script, &mut self.link.deadline()).await? {
             0 => Ok(Changed::None),
@@ -96,7 +96,7 @@ impl IdempotencyStore for RedisKeys {
                 ClaimState::Replaceable => replaced = token,
             }
         }
-        // Another process replaced the entry each time, so that process is executing the request.
+        // Before each attempt another process had replaced the record; that process is executing the request.
         Err(IdempotencyError::InProgress)
     }
 

@@ -42,7 +42,7 @@ impl RedisUse {
         }
     }
 
-    /// Describes the effect while Redis is unavailable.
+    /// Describes how requests are processed while Redis is unavailable.
     pub const fn without(self) -> &'static str {
         match self {
             RedisUse::Limits => "each process applies its own rate limits",
@@ -52,7 +52,7 @@ impl RedisUse {
         }
     }
 
-    /// Describes the effect while Redis is available.
+    /// Describes how requests are processed while Redis is available.
     const fn with(self) -> &'static str {
         match self {
             RedisUse::Limits => "all processes share their rate limits",
@@ -79,10 +79,10 @@ pub(crate) struct Connection {
     number: u64,
 }
 
-/// The connection shared by all uses and requests.
+/// The connection that all requests share, for rate limits and for idempotency keys.
 pub struct RedisConnection {
     settings: RedisSettings,
-    /// Measures the timeout of requests.
+    /// Clock that measures the timeout of requests.
     clock: Arc<dyn Clock>,
     uses: Vec<RedisUse>,
     connection: RwLock<Option<Connection>>,
@@ -91,8 +91,8 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Starts a background task that connects, checks the connection for these uses, and reconnects after a loss, until
-    /// the process stops.
+    /// Starts a background task that connects, checks that the server executes the scripts of `uses` in time, and
+    /// reconnects after a loss, until the process stops.
     pub fn keep(
         settings: RedisSettings,
         uses: Vec<RedisUse>,
@@ -129,7 +129,8 @@ impl RedisConnection {
     /// Disables a connection after a failure, and starts reconnecting.
     pub(crate) fn disable(&self, connection: &Connection, why: &RedisUnavailable) {
         let mut current = self.connection.write().unwrap_or_else(PoisonError::into_inner);
-        // Only the first failing request logs the outage. A late failure must not disable the next connection.
+        // Only the first failed request of a connection logs the outage. A request of this connection that fails later
+        // must not disable the next connection.
         if current.take_if(|current| current.number == connection.number).is_some() {
             self.log_unavailable(why);
             self.lost.notify_one();
@@ -194,7 +195,7 @@ impl RedisConnection {
     }
 }
 
-/// Connects, and checks that the scripts of all uses respond as fast as a request requires.
+/// Connects, and checks that the server executes the scripts of `uses` within the timeout of a request.
 async fn connect(
     settings: &RedisSettings,
     uses: &[RedisUse],
@@ -214,7 +215,7 @@ async fn connect(
     Ok(connection)
 }
 
-/// Checks that Redis is reachable and supports these uses.
+/// Checks that Redis is reachable and executes the scripts of `uses` within the timeout of a request.
 pub async fn probe(settings: &RedisSettings, uses: &[RedisUse]) -> Result<(), RedisUnavailable> {
     connect(settings, uses).await.map(drop)
 }

@@ -25,7 +25,7 @@ impl RedisSettings {
     /// Default of [`RedisSettings::timeout`].
     pub const TIMEOUT: Duration = Duration::from_millis(50);
 
-    /// Parses `redis://user:password@host:port/number`, or `rediss://..` for TLS.
+    /// Parses `redis://user:password@host:port/database`, where the database is a number, or `rediss://..` for TLS.
     pub fn parse(url: &str) -> Result<RedisSettings, InvalidSettings> {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let encrypted = match scheme {
@@ -38,13 +38,13 @@ impl RedisSettings {
             return Err(InvalidSettings(why.to_owned()));
         }
         if encrypted {
-            // An error means that a provider is already installed.
+            // An error is ignored: it means that a crypto provider is already installed.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        // The error of the driver does not state which part is wrong or how to correct it.
+        // The driver's error is replaced, because it states neither the wrong part nor how to correct it.
         let client = Client::open(url).map_err(|_| {
             InvalidSettings(
-                "it cannot be parsed as redis://user:password@host:port/number: the port must be a number up to 65535; in a \
+                "it cannot be parsed as redis://user:password@host:port/database: the port must be a number up to 65535; in a \
                  password write @ as %40, / as %2F and % as %25"
                     .to_owned(),
             )

@@ -52,7 +52,7 @@ struct FieldReader<'a>(&'a str);
 
 impl FieldReader<'_> {
     fn text(&self, field: &'static str, value: Field) -> Result<String, IdempotencyError> {
-        let value = value.ok_or_else(|| self.corrupt(field, "it is missing"))?;
+        let value = value.ok_or_else(|| self.corrupt(field, "the field is missing"))?;
         String::from_utf8(value).map_err(|error| self.corrupt(field, &error.to_string()))
     }
 
@@ -64,7 +64,7 @@ impl FieldReader<'_> {
 
     fn time(&self, field: &'static str, value: Field) -> Result<DateTime<Utc>, IdempotencyError> {
         let ms = self.number(field, value)?;
-        DateTime::from_timestamp_millis(ms).ok_or_else(|| self.corrupt(field, "it is not a valid time"))
+        DateTime::from_timestamp_millis(ms).ok_or_else(|| self.corrupt(field, "the time is out of range"))
     }
 
     fn corrupt(&self, field: &'static str, why: &str) -> IdempotencyError {

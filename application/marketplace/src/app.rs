@@ -46,7 +46,7 @@ pub struct RequestSettings {
     pub lease: Duration,
     /// Retention of stored responses (`idempotency.keep`).
     pub keep: Duration,
-    /// Interval of the sweep that removes expired keys (`idempotency.sweep-interval`).
+    /// Interval of the sweep that removes expired idempotency keys (`idempotency.sweep-interval`).
     pub sweep_interval: Duration,
 }
 
@@ -125,7 +125,7 @@ impl App {
         self.tx.store.view().await
     }
 
-    /// Returns a factory for a change without events.
+    /// Returns an event factory without event ids, for a change that appends no events.
     pub(crate) fn empty_event_factory(&self, trace_id: &str, now: DateTime<Utc>) -> EventFactory {
         let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
         EventFactory { ids: Vec::new(), metadata, now, max_retry_count: self.rules.max_retry_count }
@@ -168,8 +168,8 @@ impl EventFactory {
         }
     }
 
-    /// Returns a copy with this trace, for a command that continues an earlier request. With `None`, the copy keeps the
-    /// trace of the command.
+    /// Returns a copy of the factory whose events have this trace, for a command that continues an earlier request.
+    /// With `None`, the events keep the trace of the command.
     pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> EventFactory {
         let mut events = self.clone();
         if let Some(Trace { trace_id, traceparent }) = trace.cloned() {

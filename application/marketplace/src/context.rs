@@ -13,7 +13,7 @@ use handover_outbox::ports::EventMetadata;
 /// Role of a signed-in user (spec §1 "tenant").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Buys and sells.
+    /// Buys and sells products.
     User,
     /// Reads the rows of its own tenant and runs operator commands on them.
     Operator,

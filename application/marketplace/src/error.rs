@@ -39,7 +39,7 @@ pub enum UseCaseError<R = Infallible> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this requires {what}")]
 pub struct NotAllowed {
-    /// The missing requirement.
+    /// The role or sign-in that the actor lacks.
     pub what: &'static str,
 }
 

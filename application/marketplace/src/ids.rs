@@ -47,8 +47,8 @@ impl Ids {
         I::try_from(id).map_err(|error| StoreError::Backend(Box::new(error)))
     }
 
-    /// Raises every id sequence that is not above the largest id of its table. Returns the raised sequences with their
-    /// states before the change. Called at process start.
+    /// Raises every id sequence that is not above the largest id of its table. Returns the kinds of the raised
+    /// sequences, each with the values before the change. Called at process start.
     pub async fn raise(&self) -> Result<Vec<(IdKind, IdState)>, StoreError> {
         let mut raised = Vec::new();
         for kind in IdKind::ALL {
@@ -64,7 +64,7 @@ impl Ids {
     async fn discard_block(&self, in_use: IdInUse) -> Result<(), StoreError> {
         let mut blocks = self.blocks.lock().await;
         let state = raise(&self.tx, in_use.kind).await?;
-        // A concurrent request may have replaced the block already.
+        // The block is kept if a concurrent request has replaced it by a block above the largest id.
         let is_above = |block: &Range<i64>| !block.is_empty() && block.start > state.largest;
         if !blocks.get(&in_use.kind).is_some_and(is_above) {
             blocks.remove(&in_use.kind);
@@ -78,7 +78,7 @@ impl Ids {
     }
 }
 
-/// Raises the id sequence of a kind above the largest id if necessary. Returns its state before the change.
+/// Raises the id sequence of a kind above the largest id if necessary. Returns the values before the change.
 async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
     let state: IdState = with_tx(tx, move |unit, _| {
         Box::pin(async move {

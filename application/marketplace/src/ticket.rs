@@ -74,9 +74,9 @@ pub struct Ticket {
 /// Point at which the response of a request is stored.
 #[derive(Clone)]
 pub(crate) enum ResponseStorage {
-    /// In the unit of work of the command.
+    /// The unit of work of the command stores the response.
     InUnit(UnitResponse),
-    /// After the command, in the store of the ticket.
+    /// The response is stored after the command, in the store in which the key was claimed.
     Deferred,
 }
 
@@ -144,7 +144,8 @@ impl Ticket {
         let data = unit_response.write(result)?;
         let after = self.success_record(StoredResponse { status: status.code(), data });
         if unit.advance_request(&self.request.token, &after).await? == Changed::None {
-            // An earlier attempt of this unit of work may have been committed although its outcome was unknown.
+            // If an earlier attempt of this unit of work with unknown outcome was committed, the response is already
+            // stored. Otherwise another attempt has taken over the claim.
             let stored = unit.request_of(&after.scope).await?;
             if stored.is_none_or(|stored| stored.token != after.token) {
                 return Err(UseCaseError::InProgress);

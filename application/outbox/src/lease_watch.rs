@@ -32,7 +32,7 @@ pub struct LeaseWatch<K> {
     seen: BTreeMap<K, Observation>,
 }
 
-/// The same instant on both clocks.
+/// One instant, as shown by the database clock and by the monotonic clock.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     database: DateTime<Utc>,
@@ -61,7 +61,7 @@ impl<K: Ord + Clone> LeaseWatch<K> {
             elapsed_database > elapsed_monotonic + TimeDelta::from_std(self.length / 3).unwrap_or_default()
         });
         let left = |until: DateTime<Utc>| {
-            // The end time may have been written before or after the clock step.
+            // The end time may have been written before the clock step, so the full lease length is assumed.
             if stepped_forward {
                 return self.length;
             }

@@ -12,7 +12,7 @@
 
 #![warn(missing_docs)]
 
-// `#[wrappable]` generates paths that start with `handover_outbox`, in this crate too.
+// `#[wrappable]` generates paths that start with `handover_outbox`. This line makes them valid inside this crate.
 extern crate self as handover_outbox;
 
 pub mod consumers;

@@ -26,7 +26,7 @@ pub enum MetricKind {
     Counter,
     /// Counter with the label `consumer`.
     CounterOfConsumer,
-    /// Value at the last sample.
+    /// Gauge: the value at the last sample.
     Gauge,
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn with_pending_counters<T, E>(attempt: impl Future<Output = Re
 /// Increments the counter once the current unit of work is committed. Does nothing outside of a unit of work.
 pub fn count_on_commit(counter: Counter, by: usize) {
     let by = u64::try_from(by).unwrap_or(u64::MAX);
-    // An error means that no unit of work is running.
+    // Outside of a unit of work `try_with` returns an error, and nothing is counted.
     let _ = PENDING_COUNTERS.try_with(|counters| counters.borrow_mut().push((counter, by)));
 }
 

@@ -2,13 +2,13 @@
 //!
 //! **Invariant:** each call that changes rows or returns a result is recorded in the audit log, with operator, action,
 //! selection, number of rows and reason. A change is recorded in the unit of work that made it. A call without changes
-//! (read, dry run, no matching rows) is recorded before its result is returned. An entry belongs to the tenant of the
-//! affected rows, not to the tenant of the caller; only operators of that tenant and `platform` see it. A read of all
-//! tenants is recorded in the caller's tenant.
+//! (read, dry run, no matching rows) is recorded before its result is returned. An audit entry belongs to the tenant of
+//! the affected rows, not to the tenant of the caller; only operators of that tenant and `platform` see it. A read of
+//! all tenants is recorded in the caller's tenant.
 //!
-//! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
-//! unit of work fails after an earlier one was committed, the result reports what was done and sets `more`; repeating
-//! the call continues from there.
+//! An action on many rows runs in units of work of limited size, each for one tenant and with one audit entry. If a
+//! later unit of work fails after an earlier one was committed, the result reports what was done and sets `more`;
+//! repeating the call continues from there.
 
 mod dead_letter_selection;
 mod discard;
@@ -46,8 +46,8 @@ use crate::{Attempt, Outbox, with_tx};
 /// Maximum number of ids or keys per call. With ids and a reason of maximum length, a call fits into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;
 
-/// Number of audit entries that are searched for the entry of an attempt with unknown outcome. Only entries of other
-/// calls, including reads, that were added since the start of that attempt can be newer.
+/// Number of the newest audit entries that are searched for the entry of an attempt with unknown outcome. The entry is
+/// among them unless other calls, including reads, have added this many entries since the attempt started.
 const MAX_AUDIT_LOOKBACK: u32 = 1_000;
 
 /// Reason for an action, entered by the operator.
@@ -55,10 +55,10 @@ const MAX_AUDIT_LOOKBACK: u32 = 1_000;
 pub struct Reason(String);
 
 impl Reason {
-    /// Maximum number of characters.
+    /// Maximum number of characters of a reason.
     pub const MAX_CHARS: usize = 500;
 
-    /// Validates the text: not empty, not too long, and without control characters.
+    /// Validates the text of a reason: not empty, not too long, and without control characters.
     pub fn new(text: String) -> Result<Reason, TextError> {
         TextError::check(&text, Self::MAX_CHARS)?;
         Ok(Reason(text))
@@ -75,7 +75,7 @@ impl Reason {
 pub struct Named<T>(Vec<T>);
 
 impl<T: Ord + Clone> Named<T> {
-    /// Removes duplicates and keeps the order. `None` if there are no names or too many.
+    /// Removes duplicates and keeps the order. `None` if the list is empty or has more than [`MAX_NAMED`] items.
     pub fn new(names: Vec<T>) -> Option<Named<T>> {
         if !(1..=MAX_NAMED).contains(&names.len()) {
             return None;
@@ -84,7 +84,7 @@ impl<T: Ord + Clone> Named<T> {
         Some(Named(names.into_iter().filter(|name| seen.insert(name.clone())).collect()))
     }
 
-    /// The names.
+    /// The ids or keys.
     pub fn as_slice(&self) -> &[T] {
         &self.0
     }
@@ -107,8 +107,8 @@ impl Action {
         Action { name, selection: present_fields(selection), reason: None }
     }
 
-    /// A read operation on data that can contain personal data. The entry records whether the operator saw the data
-    /// unmasked.
+    /// A read operation on data that can contain personal data. The audit entry records whether the operator saw the
+    /// data unmasked.
     pub fn read_personal_data<const N: usize>(
         name: &'static str,
         operator: &Operator,
@@ -126,8 +126,8 @@ impl Action {
         self
     }
 
-    /// Records a call without changes in the log of this tenant (`None`: the operator's tenant), with the number of
-    /// rows returned or selected. MUST be called before the result is returned: no data is shown without an audit
+    /// Records a call without changes in the audit log of this tenant (`None`: the operator's tenant), with the number
+    /// of rows returned or selected. MUST be called before the result is returned: no data is shown without an audit
     /// entry.
     pub async fn record(
         self,
@@ -152,7 +152,7 @@ impl Action {
     }
 
     /// Divides rows of several tenants into units of work of at most `size` rows of one tenant, each with an entry in
-    /// that tenant's log. The rows of a tenant keep their order.
+    /// the audit log of its tenant. The rows of a tenant keep their order.
     fn units<T>(
         &self,
         operator: &Operator,
@@ -178,7 +178,7 @@ impl Action {
         units
     }
 
-    /// Audit entry of one unit of work, without numbers of rows. MUST be built before the first attempt, so that later
+    /// Audit entry of one unit of work, without row counts. MUST be built before the first attempt, so that later
     /// attempts find it.
     pub fn entry(&self, operator: &Operator, (part, parts): (usize, usize), at: DateTime<Utc>) -> AuditEntry {
         let mut selection = self.selection.clone();
@@ -243,12 +243,12 @@ fn common_tenant(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId
     tenants.all(|tenant| tenant == first).then_some(first)
 }
 
-/// JSON object of the fields that are present.
+/// Returns a JSON object of the fields that have a value.
 pub fn present_fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Filter of outbox rows, for the audit log.
+/// Returns the fields of a filter of outbox rows as JSON, for the audit log.
 pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
     present_fields([
         ("status", filter.status.map(|status| status.as_str().into())),

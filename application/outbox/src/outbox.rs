@@ -74,7 +74,7 @@ impl Outbox {
         self.tx.clock.now()
     }
 
-    /// A view for reads outside of a transaction.
+    /// Begins a view of the store, for reads outside of a transaction.
     pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         self.tx.store.view().await
     }

@@ -25,7 +25,8 @@ pub(crate) fn masked_json(registry: &EventRegistry, json: &str) -> String {
     let visible = &registry.visible();
     match serde_json::from_str::<Value>(json) {
         Ok(object @ Value::Object(_)) => masked_value(object, visible).to_string(),
-        // JSON that is not an object was not written by this application: its content is unknown.
+        // A text that is not a JSON object was not written by this application. Its content is unknown, so it is masked
+        // completely.
         Ok(_) | Err(_) => Value::from(MASK).to_string(),
     }
 }
@@ -36,7 +37,7 @@ fn masked_value(value: Value, visible: &BTreeSet<&str>) -> Value {
             let is_visible = |name: &str| ENVELOPE.contains(&name) || visible.contains(name);
             let field = |(name, value): (String, Value)| {
                 let value = if is_visible(&name) { masked_value(value, visible) } else { MASK.into() };
-                // A field name can contain personal data too.
+                // A field name that is not a code can contain personal data, so it is masked.
                 (if is_code(&name) { name } else { MASK.to_owned() }, value)
             };
             Value::Object(fields.into_iter().map(field).collect())

@@ -10,10 +10,10 @@ use crate::ports::OnFailed;
 /// Effect of a broker outage on the events being published (`outbox.outage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnOutage {
-    /// The events stay in the outbox, and no attempt is counted.
+    /// The events stay in the outbox, and a publish that fails because of the outage does not count as an attempt.
     #[default]
     Wait,
-    /// The outage counts as a failed attempt of each event (literal reading of 000).
+    /// The outage counts as a failed attempt of each event (literal reading of seed 000).
     Count,
 }
 
@@ -62,7 +62,8 @@ pub struct ConsumerSettings {
     pub retry: RetryPolicy,
     /// Longest duration of one attempt.
     pub attempt_timeout: Duration,
-    /// Lease of an attempt that is counted before it runs; longer than `attempt_timeout`.
+    /// Time for which a crashed attempt blocks other attempts to apply its event; longer than `attempt_timeout`
+    /// (`consumer.lease`).
     pub lease: Duration,
     /// Interval of the sweep for unsettled and lost events.
     pub sweep_interval: Duration,

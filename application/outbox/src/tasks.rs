@@ -55,8 +55,8 @@ impl Tasks {
         tokio::spawn(self.tracker.track_future(killable.in_current_span()))
     }
 
-    /// The same tasks, with the permits for background work: many requests must not prevent a relay from renewing its
-    /// lease.
+    /// A clone that uses the permits for background work, so that many requests cannot prevent a relay from renewing
+    /// its lease.
     pub fn for_background_tasks(&self) -> Tasks {
         Tasks { units: Arc::clone(&self.background_units), ..self.clone() }
     }

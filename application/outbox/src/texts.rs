@@ -1,4 +1,5 @@
-//! Texts fixed by 000 §15. `last_error`, `error_message` and the log line begin with them, in every language setting.
+//! Texts fixed by seed 000 §15. `last_error`, `error_message` and the log line begin with one of these texts, in every
+//! language setting.
 
 /// The event was already applied.
 pub const DUPLICATE: &str = "事件已处理，忽略重复消息";

@@ -30,7 +30,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// An exchange and its dead-letter queue, bound with this key.
+    /// A topology with an exchange and a dead-letter queue that is bound to it with `dead_letter_key`.
     pub fn new(exchange: &str, dead_letter_queue: &str, dead_letter_key: &str) -> Topology {
         let dead_letters = QueueSpec {
             name: dead_letter_queue.to_owned(),

@@ -16,12 +16,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Retry policy for a whole unit of work.
 #[derive(Debug, Clone, Copy)]
 pub struct TxPolicy {
-    /// Total number of attempts.
+    /// Maximum number of attempts at a unit of work, including the first.
     pub attempts: NonZeroU32,
-    /// Longest pause after the first failure; doubled after each further failure.
+    /// Longest pause after the first failed attempt; doubled after each further failed attempt.
     pub pause: Duration,
-    /// After a transient error no attempt starts once this time has passed. Otherwise the waits for a lock held by
-    /// another transaction would add up.
+    /// After a transient error no attempt starts once this time has passed since the first attempt started. Without
+    /// this limit, the waits of all attempts for a lock of another transaction would add up.
     pub max_elapsed: Duration,
 }
 
@@ -74,7 +74,7 @@ pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
 }
 
 impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
-    /// The same services with another store.
+    /// A copy of this transactor with another store.
     pub(crate) fn with_store<W: ?Sized, X: ?Sized>(
         &self,
         store: Arc<dyn Store<Unit = W, View = X>>,
@@ -88,15 +88,15 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         }
     }
 
-    /// The same services for background work. They use separate permits, so that background work does not wait behind
-    /// requests.
+    /// A transactor for background work. It uses separate permits for units of work, so that background work does not
+    /// wait behind requests.
     pub fn for_background_tasks(&self) -> Transactor<U, V> {
         Transactor { tasks: self.tasks.for_background_tasks(), ..self.clone() }
     }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {
-    /// The same store, reduced to the outbox ports.
+    /// A transactor on the same store, reduced to the outbox ports.
     pub fn outbox(&self) -> Transactor {
         self.with_store(outbox_of(&self.store))
     }

@@ -69,9 +69,9 @@ pub(super) enum DeliveryAction {
 enum CorruptionPlan {
     #[default]
     Never,
-    /// Corrupt the next event for fulfillment after this number of other events.
+    /// Corrupt the message of one event for fulfillment, after this number of other events.
     After(u64),
-    /// The message is chosen; `body` is its corrupted body.
+    /// The message to corrupt is chosen; `body` is the corrupted body.
     Chosen { corrupted: CorruptedMessage, body: String, is_done: bool },
 }
 
@@ -138,7 +138,7 @@ impl BrokerFaults {
 
     pub(super) async fn wait_until_lost(&self, connection: Connection) {
         let mut now = self.0.connection.subscribe();
-        // An error means that the sender was dropped; then the connection is lost too.
+        // `wait_for` fails only if the sender of connection states was dropped; the connection is then lost as well.
         let _ = now.wait_for(|now| *now != connection).await;
     }
 
@@ -186,7 +186,7 @@ impl BrokerFaults {
         }
     }
 
-    /// Records that a copy was added to `queue`.
+    /// Records that a copy of the message of `event` was added to `queue`.
     pub(super) fn record_duplicate(&self, queue: &str, event: &EventId) {
         self.state().counts(queue, event).copies += 1;
     }

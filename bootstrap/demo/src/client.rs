@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 pub(super) use self::gateway::Report;
 use marketplace_wiring::{Failure, Secrets};
 
-/// Maximum number of concurrent requests: as many as there are buyers of the lamp.
+/// Maximum number of concurrent requests: 64 buyers order the same lamp at the same moment.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,9 +37,9 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone)]
 pub(super) struct ApiResponse {
     pub(super) status: u16,
-    /// `code` of the envelope.
+    /// `code` of the response body.
     pub(super) code: String,
-    /// `data` of the envelope.
+    /// `data` of the response body.
     pub(super) data: Value,
 }
 
@@ -49,13 +49,13 @@ impl ApiResponse {
         (200..300).contains(&self.status) && self.code == "00000"
     }
 
-    /// Whether the state of the product or order does not allow the change: already sold, or too late.
+    /// Whether the service rejected the change because of the state of the product or order: already sold, or too late.
     pub(super) fn is_conflict(&self) -> bool {
         self.status == 409 && self.code == "A0409"
     }
 
-    /// Whether the request should be repeated: it was not executed (`C0001`, for example because assets are not locked
-    /// yet), or its outcome is unknown (`C0002`).
+    /// Whether the client should repeat the request: the service did not execute the request (`C0001`, for example
+    /// because assets are not locked yet), or the outcome is unknown (`C0002`).
     pub(super) fn is_retryable(&self) -> bool {
         ["C0001", "C0002"].contains(&self.code.as_str())
     }
@@ -65,7 +65,7 @@ impl ApiResponse {
         self.data.get("status").and_then(Value::as_str) == Some("SUCCESS")
     }
 
-    /// Amount in a field of `data`.
+    /// Amount in a field of the response's `data`.
     pub(super) fn money(&self, field: &str) -> Option<Money> {
         Money::parse(&self.data.get(field)?.to_string()).ok()
     }
@@ -74,7 +74,7 @@ impl ApiResponse {
         self.data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Id in a field of `data`.
+    /// Id in a field of the response's `data`.
     pub(super) fn id<I: TryFrom<i64>>(&self, field: &str) -> Option<I> {
         I::try_from(self.data.get(field)?.as_i64()?).ok()
     }

@@ -39,8 +39,8 @@ impl Day<'_> {
         for offer in &mut offers {
             offer.coupon = offer.deal.assets.coupon.and_then(|index| coupons.get(&index).copied());
         }
-        // If the lamp could not be put on sale, the concurrent orders are skipped and the promise about the lamp is
-        // broken.
+        // If the lamp for the concurrent orders could not be put on sale, these orders are skipped and the promise "one
+        // buyer gets the lamp" is broken.
         let lamp = (offers.first().is_some_and(|offer| offer.deal == plan.lamp)).then(|| offers.remove(0));
         let (before, during_outage, after) = split_offers(offers);
 
@@ -65,7 +65,7 @@ impl Day<'_> {
         Ok(self.market.journal.read())
     }
 
-    /// Trades these offers during a broker outage; an order that takes longer ends after the outage.
+    /// Places the orders for these offers during a broker outage; an order that takes longer ends after the outage.
     async fn outage(&self, offers: Vec<Offer>) {
         self.faults.begin_outage();
         let outage = async {
@@ -114,7 +114,7 @@ fn acknowledged(what: &str, response: Result<ApiResponse, NoResponse>) -> Result
     }
 }
 
-/// Splits the offers: half before the outage, a fifth during it, the rest after it.
+/// Splits the offers: half of them are traded before the outage, a fifth during it, and the rest after it.
 fn split_offers(mut offers: Vec<Offer>) -> (Vec<Offer>, Vec<Offer>, Vec<Offer>) {
     let all = offers.len();
     let mut during_outage = offers.split_off(all / 2);

@@ -40,8 +40,8 @@ impl Broker for FaultyBroker {
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let connection = self.faults.connect()?;
         let outcomes = self.broker.publish(window).await?;
-        // An outage that began meanwhile loses the confirms: the broker has the messages, but the relay gets no
-        // confirm.
+        // An outage that began during the publish loses the confirms: the broker has the messages, but the relay gets
+        // no confirm.
         self.faults.check(connection)?;
         Ok(outcomes)
     }
@@ -87,7 +87,8 @@ struct FaultySubscription {
 impl FaultySubscription {
     /// Closes the subscription of a lost connection: the broker requeues its unsettled deliveries.
     async fn close_lost(&self) -> BrokerError {
-        // `close` fails only if the database fails; the broker session then ends when its heartbeat expires.
+        // The error can be ignored: `close` fails only if the database fails, and the broker session then ends when its
+        // heartbeat expires.
         let _ = self.inner.close().await;
         BrokerError::Closed { queue: self.queue.clone() }
     }
@@ -95,7 +96,8 @@ impl FaultySubscription {
     /// Replaces a delivery with a message that has this body.
     async fn corrupt(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
         if !self.enqueue(event, Message { body, ..delivery.message.clone() }).await {
-            // The broker redelivers the intact message, which is then corrupted.
+            // The broker did not confirm the corrupted message. It redelivers the intact message, which is corrupted
+            // then.
             return Err(self.close_lost().await);
         }
         self.faults.record_corruption();
@@ -168,7 +170,7 @@ impl Subscription for FaultySubscription {
             let mut unsettled = self.unsettled();
             tags.iter().filter_map(|tag| unsettled.remove(tag)).collect()
         };
-        // Counted before the call: if the caller is cancelled, the ack may still take effect.
+        // The acks are counted before the call: if the caller is cancelled during the call, they may still take effect.
         self.faults.record_acks(&self.queue, &acked);
         self.inner.ack(tags).await
     }

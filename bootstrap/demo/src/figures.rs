@@ -20,7 +20,7 @@ pub(super) struct Figures {
     /// Median time from the creation of an event to its effect, in milliseconds. Effects that the outage may have
     /// delayed and effects of the event whose message was corrupted are excluded.
     pub(super) commit_to_effect_p50_ms: i64,
-    /// 99th percentile of the same times.
+    /// 99th percentile of the time from the creation of an event to its effect, with the same exclusions.
     pub(super) commit_to_effect_p99_ms: i64,
     pub(super) events: usize,
     pub(super) effects: usize,
@@ -28,8 +28,8 @@ pub(super) struct Figures {
     pub(super) orders_with_assets: usize,
     /// Operations on coupons, wallets and points that orders caused; operator grants are excluded.
     pub(super) asset_operations: usize,
-    /// Number of requests that repeated one with the response `C0001` or `C0002`, for example because assets were not
-    /// locked yet.
+    /// Number of repetitions of requests. A request is repeated after the response `C0001` or `C0002`, for example
+    /// because assets are not locked yet.
     #[serde(rename = "askedAgain")]
     pub(super) retried_requests: usize,
     /// Refunds that succeeded.

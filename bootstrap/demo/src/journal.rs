@@ -9,7 +9,7 @@ use marketplace_domain::{OrderId, ProductId, UserId};
 
 use super::plan::AssetCoverage;
 
-/// A step of an order that the service acknowledged.
+/// A step of an order that the service acknowledged with a successful response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Placed,
@@ -32,19 +32,19 @@ pub(super) struct ClientOrder {
     pub(super) product: ProductId,
     pub(super) buyer: UserId,
     pub(super) seller: UserId,
-    /// The last acknowledged step.
+    /// The last step that the service acknowledged with a successful response.
     pub(super) step: Step,
     /// Whether the buyer has the assets that the order uses.
     pub(super) cover: AssetCoverage,
 }
 
-/// Result of the concurrent orders for the lamp.
+/// Result of the concurrent orders of many buyers for one lamp.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rush {
     pub(super) lamp: Option<ProductId>,
-    /// Orders that were accepted.
+    /// Orders that the service accepted; more than one breaks a promise.
     pub(super) won: Vec<OrderId>,
-    /// Number of orders rejected because the lamp was sold.
+    /// Number of orders rejected because the lamp was already sold to another buyer.
     pub(super) refused: usize,
 }
 
@@ -58,10 +58,10 @@ pub(super) struct ClientRecord {
     pub(super) rush: Rush,
     /// Number of requests rejected because the order had already been closed.
     pub(super) late: usize,
-    /// Number of requests that repeated one with the response `C0001` or `C0002`, for example because assets were not
-    /// locked yet.
+    /// Number of repetitions of requests. A request is repeated after the response `C0001` or `C0002`, for example
+    /// because assets are not locked yet.
     pub(super) retried_requests: usize,
-    /// Responses that no rule allows, and requests without a response.
+    /// Responses that are neither a success nor an expected conflict, and requests without a response.
     pub(super) unexpected: Vec<String>,
     /// Number of orders traded at full speed, and the time this took.
     pub(super) trading: (usize, Duration),
@@ -76,7 +76,7 @@ impl Journal {
         write(&mut self.record());
     }
 
-    /// Records an acknowledged step of an order.
+    /// Records a step of an order that the service acknowledged with a successful response.
     pub(super) fn step(&self, order: OrderId, step: Step) {
         if let Some(client_order) = self.record().orders.get_mut(&order) {
             client_order.step = step;

@@ -22,7 +22,7 @@ use marketplace_wiring::terminal::progress::Progress;
 /// Number of orders that are played concurrently.
 const CONCURRENCY: usize = 16;
 
-/// A deal whose product is on sale.
+/// A planned sale whose product is on sale.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) deal: Deal,
@@ -44,9 +44,9 @@ impl Offer {
 /// Rate at which orders are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TradingPace {
-    /// As fast as the service responds.
+    /// Orders are placed as fast as the service responds.
     Full,
-    /// Spread evenly over this time.
+    /// The orders are spread evenly over this time.
     Over(Duration),
 }
 
@@ -61,7 +61,8 @@ pub(super) struct Market {
 }
 
 impl Market {
-    /// Puts the products of these deals on sale. Deals for which this failed are omitted and recorded in the journal.
+    /// Puts the product of each planned sale on sale. A sale for which this fails is omitted from the offers, and the
+    /// journal records the response.
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
         let listed = self.for_each(deals, TradingPace::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
@@ -80,7 +81,7 @@ impl Market {
         Some(product)
     }
 
-    /// Plays the scenarios of these offers.
+    /// Places an order for each offer and plays its scenario.
     pub(super) async fn trade(&self, offers: Vec<Offer>, pace: TradingPace) {
         let (started, count) = (Instant::now(), offers.len());
         self.for_each(offers, pace, |market, offer| async move {
@@ -97,7 +98,8 @@ impl Market {
         }
     }
 
-    /// All buyers order the lamp at the same moment; the one whose order is accepted pays and receives it.
+    /// All `lamp_buyers` order the same lamp at the same moment. The buyer whose order is accepted pays for the lamp
+    /// and receives it.
     pub(super) async fn rush(&self, offer: &Offer, lamp_buyers: &[UserId]) {
         let start = Arc::new(Barrier::new(lamp_buyers.len()));
         let mut buyers = JoinSet::new();
@@ -148,8 +150,8 @@ impl Market {
         Some(order)
     }
 
-    /// Returns the response if it is a success. A conflict is expected, because the order may already be closed; it is
-    /// only counted.
+    /// Returns the response if it is a success. A conflict is expected, because the order may already be closed, so
+    /// conflicts are only counted.
     fn in_time(&self, what: &str, response: Result<ApiResponse, NoResponse>) -> Option<ApiResponse> {
         match response {
             Ok(response) if response.is_conflict() => {

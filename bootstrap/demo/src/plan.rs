@@ -11,7 +11,7 @@ use assets::{AssetUse, assign_assets};
 
 /// Number of ordinary buyers and sellers; their ids are 1 to 50.
 const USERS: i64 = 50;
-/// Number of buyers who order the lamp at the same moment; their ids are 1001 to 1064.
+/// Number of buyers who order one and the same lamp at the same moment; their ids are 1001 to 1064.
 const LAMP_BUYERS: i64 = 64;
 const LAMP_BUYERS_FROM: i64 = 1_001;
 const LAMP_SELLER: i64 = 1_000;
@@ -38,9 +38,9 @@ const TITLES: [&str; 12] = [
 /// Prices are drawn from 1.00 to 500.00.
 const CHEAPEST_MINOR: i64 = 100;
 const PRICES: usize = 49_901;
-/// On average, one order in this many gets every gateway report twice.
+/// On average, the gateway sends every report twice for one of this many orders.
 const REPORTED_TWICE: usize = 4;
-/// Price of the lamp: 88.50.
+/// Price of the lamp that all `LAMP_BUYERS` order: 88.50.
 const LAMP_MINOR: i64 = 8_850;
 
 /// Course of an order after it is placed.
@@ -67,7 +67,8 @@ pub(super) enum Scenario {
     RefundedOnRetry,
 }
 
-/// Scenarios and asset use of every 30 orders. A smaller day uses only the first entries, so rare scenarios come last.
+/// Scenario and asset use of each of 30 orders; a day with more orders repeats the list. A day with fewer orders uses
+/// only the first entries of the list, so rare scenarios come last.
 const SHARES: [(Scenario, AssetUse); 30] = [
     (Scenario::Completed, AssetUse::Mixed),
     (Scenario::Cancelled, AssetUse::None),
@@ -116,7 +117,7 @@ pub(super) struct Deal {
 }
 
 impl Deal {
-    /// Whether the plan pays the order, with assets that its buyer certainly has.
+    /// Whether the order will be paid: its scenario pays it, and its buyer is sure to have the assets that it uses.
     fn is_paid(&self) -> bool {
         self.scenario.is_paid() && self.assets.cover == AssetCoverage::Sufficient
     }
@@ -128,9 +129,10 @@ pub(super) struct Plan {
     users: Vec<UserId>,
     /// Planned sales, in the sequence in which the orders are placed.
     pub(super) deals: Vec<Deal>,
-    /// The lamp; the buyer is replaced by the one whose order is accepted.
+    /// Sale of the lamp that all `lamp_buyers` order. Its `buyer` is a placeholder: the market replaces it with the
+    /// buyer whose order is accepted.
     pub(super) lamp: Deal,
-    /// Buyers who order the lamp at the same moment.
+    /// Buyers who order the same lamp at the same moment.
     pub(super) lamp_buyers: Vec<UserId>,
     /// Buyers whose orders use more assets than they have.
     underfunded: Vec<UserId>,
@@ -143,7 +145,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Draws the plan of a seed for `orders` orders, one of which is for the lamp.
+    /// Draws the plan of a seed for `orders` orders. All `lamp_buyers` together count as one order, because only one
+    /// of them gets the lamp.
     pub(super) fn draw(seed: u64, orders: usize) -> Result<Plan, InvalidPlan> {
         let random = RandomNumbers::new(seed);
         let users = user_ids(1, USERS)?;
@@ -157,7 +160,7 @@ impl Plan {
             .enumerate()
             .map(|(number, scenario)| {
                 let seller = random.below(users.len());
-                // Any user except the seller.
+                // The buyer is any user except the seller.
                 let buyer = (seller + 1 + random.below(users.len() - 1)) % users.len();
                 let (seller, buyer) = users.get(seller).zip(users.get(buyer)).ok_or(InvalidPlan)?;
                 let title = random.pick(&TITLES).copied().unwrap_or_default();
@@ -197,7 +200,7 @@ impl Plan {
         })
     }
 
-    /// All buyers and sellers, including the seller of the lamp.
+    /// All buyers and sellers, including the buyers and the seller of the lamp that many buyers order at once.
     pub(super) fn users(&self) -> Vec<UserId> {
         [self.users.as_slice(), &self.lamp_buyers, &self.underfunded, &[self.lamp.seller]].concat()
     }

@@ -77,7 +77,10 @@ mod tests {
         assert_eq!(config.database.file(), Some(folder.path().join("handover.db").as_path()));
         assert_eq!(config.rules.pending_timeout, Duration::from_secs(3));
         let bound = super::super::CANCEL_DELAY_LIMIT + super::super::CANCEL_DELAY_LIMIT_PER_ORDER * 20_000;
-        assert!(config.settings.timeout.sweep_interval > bound * 10, "the sweep must not run during the day");
+        assert!(
+            config.settings.timeout.sweep_interval > bound * 10,
+            "the sweep for overdue orders must not run during the day"
+        );
         assert!(
             config.settings.consumer.lost_after > super::super::OUTAGE,
             "events must not count as lost during the outage"

@@ -43,7 +43,7 @@ pub(super) struct ConsumerEvents {
 pub(super) struct Expectations {
     /// Planned number of orders.
     pub(super) orders: usize,
-    /// Number of buyers of the lamp.
+    /// Number of buyers who order the same lamp at the same moment.
     pub(super) lamp_buyers: usize,
     /// Time that a buyer has to pay.
     pub(super) payment_timeout: Duration,

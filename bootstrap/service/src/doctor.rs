@@ -92,7 +92,7 @@ fn folder(database: &Path) -> Check {
         Err(cause) => Check::fail(
             NAME,
             format!("{} or files next to it cannot be written: {cause}", database.display()),
-            "all orders and events are stored there".to_owned(),
+            "all orders and events are stored in the database file".to_owned(),
             folder_remedy(database, &cause),
         ),
     }
@@ -103,7 +103,10 @@ fn lock(database: &Path) -> (Check, Option<String>) {
     match DatabaseLock::holder(database) {
         Ok(None) => (Check::ok(NAME, "no process serves this database".to_owned()), None),
         Ok(Some(holder)) => (
-            Check::ok(NAME, format!("process {holder} serves this database; a second one would be refused")),
+            Check::ok(
+                NAME,
+                format!("process {holder} serves this database; a second process would be refused"),
+            ),
             Some(holder),
         ),
         Err(cause) => {

@@ -82,7 +82,7 @@ pub struct Config {
     pub limits: LimitConfig,
     /// `redis.*`, if a store uses it.
     pub redis: Option<RedisConfig>,
-    /// The other keys of `http.*`.
+    /// The keys of `http.*` except `http.listen` and those of trusted proxies.
     pub http: HttpConfig,
     /// `database.*`.
     pub database: DatabaseChoice,
@@ -90,13 +90,13 @@ pub struct Config {
     pub broker: BrokerChoice,
     /// `auth.jwt-secret`, if set.
     pub jwt_secret: Option<Secret>,
-    /// The other keys of `auth.*`.
+    /// The keys of `auth.*` except `auth.jwt-secret`.
     pub auth: AuthConfig,
     /// `gateway.url` and `gateway.sandbox-delay`.
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,
-    /// Rules of the use cases.
+    /// Settings of the use cases, such as the payment deadline of orders.
     pub rules: Rules,
     /// Durations of `idempotency.*`.
     pub requests: RequestSettings,
@@ -166,7 +166,7 @@ impl Config {
             gateway_secret,
             rules: Rules {
                 pending_timeout,
-                // The first attempt is not a retry.
+                // Without the first attempt, which is not a retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
                 points,
@@ -188,5 +188,5 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Maximum of `outbox.batch` and `order.timeout.sweep-batch`.
+/// Upper limit of both `outbox.batch` and `order.timeout.sweep-batch`.
 const MAX_BATCH: u32 = 10_000;

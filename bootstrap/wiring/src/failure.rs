@@ -131,7 +131,7 @@ pub enum Failure {
     StillRunning {
         /// Milliseconds since the stop began.
         after_ms: u128,
-        /// The component that did not finish.
+        /// The component that did not stop in time.
         running: String,
     },
 }
@@ -161,7 +161,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Failure {
-    /// Converts an error of this database.
+    /// Converts store errors of this database to failures.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
         move |cause| match access_refusal(&cause) {
@@ -170,7 +170,7 @@ impl Failure {
         }
     }
 
-    /// Converts a schema error of this database.
+    /// Converts schema errors of this database to failures.
     pub fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
         let database = database.clone();
         move |error| match error {

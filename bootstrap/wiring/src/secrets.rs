@@ -136,8 +136,8 @@ impl Kind {
         if path.exists() { self.read(&path).map(|_| Source::File(path)) } else { Ok(Source::NotGenerated) }
     }
 
-    /// Path of the secret's file. With a database server there is no such file, because its processes run on several
-    /// machines.
+    /// Path of the secret's file. With a database server there is no such file, because the processes that use
+    /// the server run on several machines.
     fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
         match database {
             DatabaseChoice::File(path) => Ok(sibling_file(path, self.purpose)),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_loopback_both_secrets_are_required() {
+    fn both_secrets_are_required_outside_loopback() {
         let folder = tempfile::tempdir().unwrap();
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_loopback_placeholder_is_refused_on_any_listener() {
+    fn placeholder_is_refused_if_any_listener_is_outside_loopback() {
         let folder = tempfile::tempdir().unwrap();
         let typed = ("HANDOVER_AUTH__JWT_SECRET", "changemechangemechangemechangeme");
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");

@@ -70,7 +70,7 @@ impl Service {
         let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, &wake).await?;
         database.end_stale_leases().await?;
-        // Only jobs send requests to the gateway.
+        // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
         let app = application(config, &database, wrappers, parts.roles.jobs).await?;
         service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.spawn_background_tasks(&app.tx.tasks);

@@ -31,15 +31,15 @@ pub enum EnvelopeError {
     /// The event type is unknown (000 §9.3).
     #[error("event type `{name}` is not supported")]
     UnknownType {
-        /// The unknown name.
+        /// The unknown event type.
         name: String,
     },
     /// Two fields contradict each other, such as the aggregate id of the envelope and that of the payload.
     #[error("field `{field}` contradicts `{other}`")]
     Contradiction {
-        /// The first field.
+        /// The path of the field that contradicts `other`.
         field: String,
-        /// The second field.
+        /// The path of the field that `field` contradicts.
         other: &'static str,
     },
 }

@@ -160,7 +160,7 @@ pub enum AssetRefusal {
     /// The order does not hold the asset, so there is nothing to commit, release or revert.
     #[error("the {asset} is not locked for this order")]
     NotLocked { asset: Asset },
-    /// The hold already ended with the other status.
+    /// The hold already ended: a committed hold cannot be released, and a released hold cannot be committed.
     #[error("the {asset} hold of this order is already {status}")]
     HoldEnded { asset: Asset, status: HoldStatus },
     /// The hold was never committed, so it cannot be reverted.

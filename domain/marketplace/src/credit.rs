@@ -23,7 +23,7 @@ named!(CreditOutcome {
 });
 
 impl CreditOutcome {
-    /// The outcome that a cancellation counts as; `None` if the buyer did not cause it.
+    /// The outcome that a cancellation counts as in the buyer's credit; `None` if the buyer did not cause it.
     pub const fn of_cancellation(reason: CancelReason) -> Option<CreditOutcome> {
         match reason {
             CancelReason::Buyer => Some(CreditOutcome::CancelledByBuyer),
@@ -47,7 +47,7 @@ impl CreditCounts {
     /// Maximum score; the minimum is 0.
     pub const MAX_SCORE: u32 = 120;
 
-    /// The counts after one more outcome.
+    /// The counts after one more order with this outcome.
     #[must_use]
     pub const fn and(self, step: CreditOutcome) -> CreditCounts {
         let mut counts = self;

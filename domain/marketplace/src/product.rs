@@ -63,7 +63,7 @@ pub enum ProductRefusal {
 pub struct Title(String);
 
 impl Title {
-    /// Maximum number of characters.
+    /// Maximum number of characters of a title.
     pub const MAX_CHARS: usize = 120;
 
     pub fn as_str(&self) -> &str {

@@ -18,7 +18,7 @@ fn parse_accepts_https_and_loopback_http() {
 }
 
 #[test]
-fn parse_rejects_other_urls_with_reason() {
+fn parse_rejects_incomplete_or_insecure_url_with_reason() {
     for (url, why) in [
         ("", EndpointError::NoUrl),
         ("pay.example", EndpointError::NoUrl),

@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 /// The scripted reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// A status and a text body.
+    /// A response with a status and a text body.
     Text(u16, &'static str),
-    /// A status and a binary body.
+    /// A response with a status and a binary body.
     Bytes(u16, Vec<u8>),
-    /// A status and a `Location` header.
+    /// A response with a status and a `Location` header.
     Redirect(u16, String),
-    /// A status and a body without end.
+    /// A response with a status and a body that never ends.
     EndlessBody(u16),
-    /// A status and an incomplete body; the connection stays open.
+    /// A response with a status and a body whose last byte is never sent; the connection stays open.
     PartialBody(u16, &'static str),
     /// No response; the connection stays open.
     Silence,

@@ -162,7 +162,7 @@ async fn rejected_message_is_dead_lettered_and_dropped_when_rejected_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn declare_rejects_different_arguments_with_both_values_and_changes_nothing() {
+async fn declare_with_different_arguments_fails_with_old_and_new_values_and_changes_nothing() {
     let broker = broker().await;
     let mut other = standard();
     other.queues.insert(

@@ -1,4 +1,5 @@
-//! Tables that an application adds to the in-memory store. A unit of work changes them together with the outbox.
+//! Tables that an application adds to the in-memory store, here those of a library. A unit of work changes them
+//! together with the outbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ struct Book {
 
 impl Row<Library> for Book {
     type Key = i64;
-    /// Ids of books by shelf.
+    /// For each shelf, the ids of its books.
     type Index = BTreeMap<&'static str, BTreeSet<i64>>;
 
     fn key(&self) -> i64 {

@@ -156,7 +156,7 @@ async fn dropped_commit_takes_effect_only_when_dropped_after_second_poll() {
         }
         drop(commit);
         assert_eq!(version(&store, 1).await, committed);
-        // The locks of the unit of work are released after one poll and after two.
+        // The dropped commit releases the locks of its unit of work, after one poll and after two polls.
         let mut next = store.begin().await.unwrap();
         assert_eq!(next.insert_product(&product(1)).await.is_err(), committed.is_some());
     }

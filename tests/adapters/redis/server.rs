@@ -93,7 +93,8 @@ async fn length(stream: &mut BufReader<TcpStream>, prefix: char) -> Option<usize
     line.trim_end().strip_prefix(prefix)?.parse().ok()
 }
 
-/// The reply to a command. The number of arguments after `EVALSHA`, the hash, `1` and the key identifies the script.
+/// The reply to a command. A script is identified by the number of its arguments, which follow `EVALSHA`, its SHA-1,
+/// `1` and the key.
 fn reply(command: &[String], state: &mut State) -> String {
     if !command[0].eq_ignore_ascii_case("EVALSHA") {
         return "+OK\r\n".to_owned();

@@ -138,7 +138,7 @@ async fn deliveries_are_returned_when_heartbeat_of_process_expires() {
 }
 
 #[tokio::test]
-async fn clock_step_of_database_ends_no_session_of_running_process() {
+async fn change_of_database_clock_ends_no_session_of_running_process() {
     let fixture = fixture().await;
     let running = broker(&fixture).await;
     running.publish(vec![outgoing("a", "order.created")]).await.unwrap();
@@ -146,7 +146,7 @@ async fn clock_step_of_database_ends_no_session_of_running_process() {
     let deliveries = next(subscription.as_ref()).await;
     let other = DatabaseBroker::new(&fixture.store);
     for minutes in [5, -5] {
-        // Each new subscription checks the sessions of all processes, before and after the step.
+        // Each new subscription checks the sessions of all processes: one before and one after the clock is changed.
         for step in [chrono::Duration::zero(), chrono::Duration::minutes(minutes)] {
             fixture.store.move_database_clock(step);
             drop(other.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap());
@@ -174,7 +174,7 @@ async fn dropped_next_loses_no_message() {
 }
 
 #[tokio::test]
-async fn declare_rejects_queue_with_different_ttl_and_names_both_values() {
+async fn declare_of_queue_with_different_ttl_fails_with_old_and_new_ttl() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let mut topology = queues::topology(Duration::from_millis(300));

@@ -49,7 +49,7 @@ async fn fill(store: &SqlMarket, events: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "slow: prints the duration of the hot statements"]
-async fn window_with_backlog() {
+async fn duration_of_publishing_and_consuming_a_backlog_is_printed() {
     let fixture = fixture().await;
     let store = &fixture.store;
     let start = Instant::now();
@@ -109,7 +109,7 @@ async fn window_with_backlog() {
 
 #[tokio::test]
 #[ignore = "slow: prints the duration of the hot statements"]
-async fn window_behind_blocked_rows() {
+async fn duration_of_query_for_due_rows_behind_10000_blocked_rows_is_printed() {
     for aggregates in [1, 10_000] {
         let fixture = fixture().await;
         let store = &fixture.store;
@@ -138,7 +138,7 @@ async fn window_behind_blocked_rows() {
         for _ in 0..3 {
             let (rows, duration) = due(store).await;
             assert_eq!(rows.len(), 200);
-            println!("due behind 10,000 blocked rows of {aggregates} aggregates: {duration:?}");
+            println!("query for due rows, 10,000 blocked rows of {aggregates} aggregates: {duration:?}");
         }
     }
 }
@@ -168,7 +168,7 @@ fn consumption(consumer: &str, number: i64) -> Consumption {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "slow: prints the duration of the hot statements"]
-async fn operator_queries_on_long_history() {
+async fn duration_of_operator_queries_on_100000_rows_is_printed() {
     let fixture = fixture().await;
     let store = &fixture.store;
     fill(store, 100_000).await;

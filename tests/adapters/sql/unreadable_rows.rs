@@ -58,7 +58,7 @@ async fn unreadable_rows_of_all_pages_are_listed_by_id_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn unreadable_row_belongs_to_its_readable_tenant() {
+async fn unreadable_row_is_listed_for_its_tenant_if_the_tenant_is_readable() {
     let rows = [(1, "status = 'new'"), (2, "status = 'new', tenant_id = 2"), (3, "tenant_id = 0")];
     let fixture = with_unreadable(3, &rows).await;
     let mut view = fixture.store.view().await.unwrap();

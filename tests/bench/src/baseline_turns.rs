@@ -1,4 +1,4 @@
-//! A turn of the baseline for each mode, and the routing of its events.
+//! The turns of the baseline, one module per mode, and the routing keys and queues of its events.
 
 mod consume;
 mod drain;

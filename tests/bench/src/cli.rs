@@ -13,11 +13,11 @@ drivers, except for growth. The ratio is the cost of ordering, leases, exactly-o
   drain     the relay; baseline: claim a batch, publish it at once, mark it; no ordering or fencing
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
   latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
-  growth    drain with sent rows in the table; baseline: drain with an empty one
+  growth    drain with SENT rows in the outbox; baseline: drain with an empty outbox
 
 Without --database it creates a database in a temporary folder. A database on a server must have no
 tables, queues on RabbitMQ must be missing or empty. Everything created there is dropped at the
-end, also after Ctrl-C (not after kill -9: then drop the database and the vhost). During the run
+end, even after Ctrl-C (not after kill -9: then drop the database and the vhost). During the run
 only warnings are logged. The table shows the median of the rounds and their spread, in which other
 load on the machine is visible.
 
@@ -39,7 +39,7 @@ pub enum Mode {
     Consume,
     /// Time from a commit to its confirm and to its effect
     Latency,
-    /// `drain` with more and more sent rows in the table
+    /// `drain` with an increasing number of SENT rows in the outbox
     Growth,
 }
 
@@ -68,7 +68,7 @@ pub struct BenchArgs {
     /// Number of events in a backlog
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000), default_value = "20000")]
     pub events: u32,
-    /// Length of a turn of `orders` [default: 1.5], and of all service turns of `latency` together [default: 20]
+    /// Time of a turn in mode `orders` [default: 1.5], of all service turns in mode `latency` together [default: 20]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// Maximum number of rows in a window of the relay
@@ -77,13 +77,13 @@ pub struct BenchArgs {
     /// Maximum number of unsettled deliveries of a consumer
     #[arg(long, value_name = "COUNT", default_value = "200")]
     pub prefetch: NonZeroU16,
-    /// Numbers of concurrent clients of `orders`; each number gives one figure
+    /// Numbers of concurrent clients in mode `orders`; each number gives one figure
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000), default_value = "1,8,32")]
     pub clients: Vec<u32>,
-    /// Orders per second of `latency`
+    /// Orders placed per second in mode `latency`
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "100")]
     pub rate: u32,
-    /// Numbers of sent rows in the table for `growth`; each number gives one figure
+    /// Numbers of SENT rows in the outbox in mode `growth`; each number gives one figure
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000_000), default_value = "1000000")]
     pub rows: Vec<u64>,
     /// Rounds of each figure; a round measures the service, then the baseline; the median is reported

@@ -44,12 +44,12 @@ impl BenchError {
     }
 }
 
-/// Maps an error of the baseline, or of the fixture's own connections.
+/// Converts an error of the baseline, or of the fixture's own connections, into a [`BenchError`].
 pub(crate) fn baseline_error(action: &'static str) -> impl FnOnce(BaselineError) -> BenchError {
     move |cause| BenchError::Measurement(format!("{action}: {cause}"))
 }
 
-/// Maps an error of the service.
+/// Converts an error of the service into a [`BenchError`].
 pub(crate) fn service_error(cause: impl Display) -> BenchError {
     BenchError::Measurement(cause.to_string())
 }

@@ -1,6 +1,6 @@
-//! `growth`: `drain` with more and more sent rows in the table. The baseline is the same drain with an empty table. On
-//! servers, the empty table is a copy of the outbox that is swapped in for each turn of the baseline. On SQLite there
-//! is no copy, so the baseline is measured first.
+//! `growth`: `drain` with an increasing number of SENT rows in the outbox. The baseline is the same drain with an empty
+//! outbox. On servers, the empty table is a copy of the outbox that is swapped in for each turn of the baseline. On
+//! SQLite there is no copy, so the baseline is measured first.
 
 use marketplace_wiring::terminal::progress::Progress;
 
@@ -60,7 +60,7 @@ pub(crate) async fn measure(
     Ok(figures)
 }
 
-/// Adds sent rows to the `present` ones until the table has `rows` sent rows.
+/// Adds SENT rows to the outbox, which has `present` of them, until it has `rows` of them.
 async fn add_sent_rows(
     connection: &mut Connection,
     present: u64,

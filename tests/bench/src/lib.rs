@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The runtime is configured as that of `handover`: the figures depend on it.
+/// Runs the benchmark on a runtime that is configured like that of `handover`, because the figures depend on it.
 fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, BenchError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread()

@@ -12,7 +12,7 @@ use crate::statement_counter::StatementTotals;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StepTime {
     time: Duration,
-    /// Number of statements, for a step that is a kind of statement.
+    /// Number of executed statements, if the step is a kind of statement.
     statements: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ struct StepTime {
 pub struct Measurement {
     count: u64,
     duration: Duration,
-    /// Concurrent workers, each of which has the whole duration for its steps.
+    /// Number of concurrent workers. The steps of all workers together take at most this number times `duration`.
     workers: u32,
     pub(crate) memory: Option<Memory>,
     steps: BTreeMap<String, StepTime>,
@@ -57,7 +57,7 @@ impl Measurement {
         self
     }
 
-    /// Adds each kind of statement as a step.
+    /// Adds one step for each kind of statement.
     #[must_use]
     pub fn with_statements(mut self, totals: BTreeMap<String, StatementTotals>) -> Measurement {
         for (name, totals) in totals {
@@ -77,7 +77,7 @@ impl Measurement {
         number / thousands
     }
 
-    /// Time of the workers outside all steps.
+    /// Time of all workers that belongs to no step: waiting and computing.
     fn remaining(&self) -> Duration {
         let steps: Duration = self.steps.values().map(|step| step.time).sum();
         (self.duration * self.workers).saturating_sub(steps)

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::cli::{BenchArgs, Mode};
 use crate::error::{BenchError, usage_error};
 
-/// Length of a turn of `orders`, unless `--seconds` is given.
+/// Duration of a turn in mode `orders`, unless `--seconds` is given.
 const ORDERS_TURN: Duration = Duration::from_millis(1_500);
-/// Length of all service turns of `latency` together, unless `--seconds` is given.
+/// Duration of all service turns in mode `latency` together, unless `--seconds` is given.
 const LATENCY: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
@@ -16,16 +16,16 @@ pub(crate) struct Plan {
     pub(crate) modes: Vec<Mode>,
     /// Number of events in a backlog.
     pub(crate) events: u32,
-    /// Length of a turn of `orders`.
+    /// Duration of a turn in mode `orders`.
     pub(crate) orders_turn: Duration,
-    /// Length of all service turns of `latency` together.
+    /// Duration of all service turns in mode `latency` together.
     pub(crate) latency: Duration,
     pub(crate) batch: NonZeroU32,
     pub(crate) prefetch: NonZeroU16,
     pub(crate) clients: Vec<u32>,
-    /// Orders per second of `latency`.
+    /// Orders placed per second in mode `latency`.
     pub(crate) rate: u32,
-    /// Numbers of sent rows in the table for `growth`; each number gives one figure.
+    /// Numbers of SENT rows in the outbox in mode `growth`; each number gives one figure.
     pub(crate) rows: Vec<u64>,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,

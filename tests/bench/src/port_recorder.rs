@@ -53,7 +53,7 @@ pub(crate) struct BrokerTime {
 }
 
 impl PortRecorder {
-    /// Time of the relay's first query for events.
+    /// Time at which the relay first queried the outbox for events.
     pub(crate) fn first_view(&self) -> Option<Instant> {
         self.0.first_view.get().copied()
     }

@@ -36,14 +36,14 @@ pub enum Better {
     Less,
 }
 
-/// A part of the work.
+/// A part of the measured work, such as the calls of one port method or all statements of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     pub name: String,
     /// Median of the rounds.
     pub ms: f64,
-    /// Number of statements, for a step that is a kind of statement.
+    /// Number of executed statements, if the step is a kind of statement.
     pub statements: Option<f64>,
 }
 
@@ -60,9 +60,9 @@ pub struct Figure {
     pub(crate) service: Series,
     #[serde(rename = "ceiling")]
     pub(crate) baseline: Series,
-    /// 1 if the service is as fast as the baseline, less than 1 if it is slower.
+    /// Speed of the service divided by that of the baseline: less than 1 if the service is slower.
     pub ratio: f64,
-    /// The number of orders, events or messages to which the times of the steps refer.
+    /// Number of orders, events or messages for which the times of `steps` are given.
     pub(crate) steps_of: u32,
     pub(crate) steps: Vec<Step>,
     #[serde(rename = "ceilingSteps")]

@@ -18,7 +18,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Summarises the rounds; without any, all values are 0.
+    /// Summarises the results of the rounds; if there are no rounds, all values are 0.
     pub fn new(rounds: Vec<f64>) -> Series {
         let mut sorted = rounds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -44,8 +44,8 @@ pub(crate) struct Rounds<T> {
     pub(crate) baseline: Vec<T>,
 }
 
-/// Runs the service and the baseline in alternating turns, so that a change of the machine's load affects both. Each
-/// turn is a step of the current phase.
+/// Runs the service and the baseline in alternating turns, so that a change of the machine's load affects both. The
+/// progress display advances by one after each turn.
 pub(crate) async fn alternate<T>(
     rounds: u32,
     progress: &Progress,

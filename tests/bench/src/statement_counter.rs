@@ -36,7 +36,7 @@ impl StatementCounter {
         let has_colour = std::io::stderr().is_terminal();
         let log = fmt::layer().with_ansi(has_colour).with_writer(std::io::stderr).with_filter(logged);
         if let Err(error) = tracing_subscriber::registry().with(layer).with(log).try_init() {
-            tracing::debug!(%error, "a subscriber is installed already");
+            tracing::debug!(%error, "a tracing subscriber is already installed; statements are not counted");
         }
         counter
     }
@@ -56,7 +56,7 @@ impl StatementCounter {
 }
 
 tokio::task_local! {
-    /// Has a value only during a call of a broker port.
+    /// Set only during a call of a broker port, whose statements are not counted.
     static IN_BROKER: ();
 }
 

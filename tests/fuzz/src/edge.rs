@@ -30,10 +30,10 @@ pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 /// Number of inputs after which a new marketplace replaces the old one, because the store grows with each input.
 const INPUTS_PER_MARKET: u32 = 1_000;
-/// Headers in which trusted proxies send the client address; successive marketplaces use them alternately.
+/// Headers in which trusted proxies send the client address; each new marketplace expects the other one.
 const HEADERS: [ForwardedHeader; 2] = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
 
-/// The current marketplace.
+/// The marketplace that receives the requests of the current inputs.
 #[derive(Default)]
 struct Market {
     router: Option<Router>,
@@ -46,7 +46,7 @@ thread_local! {
     static MARKET: RefCell<Market> = const { RefCell::new(Market { router: None, inputs: 0, generation: 0 }) };
 }
 
-/// Starts an input; all its requests use the same marketplace.
+/// Marks the start of a new input; all requests of one input go to the same marketplace.
 pub(crate) fn start_input() {
     MARKET.with_borrow_mut(|market| {
         market.inputs += 1;
@@ -56,12 +56,12 @@ pub(crate) fn start_input() {
     });
 }
 
-/// A valid response.
+/// A response that has passed the checks of [`send`].
 #[derive(Debug)]
 pub(crate) struct CheckedResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// The envelope; null for HEAD and redirections.
+    /// The envelope in the body; null for HEAD and redirections.
     pub(crate) envelope: Value,
 }
 

@@ -16,10 +16,10 @@ const JSON: &str = "application/json";
 /// Sends a callback body with a valid signature of the gateway.
 pub(crate) fn callback(bytes: &[u8]) {
     start_input();
-    // Signatures are checked against the system clock.
+    // The gateway's signature contains the current time, because it is checked against the system clock.
     let time = Utc::now().timestamp();
     let signature = Webhook::new(GATEWAY_SECRET).unwrap().sign("msg_1", time, bytes);
-    // Only text can be signed.
+    // Bytes that are not UTF-8 cannot be signed; such an input is skipped.
     let Ok(signature) = signature else { return };
     for path in ["/api/v1/payments/callback", "/api/v1/refunds/callback"] {
         let request = Request::post(path)

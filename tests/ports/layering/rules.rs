@@ -22,7 +22,7 @@ const DOMAIN_MAY_USE: [&str; 5] = ["chrono", "serde", "serde_json", "thiserror",
 /// Crates that the macros may use; macros run in the compiler.
 const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
 
-/// Crates with I/O, each with its family (`tower` also stands for `tower-http`).
+/// Crates with I/O. Each name also stands for the names that continue it after a hyphen: `tower` for `tower-http`.
 const IO_CRATES: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
 
 const MOCK_CRATE: &str = "mockall";
@@ -60,7 +60,7 @@ enum Half {
     Marketplace,
 }
 
-/// Layer, half and folder of a crate.
+/// Layer and folder of a crate, and whether it belongs to the toolkit or to the marketplace (its half).
 #[derive(Clone, Copy, Debug)]
 struct CrateLocation<'p> {
     layer: Layer,
@@ -110,7 +110,7 @@ impl CrateLocation<'_> {
         }
     }
 
-    /// Whether the other crate is the toolkit's counterpart of this marketplace crate.
+    /// Whether `self` is a marketplace crate and `other` is the toolkit crate in the same folder.
     fn is_built_on(self, other: CrateLocation<'_>) -> bool {
         self.folder.ends_with("marketplace")
             && other.half == Half::Toolkit
@@ -141,7 +141,7 @@ struct Dependency {
     kind: Option<Kind>,
     optional: bool,
     features: Vec<String>,
-    /// Set for a crate of this workspace.
+    /// Folder of the crate; set only for crates of this workspace.
     path: Option<PathBuf>,
 }
 

@@ -36,19 +36,19 @@ faults! { broken_by(Fault) {
         "a_plain_binding_matches_only_its_own_key",
     ]
     star_matches_any_number_of_words: StarMatchesAnyNumberOfWords breaks [
-        "a_star_and_a_hash_match_at_least_one_word",
-        "a_star_matches_exactly_one_word",
-        "a_star_works_at_any_position",
+        "a_star_and_a_hash_wildcard_match_at_least_one_word",
+        "a_star_wildcard_matches_exactly_one_word",
+        "a_star_wildcard_works_at_any_position",
     ]
     prefetch_is_ignored: PrefetchIsIgnored breaks [
         "a_closed_subscription_returns_its_unsettled_messages",
         "a_dropped_subscription_returns_its_unsettled_messages",
-        "a_full_consumer_continues_after_a_settlement",
+        "a_consumer_at_its_prefetch_limit_continues_after_an_ack",
         "a_message_is_counted_by_its_state",
         "a_refused_declaration_deletes_nothing",
         "a_rejected_message_frees_its_prefetch_slot",
         "a_requeued_message_precedes_waiting_messages",
-        "a_full_consumer_leaves_messages_to_another",
+        "a_consumer_at_its_prefetch_limit_leaves_messages_to_another",
         "messages_requeued_together_keep_their_order",
         "unsettled_deliveries_never_exceed_the_prefetch",
         "closing_a_subscription_does_not_affect_others",
@@ -57,16 +57,16 @@ faults! { broken_by(Fault) {
     requeued_message_is_lost: RequeuedMessageIsLost breaks [
         "a_message_is_counted_by_its_state",
         "a_redelivered_message_is_dead_lettered_like_any_other",
-        "a_requeued_message_is_redelivered_and_marked",
+        "a_requeued_message_is_marked_as_redelivered",
         "a_requeued_message_precedes_waiting_messages",
         "a_requeued_message_may_be_delivered_to_another_consumer",
         "messages_requeued_together_keep_their_order",
     ]
     redelivered_flag_is_missing: RedeliveredFlagIsMissing breaks [
         "a_closed_subscription_returns_its_unsettled_messages",
-        "a_waiting_consumer_receives_the_messages_of_a_dropped_one",
+        "a_waiting_consumer_receives_the_messages_of_a_dropped_consumer",
         "a_dropped_subscription_returns_its_unsettled_messages",
-        "a_requeued_message_is_redelivered_and_marked",
+        "a_requeued_message_is_marked_as_redelivered",
         "a_requeued_message_precedes_waiting_messages",
         "a_requeued_message_may_be_delivered_to_another_consumer",
         "messages_requeued_together_keep_their_order",
@@ -74,7 +74,7 @@ faults! { broken_by(Fault) {
     rejected_message_is_requeued: RejectedMessageIsRequeued breaks [
         "a_waiting_consumer_is_woken_by_a_dead_letter",
         "a_dead_letter_reaches_every_queue_that_matches_its_key",
-        "a_message_published_again_is_not_dead_lettered",
+        "a_message_published_after_its_dead_lettering_has_no_died_in",
         "a_message_dead_lettered_twice_names_the_last_queue",
         "a_redelivered_message_is_dead_lettered_like_any_other",
         "a_rejected_message_is_dropped_without_a_dead_letter_key",
@@ -108,17 +108,17 @@ faults! { broken_by(Fault) {
     closed_subscription_acks_its_deliveries: ClosedSubscriptionAcksItsDeliveries breaks [
         "a_closed_subscription_returns_its_unsettled_messages",
         "a_closed_subscription_settles_nothing",
-        "a_waiting_consumer_receives_the_messages_of_a_closed_one",
+        "a_waiting_consumer_receives_the_messages_of_a_closed_consumer",
         "a_rejected_message_is_dropped_without_a_dead_letter_key",
-        "a_settled_tag_is_ignored",
-        "a_subscription_can_be_closed_again",
+        "settling_a_settled_delivery_changes_nothing",
+        "a_subscription_can_be_closed_twice",
         "an_acked_message_is_deleted",
         "deliveries_are_settled_in_any_order",
         "messages_are_delivered_in_queue_order",
         "closing_a_subscription_does_not_affect_others",
     ]
     dropped_subscription_keeps_its_deliveries: DroppedSubscriptionKeepsItsDeliveries breaks [
-        "a_waiting_consumer_receives_the_messages_of_a_dropped_one",
+        "a_waiting_consumer_receives_the_messages_of_a_dropped_consumer",
         "a_dropped_subscription_returns_its_unsettled_messages",
         "live_subscriptions_are_counted",
     ]
@@ -128,8 +128,8 @@ faults! { broken_by(Fault) {
     different_arguments_are_accepted: DifferentArgumentsAreAccepted breaks [
         "a_refused_declaration_deletes_nothing",
         "an_added_or_removed_argument_is_refused",
-        "another_dead_letter_key_is_refused_with_both_values",
-        "another_ttl_is_refused_with_both_values",
+        "a_different_dead_letter_key_is_refused_with_old_and_new_key",
+        "a_different_ttl_is_refused_with_old_and_new_ttl",
     ]
     queues_are_listed_in_reverse: QueuesAreListedInReverse breaks [
         "every_declared_queue_is_listed_by_name",

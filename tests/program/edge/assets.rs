@@ -47,9 +47,10 @@ fn placing(market: &Market) -> Vec<Case> {
         with("the greatest amount", r#""walletAmount":90071992547409.91"#).invalid(&["walletAmount"]),
         with("a point more than the price", r#""points":8851"#).invalid(&["points"]),
         with("the most points", r#""points":9007199254740991"#).invalid(&["points"]),
-        with("more than the coupon leaves", &format!(r#""couponId":{coupon},"walletAmount":83.51"#))
+        with("more than the price after the coupon", &format!(r#""couponId":{coupon},"walletAmount":83.51"#))
             .invalid(&["walletAmount"]),
-        with("more points than the wallet leaves", r#""walletAmount":88.50,"points":1"#).invalid(&["points"]),
+        with("a point although the wallet pays the price", r#""walletAmount":88.50,"points":1"#)
+            .invalid(&["points"]),
         coupon_of("a coupon for a higher price", expensive_coupon).refused(409, "A0409", &[]),
         coupon_of("no such coupon", 9_007_199_254_740_991).refused(404, "A0404", &[]),
         coupon_of("another user's coupon", other_coupon).refused(404, "A0404", &[]),

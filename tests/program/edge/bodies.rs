@@ -65,7 +65,7 @@ pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("after a byte order mark", "\u{feff}{\"title\":\"a\",\"price\":1}"),
 ];
 
-/// One case per value, in which only this field is invalid.
+/// One case per value; in each case only `field` is invalid.
 pub(crate) fn each(values: &[(&str, &str)], field: &str, make: impl Fn(&str, &str) -> Case) -> Vec<Case> {
     values.iter().map(|(name, value)| make(&format!("{field}: {name}"), value).invalid(&[field])).collect()
 }

@@ -92,10 +92,10 @@ fn signatures(market: &Market) -> Vec<Case> {
     let signature = || Some(valid_signature.clone());
     vec![
         refused(plain("not signed")),
-        refused(plain("a token instead").by(BUYER)),
-        refused(plain("an operator's token instead").by(Caller::of_tenant(1, 9).operator())),
-        with_headers("no id", None, now(), signature()),
-        with_headers("no time", Some(&id), None, signature()),
+        refused(plain("a token instead of a signature").by(BUYER)),
+        refused(plain("an operator's token instead of a signature").by(Caller::of_tenant(1, 9).operator())),
+        with_headers("no message id", None, now(), signature()),
+        with_headers("no timestamp", Some(&id), None, signature()),
         with_headers("no signature", Some(&id), now(), None),
         with_headers("an empty signature", Some(&id), now(), Some("v1,".to_owned())),
         with_headers(
@@ -117,14 +117,14 @@ fn signatures(market: &Market) -> Vec<Case> {
             Some(valid_signature[..valid_signature.len() - 4].to_owned()),
         ),
         with_headers("the signature of another body", Some(&id), now(), Some(of_another_body)),
-        with_headers("the signature of another id", Some("msg-2"), now(), signature()),
+        with_headers("the signature of another message id", Some("msg-2"), now(), signature()),
         with_headers(
-            "the signature of another time",
+            "the signature of another timestamp",
             Some(&id),
             time.parse::<i64>().ok().map(|t| (t + 1).to_string()),
             signature(),
         ),
-        with_headers("a time that is not a number", Some(&id), Some("now".to_owned()), signature()),
+        with_headers("a timestamp that is not a number", Some(&id), Some("now".to_owned()), signature()),
         with_headers("not base64", Some(&id), now(), Some("v1,????".to_owned())),
         refused(plain("six minutes old").signed(-360)),
         refused(plain("six minutes ahead").signed(360)),
@@ -147,20 +147,17 @@ fn contradictions(market: &Market) -> Vec<Case> {
             "A0404",
             &[],
         ),
-        signed("the same again", report(settled, &transaction, "SUCCESS", "88.50")).unchanged(200),
-        signed("the same again, with one decimal", report(settled, &transaction, "SUCCESS", "88.5"))
+        signed("the same result again", report(settled, &transaction, "SUCCESS", "88.50")).unchanged(200),
+        signed("the same result again, with one decimal", report(settled, &transaction, "SUCCESS", "88.5"))
             .unchanged(200),
-        signed("failed after it succeeded", report(settled, &transaction, "FAILED", "88.50")).refused(
-            409,
-            "A0409",
-            &[],
-        ),
+        signed("a failure after the payment succeeded", report(settled, &transaction, "FAILED", "88.50"))
+            .refused(409, "A0409", &[]),
         signed("another gateway transaction", report(settled, "t", "SUCCESS", "88.50")).refused(
             409,
             "A0409",
             &[],
         ),
-        signed("another amount after it succeeded", report(settled, &transaction, "SUCCESS", "88.51"))
+        signed("another amount after a success", report(settled, &transaction, "SUCCESS", "88.51"))
             .invalid(&["amount"]),
         signed(
             "the gateway transaction of another payment",

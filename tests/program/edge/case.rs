@@ -1,4 +1,4 @@
-//! A row of the table: a request and the expected result.
+//! A row of the table of invalid input: a request and the expected result.
 
 use handover_tests::client::Caller;
 

@@ -44,7 +44,7 @@ pub(crate) struct Market {
     keys: AtomicU64,
     /// A product on sale.
     pub(crate) product: i64,
-    /// A sold product; its order is one of the buyer.
+    /// A product that is sold to the buyer.
     pub(crate) sold: i64,
     /// A product that is off shelf.
     pub(crate) hidden: i64,
@@ -53,7 +53,7 @@ pub(crate) struct Market {
     /// A pending order whose payment, `payment`, is in processing.
     pub(crate) pending: i64,
     pub(crate) payment: i64,
-    /// An order that was paid with the payment `settled`.
+    /// A paid order; its payment is `settled`.
     pub(crate) paid: i64,
     pub(crate) settled: i64,
     /// A paid order whose refund, [`REFUND`], is in processing.

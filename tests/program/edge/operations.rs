@@ -24,7 +24,7 @@ pub(crate) fn cases(market: &Market) -> Vec<Case> {
     .concat()
 }
 
-/// A body in which only these fields can be invalid.
+/// A request body in which only the given fields can be invalid.
 fn body_with(path: &str, fields: &str) -> String {
     let event = if path == REDRIVE { FAILED_EVENT } else { DEAD_EVENT };
     let reason = if path == DISCARD && !fields.contains("\"reason\"") { r#","reason":"a test""# } else { "" };
@@ -47,7 +47,7 @@ fn request(path: &str, name: &str, fields: &str) -> Case {
     post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_with(path, fields))
 }
 
-/// Lists in `eventIds` or `keys`; the same rules apply to all three routes.
+/// Invalid lists in `eventIds` or `keys`; the routes to redrive, replay and discard have the same rules.
 fn lists() -> Vec<Case> {
     let many = format!("[{}]", vec!["\"e\""; 901].join(","));
     let long = format!("[\"{}\"]", "x".repeat(65));
@@ -58,8 +58,8 @@ fn lists() -> Vec<Case> {
         ("an object", r#"{"0":"failed-event"}"#),
         ("an empty list", "[]"),
         ("901 entries", &many),
-        ("a number among the entries", r#"["failed-event",1]"#),
-        ("null among the entries", r#"["failed-event",null]"#),
+        ("a number in the list", r#"["failed-event",1]"#),
+        ("null in the list", r#"["failed-event",null]"#),
         ("an empty entry", r#"["failed-event",""]"#),
         ("an entry of 65 characters", &long),
         ("an entry with a space", r#"["failed event"]"#),

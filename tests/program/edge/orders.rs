@@ -1,4 +1,4 @@
-//! `POST /api/v1/orders` and the steps of an order.
+//! `POST /api/v1/orders`, and the routes that ship, pay, cancel, complete and read an order.
 
 use super::bodies::{NO_ID, NO_TEXT, each};
 use super::case::{Case, get, post};
@@ -130,8 +130,8 @@ fn paying(market: &Market) -> Vec<Case> {
             "A0404",
             &[],
         ),
-        pay("again, which returns the existing payment", pending, "{}").unchanged(201),
-        pay("again, without a method", pending, r#"{"paymentMethod":null}"#).unchanged(201),
+        pay("a second time, which returns the existing payment", pending, "{}").unchanged(201),
+        pay("a second time, without a payment method", pending, r#"{"paymentMethod":null}"#).unchanged(201),
     ]);
     cases
 }

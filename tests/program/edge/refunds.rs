@@ -118,8 +118,8 @@ fn signatures(market: &Market) -> Vec<Case> {
     let [(_, id), (_, time), (_, of_another_body)] = market.api.signed("msg-1", 0, b"{}");
     let cases = [
         plain("not signed"),
-        plain("a token instead").by(BUYER),
-        plain("an operator's token instead").by(OPERATOR),
+        plain("a token instead of a signature").by(BUYER),
+        plain("an operator's token instead of a signature").by(OPERATOR),
         plain("the signature of another body")
             .header("webhook-id", &id)
             .header("webhook-timestamp", &time)
@@ -131,14 +131,14 @@ fn signatures(market: &Market) -> Vec<Case> {
     cases.into_iter().map(|case| case.refused(401, "A0301", &[])).collect()
 }
 
-/// The result of the refund, and requests after it.
+/// Callbacks that report the result of the refund, and a refund request after the refund succeeded.
 fn settled(market: &Market) -> Vec<Case> {
     let signed = |name: &str, result: &str| callback(name, &report(REFUND, result)).signed(0);
     let again = format!("/api/v1/orders/{}/refunds", market.refunding);
     vec![
         signed("refund succeeded", "SUCCESS").done(200),
-        signed("the same again", "SUCCESS").unchanged(200),
-        signed("failed after it succeeded", "FAILED").refused(409, "A0409", &[]),
+        signed("the same result again", "SUCCESS").unchanged(200),
+        signed("a failure after the refund succeeded", "FAILED").refused(409, "A0409", &[]),
         post("refund, a refunded order", &again).by(BUYER).json(REASON).refused(409, "A0409", &[]),
     ]
 }

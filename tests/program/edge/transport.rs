@@ -88,7 +88,7 @@ fn types() -> Vec<Case> {
         with_type("application/json-patch+json"),
         with_type("multipart/form-data; boundary=x"),
         with_type(";"),
-        post("content type, none for a step with a body", "/api/v1/orders/1/cancel")
+        post("content type, none for a cancellation with a body", "/api/v1/orders/1/cancel")
             .by(BUYER)
             .body("{}")
             .refused(415, "A0400", &[]),
@@ -107,19 +107,19 @@ fn sizes() -> Vec<Case> {
         |name: &str, bytes| post(&format!("body, {name}"), PRODUCTS).by(SELLER).json(&body_of_size(bytes));
     let too_large = |case: Case| case.refused(413, "A0400", &[]);
     vec![
-        with_body("of 64 KiB, within the limit", BODY_LIMIT).invalid(&["title"]),
-        with_body("of 64 KiB in chunks, within the limit", BODY_LIMIT)
+        with_body("size of 64 KiB, within the limit", BODY_LIMIT).invalid(&["title"]),
+        with_body("size of 64 KiB in chunks, within the limit", BODY_LIMIT)
             .framed(Framing::Chunked(1_000))
             .invalid(&["title"]),
-        too_large(with_body("of 64 KiB and a byte", BODY_LIMIT + 1)),
+        too_large(with_body("size of 64 KiB and a byte", BODY_LIMIT + 1)),
         too_large(
-            with_body("of 64 KiB and a byte in chunks", BODY_LIMIT + 1).framed(Framing::Chunked(1_000)),
+            with_body("size of 64 KiB and a byte, in chunks", BODY_LIMIT + 1).framed(Framing::Chunked(1_000)),
         ),
         too_large(
-            with_body("of 64 KiB and a byte in one chunk", BODY_LIMIT + 1)
+            with_body("size of 64 KiB and a byte, in one chunk", BODY_LIMIT + 1)
                 .framed(Framing::Chunked(BODY_LIMIT + 1)),
         ),
-        too_large(with_body("of a megabyte", 1 << 20)),
+        too_large(with_body("size of a megabyte", 1 << 20)),
         too_large(
             post("body, Content-Length above the limit", PRODUCTS)
                 .by(SELLER)
@@ -141,9 +141,9 @@ fn traces() -> Vec<Case> {
         get(&format!("trace, {name}"), "/healthz").header("X-Trace-Id", id).unchanged(200)
     };
     vec![
-        traced("of 64 characters, accepted", &"t".repeat(64)),
-        traced("of every kind of character, accepted", "aZ09_-"),
-        traced("of 65 characters", &"t".repeat(65)),
+        traced("an id of 64 characters, accepted", &"t".repeat(64)),
+        traced("an id with every kind of character, accepted", "aZ09_-"),
+        traced("an id of 65 characters", &"t".repeat(65)),
         traced("empty", ""),
         traced("with a space", "a b"),
         traced("with markup", "<b>"),

@@ -27,7 +27,7 @@ pub(crate) struct Request {
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Names in lower case.
+    /// Header names in lower case, with their values.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }

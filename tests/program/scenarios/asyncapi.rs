@@ -9,7 +9,7 @@ use super::broker_access::{BrokerAccess, SPY};
 use super::purses::With;
 use super::shop::{BUYER, Shop};
 
-/// A sandbox that does not settle refunds during the test: the test acts as the gateway.
+/// Delay of the sandbox gateway, which then reports no refund during the test: the test acts as the gateway.
 const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
 
 async fn published_messages_match_asyncapi_document_completely(pair: Pair) {

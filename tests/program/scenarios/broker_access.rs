@@ -50,7 +50,7 @@ impl BrokerAccess {
         }
     }
 
-    /// Number of messages in a queue, including delivered messages that are not settled.
+    /// Number of messages in a queue, including delivered messages that are not acknowledged.
     pub(crate) async fn count(&self, queue: &str) -> i64 {
         match self {
             BrokerAccess::Tables(snapshot) => {
@@ -135,7 +135,7 @@ impl BrokerAccess {
     }
 }
 
-/// A separate connection for the test.
+/// A connection of the test to RabbitMQ, separate from the connections of the program.
 fn broker(vhost: &TestVhost) -> RabbitBroker {
     RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum))
 }

@@ -127,7 +127,7 @@ async fn broker_with_untrusted_certificate_receives_nothing(pair: Pair) {
     assert_eq!(
         shop.order_field(order, "status").await,
         "pending",
-        "orders must be accepted, as in any outage"
+        "orders must be accepted although the broker is unavailable"
     );
     assert_eq!(shop.deployment().vhost().messages().await.unwrap(), []);
 }

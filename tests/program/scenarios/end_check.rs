@@ -9,8 +9,8 @@ use super::shop::{BUYER, Shop};
 const PLANTED: [(&str, &str); 26] = [
     ("UPDATE outbox_events SET event_type = 'ORDER_REFUNDED' WHERE event_type = 'ORDER_CREATED'", "an order has no ORDER_CREATED"),
     ("DELETE FROM outbox_events WHERE event_type = 'ORDER_TIMEOUT'", "an order has no ORDER_TIMEOUT"),
-    ("DELETE FROM outbox_events WHERE event_type = 'ORDER_PAID'", "an order was paid without"),
-    ("UPDATE orders SET status = 'cancelled' WHERE status = 'paid'", "a product is sold without"),
+    ("DELETE FROM outbox_events WHERE event_type = 'ORDER_PAID'", "an order was paid without exactly one ORDER_PAID"),
+    ("UPDATE orders SET status = 'cancelled' WHERE status = 'paid'", "a product is sold without a live order"),
     ("UPDATE products SET status = 'on_sale'", "a product with a live order is not sold"),
     ("DELETE FROM listing_changes", "an order does not have exactly one listing change"),
     ("UPDATE listing_changes SET kind = 'RELEASED' WHERE order_id IN (SELECT id FROM orders WHERE status = 'paid')",
@@ -25,7 +25,7 @@ const PLANTED: [(&str, &str); 26] = [
     ("UPDATE listing_changes SET aggregate_seq = 9 - aggregate_seq", "the listing changes of an order are not in the sequence of its events"),
     ("UPDATE event_consume_log SET status = 'FAILED' WHERE consumer = 'webhooks' AND event_type = 'ORDER_PAID'
         AND event_id IN (SELECT min(event_id) FROM event_consume_log WHERE event_type = 'ORDER_PAID')",
-        "a subscribed consumer has not settled"),
+        "a subscribed consumer has not applied one of its events"),
     ("UPDATE ledger_entries SET amount = amount + 1 WHERE account = 'wallet'",
         "an operation of the ledger does not sum to zero"),
     ("UPDATE ledger_entries SET account = 'platform' WHERE account = 'wallet_hold' AND amount > 0",
@@ -42,7 +42,7 @@ const PLANTED: [(&str, &str); 26] = [
 ];
 
 async fn final_check_reports_planted_error(pair: Pair) {
-    // A sandbox that does not settle refunds during the test: the test acts as the gateway.
+    // With this delay the sandbox gateway reports no refund during the test: the test acts as the gateway.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     shop.paid_order().await;
     let completed = shop.paid_order().await;

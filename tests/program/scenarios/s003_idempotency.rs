@@ -92,7 +92,8 @@ async fn s003_2_hundred_identical_requests_have_one_effect_when_process_is_kille
     let rounds = if handover_tests::long() { 40 } else { 5 };
     for round in 0..rounds {
         let concurrent_requests = concurrent_requests(&shop, &format!("key-{round}")).await;
-        // The process is killed before the first request, between requests, or after the last one.
+        // In each round the process is killed at another time: before the first request, between requests, or after
+        // the last one.
         sleep(Duration::from_millis(round * 7 % 41)).await;
         shop = shop.kill_and_reopen();
         one_order(concurrent_requests).await;

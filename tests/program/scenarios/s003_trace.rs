@@ -92,7 +92,7 @@ async fn s003_1_refund_keeps_trace_of_its_request_and_timeline_shows_every_publi
     let refund = requested.id("refundId");
     shop.expect_logged(&["[RefundDispatcher]", "refund-request"]).await;
     traced("refund-report").refund_reported(refund, "SUCCESS").await.unwrap().value();
-    // The request of the report is logged with the trace id of the report.
+    // The gateway's request that reports the result is logged with its own trace id.
     shop.expect_logged(&["request: completed", "refund-report"]).await;
     shop.settled().await;
     let metadata =
@@ -105,7 +105,7 @@ async fn s003_1_refund_keeps_trace_of_its_request_and_timeline_shows_every_publi
         assert_eq!((&row["traceId"], &row["traceparent"]), (&json!("refund-request"), &json!(parents[0])));
     }
     let refunded = shop.event_ids(order, "ORDER_REFUNDED").await;
-    let again = json!({"eventIds": refunded, "reason": "a consumer needs it again"});
+    let again = json!({"eventIds": refunded, "reason": "a consumer needs the event again"});
     assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
     shop.settled().await;
     let items = shop.timeline_of(order, &refunded[0]).await;

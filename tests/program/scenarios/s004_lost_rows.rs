@@ -58,7 +58,7 @@ async fn repaired(shop: &Shop) -> Value {
 /// A shop with one settled order for each outcome: completed, refunded, cancelled by the buyer, and cancelled because
 /// an asset could not be locked.
 async fn shop_with_all_outcomes(pair: Pair) -> Shop {
-    // The sandbox must not settle refunds: the test acts as the gateway.
+    // With this delay the sandbox gateway reports no refund during the test: the test acts as the gateway.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let coupon = shop.fill_purses().await;
     let kept = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
@@ -72,7 +72,7 @@ async fn shop_with_all_outcomes(pair: Pair) -> Shop {
     let dropped = shop.order_with(With { wallet: 100, ..With::default() }).await;
     shop.locked(dropped, 1).await;
     shop.api.cancel(BUYER, dropped).await.unwrap().value();
-    // More than the balance: the lock is refused permanently and leaves a tombstone.
+    // The wallet amount exceeds the balance: the lock is refused permanently and leaves a tombstone.
     let refused = shop.order_with(With { wallet: 4_900, ..With::default() }).await;
     let sql = format!("SELECT count(*) FROM orders WHERE id = {refused} AND status = 'cancelled'");
     shop.expect_count(1, &sql).await;
@@ -166,7 +166,7 @@ async fn deleted_asset_operation_is_found_and_restored_without_changing_balances
         assert_eq!(report["sound"], json!(false), "{key}");
         assert!(report["findings"].to_string().contains(&key), "{key}: {report}");
         repaired(&shop).await;
-        // The report is sound only after the events that are applied again are settled.
+        // The repair applies events again. Only after they are settled does the report have `sound` = true.
         handover_tests::process::eventually(super::shop::SOON, async || {
             let report = reconciliation_report(&shop).await;
             if report["sound"] == json!(true) { Ok(()) } else { Err(format!("{key}: {report}").into()) }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::purses::{With, purses};
 use super::shop::{BUYER, OPERATOR, Shop};
 
-/// A sandbox that does not settle refunds during the test: the test acts as the gateway.
+/// Delay of the sandbox gateway, which then reports no refund during the test: the test acts as the gateway.
 const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
 
 async fn refund_reverts_all_assets_and_product_is_on_sale_again(pair: Pair) {

@@ -40,7 +40,7 @@ async fn paid_without_bindings(shop: &Shop) -> String {
 
 /// §8 and §16.3.3: a message that RabbitMQ returns as unroutable is not SENT until a queue is bound again.
 async fn s16_3_3_unroutable_message_is_retried_until_bindings_are_restored(pair: Pair) {
-    // The delays after the first are longer than the time for which bindings are missing.
+    // All retry delays after the first are longer than the time for which bindings are missing.
     let retry = r#"{policy = "schedule", delays = ["1s", "20s", "20s", "20s", "20s", "20s"]}"#;
     let settings = [
         ("HANDOVER_OUTBOX__RETRY", retry),
@@ -59,7 +59,7 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_are_restored(pair:
         );
         let event = paid_without_bindings(&shop).await;
         // Consumers restore missing bindings every 15 s. If they did so before the first attempt, the event was sent;
-        // try again.
+        // the loop then repeats the test with another order.
         let charged = format!("SELECT retry_count FROM outbox_events WHERE event_id = '{event}'");
         if shop.snapshot.number(&charged).await > 0 {
             break event;
@@ -76,13 +76,13 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_are_restored(pair:
     .await;
     shop.settled().await;
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, paid);
-    let again = json!({"eventIds": [event], "reason": "a consumer needs it again"});
+    let again = json!({"eventIds": [event], "reason": "a consumer needs the event again"});
     assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
     shop.settled().await;
     let order = format!("SELECT aggregate_id FROM outbox_events WHERE event_id = '{event}'");
     let items = shop.timeline_of(shop.snapshot.number(&order).await, &event).await;
     let mut published = descriptions(&items, "published");
-    // There may be several attempts before the bindings are restored.
+    // The relay may try several times to publish the event before the bindings are restored.
     published.dedup();
     let not_confirmed = "not confirmed; to be published again";
     let sent = "confirmed by the broker";
@@ -121,7 +121,7 @@ async fn orders_in_outage(shop: &Shop) -> Vec<i64> {
         shop.complete(order).await;
         orders.push(order);
     }
-    // Each order has six events: created, timeout, paid, shipped, completed, and payment succeeded.
+    // Each of the five orders has six events: created, timeout, paid, shipped, completed, and payment succeeded.
     let waiting = "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'RETRY')";
     shop.expect_count(5 * 6, waiting).await;
     shop.expect_logged(&["broker unreachable"]).await;

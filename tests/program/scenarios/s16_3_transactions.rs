@@ -7,7 +7,7 @@ use handover_tests::deployment::Pair;
 use super::broker_access::SPY;
 use super::shop::{BUYER, SELLER, Shop};
 
-/// Numbers of outbox rows, messages, consume-log records and orders.
+/// Counts of outbox rows, messages, consume-log records and orders.
 async fn row_counts(shop: &Shop) -> [i64; 4] {
     let count = async |sql| shop.snapshot.number(sql).await;
     [
@@ -18,9 +18,9 @@ async fn row_counts(shop: &Shop) -> [i64; 4] {
     ]
 }
 
-/// Executes `before_it`, then pays an order, and returns the growth of the counts. When the events of the order are
-/// settled, the effects of `before_it` are complete too.
-async fn growth_with_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
+/// Executes `before_it`, then places and pays an order. Returns by how much each count has grown when the events of the
+/// order are settled; by then the effects of `before_it` are complete.
+async fn growth_of_row_counts_with_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
     shop.settled().await;
     let before = row_counts(shop).await;
     before_it().await;
@@ -37,8 +37,8 @@ async fn s16_3_1_refused_order_leaves_no_event_and_no_message(pair: Pair) {
     let hidden = shop.product().await;
     shop.api.place_order(BUYER, sold).await.unwrap().value();
     shop.api.post(SELLER, &format!("/api/v1/products/{hidden}/off-shelf"), json!({})).await.unwrap().value();
-    let without = growth_with_paid_order(&shop, async || {}).await;
-    let with = growth_with_paid_order(&shop, async || {
+    let without = growth_of_row_counts_with_paid_order(&shop, async || {}).await;
+    let with = growth_of_row_counts_with_paid_order(&shop, async || {
         for (buyer, product, refusal) in [
             (BUYER + 1, sold, (409, "A0409")),
             (BUYER, sold, (409, "A0409")),

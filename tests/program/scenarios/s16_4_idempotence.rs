@@ -70,7 +70,7 @@ async fn s16_4_1_repeated_message_has_one_effect(pair: Pair) {
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
     shop.assert_invariants_except(&[]).await;
-    // A broker may redeliver a message at any time, so there may be more duplicates.
+    // A broker may redeliver a message at any time, so there may be more duplicates than copies.
     assert!(shop.logged(&[DUPLICATE]) - ignored >= copies.0.len());
     for event in shop.event_ids(order, "ORDER_PAID").await {
         assert!(shop.logged(&[DUPLICATE, &event, r#""consumer":"fulfillment""#]) >= 1);

@@ -144,7 +144,7 @@ async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
         .map(|(status, note)| (json!(status), json!(note)));
     assert_eq!(ends, expected.each_ref().map(|(status, note)| (status, note)));
 
-    // Decisions are final: no command changes either dead letter.
+    // Decisions are final: no command changes the replayed or the discarded dead letter.
     for (key, path) in [(&wanted, "replay"), (&unwanted, "replay"), (&wanted, "discard")] {
         let body = json!({"keys": [key], "reason": "again"});
         let response = shop.operate(&format!("dead-letters/{path}"), body).await;
@@ -163,7 +163,7 @@ async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
     }
     assert!(audit.items().iter().all(|item| item["actor"] == "user:9"), "{audit:?}");
     let unshipped = "a paid order does not have exactly one shipment";
-    let unsettled = "a subscribed consumer has not settled one of its events";
+    let unsettled = "a subscribed consumer has not applied one of its events";
     shop.assert_invariants_except(&[KNOWN_VIOLATIONS[0], unshipped, unsettled]).await;
 }
 

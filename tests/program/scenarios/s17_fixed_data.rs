@@ -32,7 +32,7 @@ fn assert_holds(payload: &Value, fields: &[(&str, Value)]) {
 }
 
 #[track_caller]
-fn assert_is_a_moment(value: &Value) {
+fn assert_is_utc_timestamp(value: &Value) {
     let text = value.as_str().unwrap();
     assert!(DateTime::parse_from_rfc3339(text).is_ok() && text.ends_with('Z'), "{text}");
 }
@@ -85,7 +85,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
     let aggregate =
         ["aggregateType", "aggregateId", "tenantId"].map(|name| properties.headers[name].as_str());
     assert_eq!(aggregate, ["Order", &id.to_string(), "1"]);
-    assert_is_a_moment(&created["occurredAt"]);
+    assert_is_utc_timestamp(&created["occurredAt"]);
     assert_holds(&created["payload"], &common);
     let more = [("productId", json!(product)), ("quantity", json!(1)), ("price", amount("88.50"))];
     assert_holds(&created["payload"], &more);
@@ -93,7 +93,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
     let (_, timeout) = message(&shop, "order.timeout.delay.queue").await;
     assert_eq!((&timeout["eventType"], &timeout["aggregateId"]), (&json!("ORDER_TIMEOUT"), &id));
     assert_holds(&timeout["payload"], &common);
-    assert_is_a_moment(&timeout["payload"]["createTime"]);
+    assert_is_utc_timestamp(&timeout["payload"]["createTime"]);
     shop.expect_count(2, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
     assert_eq!(shop.broker.ttl_ms("order.timeout.delay.queue").await, 15 * 60 * 1000);
     let shop = shop.reopen();
@@ -115,7 +115,7 @@ async fn s17_fixed_paid_order_is_shipped_and_its_messages_match(pair: Pair) {
     let order_no = shop.order_field(order, "orderNo").await;
     let common = [("orderId", json!(order)), ("orderNo", order_no), ("amount", amount("88.50"))];
     assert_holds(&paid["payload"], &common);
-    assert_is_a_moment(&paid["payload"]["payTime"]);
+    assert_is_utc_timestamp(&paid["payload"]["payTime"]);
     assert_eq!(paid["payload"]["payTime"], shop.order_field(order, "payTime").await);
     shop.api.ship(SELLER, order).await.unwrap().value();
     let (_, changed) = message(&shop, "order.status.sync.queue").await;
@@ -124,7 +124,7 @@ async fn s17_fixed_paid_order_is_shipped_and_its_messages_match(pair: Pair) {
         &changed["payload"],
         &[("orderId", json!(order)), ("oldStatus", json!("paid")), ("newStatus", json!("shipped"))],
     );
-    assert_is_a_moment(&changed["payload"]["changedAt"]);
+    assert_is_utc_timestamp(&changed["payload"]["changedAt"]);
     let shop = shop.reopen();
     shop.settled().await;
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
@@ -184,7 +184,7 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
     shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
-    // The points were already credited for the lost event.
+    // The lost event had already credited the points, so the inserted event credits none.
     let earned = format!(
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{EVENT}' AND consumer = 'points'
          AND consume_result = 'already applied'"

@@ -1,5 +1,5 @@
-//! Commands: a running service reacts to their changes immediately, not only at its next poll. A command without access
-//! to the database fails with an explanation.
+//! Commands: a running service reacts immediately to what a command changed, not only at its next poll. A command
+//! without access to the database fails with an explanation.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ async fn refused_access_is_configuration_error_and_closed_port_is_outage(kind: S
         }
         let (exit, out, err) = by(&wrong, &["doctor", "--output", "json", "--listen", "127.0.0.1:0"]);
         assert!(out.contains(text), "{out}{err}");
-        // Missing secrets are a configuration error, too.
+        // Like refused access, the missing secrets of this command are a configuration error.
         assert_eq!(exit == Some(2), code == 2, "{out}{err}");
     }
 }

@@ -1,4 +1,4 @@
-//! Classification of the servers' errors, and the state after them.
+//! Classification of the servers' errors, and what units of work can still do after them.
 
 use std::time::Duration;
 

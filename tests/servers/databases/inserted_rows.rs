@@ -112,7 +112,7 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     append(&fixture.store, &[event("first", 900_001, 1)]).await.unwrap();
     fixture.outside(INSERT).await.unwrap();
     append(&fixture.store, &[event("last", 900_001, 2)]).await.unwrap();
-    // Constraints prevent such values, but an administrator may have disabled them.
+    // Constraints prevent unreadable values, but an administrator may have disabled the constraints.
     let (without, unreadable) = match kind {
         ServerKind::MariaDb => ("SET check_constraint_checks = 0, sql_mode = ''; ", "'2026-00-10'"),
         ServerKind::Postgres => (
@@ -128,7 +128,7 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     change(without, &format!("create_time = {unreadable}")).await;
     assert_valid_rows_are_read(&fixture).await;
     assert_unreadable(&fixture, "create_time").await;
-    // MariaDB checks all constraints of a row when the row changes.
+    // MariaDB checks all constraints of a row at every change of the row, so they stay disabled for the next changes.
     let with = if kind == ServerKind::MariaDb { without } else { "" };
     change(with, "status = 'FAILED'").await;
     assert_valid_rows_are_read(&fixture).await;
@@ -162,7 +162,7 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(ids(due), ["first", "last"]);
-    // A page with fewer rows than its limit would be treated as the last page.
+    // The unreadable row must not make a page shorter than its limit, because callers treat a short page as the last.
     for limit in [2, 10] {
         assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
         assert_eq!(ids(view.outbox_view().outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);

@@ -157,7 +157,7 @@ async fn relays_settle_different_partitions_concurrently(kind: ServerKind) {
         assert!(!second.outbox().fence(&relay("b"), &held(2)).await.unwrap().is_empty());
         assert_eq!(second.outbox().mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
         second.commit().await.unwrap();
-        // Business transactions are not blocked either.
+        // The open transaction of the first relay does not block a business transaction that inserts an event.
         append(&fixture.store, &[event("d", 1, 2)]).await.unwrap();
     })
     .await;

@@ -98,7 +98,7 @@ async fn concurrent_migrations_are_safe(kind: ServerKind) {
     }
 }
 
-/// On MariaDB DDL is not transactional. PostgreSQL rolls back an interrupted migration as a whole.
+/// Tests MariaDB, where DDL is not transactional. PostgreSQL rolls back an interrupted migration as a whole.
 #[test]
 fn interrupted_migration_is_resumed_after_each_statement() {
     handover_contract::run(async {
@@ -141,7 +141,7 @@ fn interrupted_migration_is_resumed_after_each_statement() {
 
 async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     let (database, store) = empty(kind).await;
-    // This table is one of the last that the baseline migration creates.
+    // The baseline migration creates this table as one of the last, but must be refused before it creates the first.
     outside(&database, "CREATE TABLE outbox_audit_log (id INT)").await.unwrap();
     let before = schema_size(&store, kind).await;
     let refused = store.migrate().await;
@@ -185,7 +185,8 @@ async fn migrate_host(database: &TestDatabase) {
     done.unwrap();
 }
 
-/// With a different checksum a database of an older version could not be migrated.
+/// The recorded checksum of each migration must be the one that sqlx computes from the file; otherwise a database of an
+/// older version could not be migrated.
 async fn recorded_migrations_match_files_read_by_sqlx(kind: ServerKind) {
     let (database, store) = empty(kind).await;
     store.migrate().await.unwrap();

@@ -41,7 +41,8 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
     let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
     let order = api.place_order(2, product).await.unwrap().id("orderId");
     assert!(api.cancel(2, order).await.unwrap().done());
-    // The relay, the consumers and an operator command with an audit entry also write.
+    // The user of the service must also have the permissions of the relay, the consumers and an operator command, which
+    // writes an audit entry.
     handover_tests::process::eventually(handover_contract::TIMEOUT, async || {
         let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
         if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }
@@ -58,7 +59,7 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
     if kind == ServerKind::MariaDb {
         let (_folder, owning) = fresh();
         let doctor = on(owning, &url("shop_owner")).run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
-        assert!(doctor.1.contains("can change the audit log"), "{doctor:?}");
+        assert!(doctor.1.contains("the database user can change the audit log"), "{doctor:?}");
     }
     for forbidden in [
         "UPDATE outbox_audit_log SET reason = 'nothing'",

@@ -68,7 +68,7 @@ async fn closing_store_sends_pending_notifications(kind: ServerKind) {
     let watched = there.store.clone();
     let watchers = tokio::spawn(async move { watched.watch().await });
     if kind == ServerKind::Postgres {
-        // The first notification after LISTEN covers all partitions, because earlier ones may have been missed.
+        // The first notification after LISTEN covers all partitions, because earlier notifications may be lost.
         within("the store listens", there.wake.notified()).await;
     }
     append(&here.store, &[event("e", 5, 1)]).await.unwrap();

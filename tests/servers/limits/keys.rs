@@ -96,7 +96,7 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
 /// Redis may have stored the claim of the failed request. The claim then stays until its lease ends, and no other
 /// request gets the key.
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_with_lost_response_is_held_until_lease_ends() {
+async fn key_stays_claimed_until_lease_ends_when_response_to_claim_is_lost() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
     let (link, lossy) = keys(RedisSettings::parse(&server.url_at(proxy.port())).unwrap());
@@ -208,7 +208,7 @@ async fn invalid_stored_request_is_reported_and_too_long_response_is_not_stored(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documented_permissions_are_sufficient() {
+async fn documented_redis_permissions_are_sufficient() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     server.command("ACL SETUSER reader on >hush ~* +@read +@connection").await.unwrap();
     let as_user = |name: &str| {

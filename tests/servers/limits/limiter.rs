@@ -87,7 +87,7 @@ async fn processes_share_one_bucket() {
         assert!(matches!(limiter.take(&key, slow).await, RateLimitDecision::Token { .. }));
     }
     assert_eq!(take_all(&one, &key, slow).await + take_all(&two, &key, slow).await, 4);
-    // The layout in Redis, as in seed 003.
+    // Redis contains the bucket in the layout that seed 003 specifies.
     let mut connection = server.connect().await.unwrap();
     let name = format!("ratelimit:{key}");
     let kept: Vec<Option<u64>> = redis::cmd("HMGET")
@@ -139,7 +139,7 @@ async fn requests_continue_during_redis_faults_and_no_process_exceeds_its_limit(
         assert_within_limits(&results, bucket, 1);
         all.extend(results);
     }
-    // Without Redis each process applies its own limit, so both together grant at most twice the limit.
+    // Without Redis each process applies its own limit, so the two processes together grant at most twice the limit.
     assert_within_limits(&all, bucket, 2);
 }
 
@@ -174,7 +174,7 @@ async fn faulty_connection_is_replaced() {
             }
         }
         assert!(!limiter.is_shared(), "{fault:?}");
-        // From now on no request waits for Redis.
+        // After the limiter has detected the fault, no request waits for Redis.
         for _ in 0..20 {
             assert!(
                 matches!(
@@ -271,7 +271,8 @@ async fn tls_connection_checks_certificate() {
     probe(&with_ca_certificates, &[RedisUse::Limits]).await.unwrap();
     let limiter = started(with_ca_certificates);
     shares(&limiter).await;
-    // Without the authority the certificate is not trusted, and it does not match a host name other than localhost.
+    // A client without the certificate authority rejects the certificate. The certificate is valid only for the host
+    // name localhost.
     assert!(probe(&RedisSettings::parse(&url).unwrap(), &[RedisUse::Limits]).await.is_err());
     let by_address = url.replace("localhost", "127.0.0.1");
     let by_address = RedisSettings::parse(&by_address).unwrap().with_ca_certificates(&authorities).unwrap();

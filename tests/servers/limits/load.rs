@@ -71,7 +71,7 @@ impl Load {
     }
 }
 
-/// Asserts that in no period more requests are granted than this many buckets and their refill allow.
+/// Asserts that in no period more requests are granted than allowed by the given number of buckets and their refill.
 #[track_caller]
 pub(crate) fn assert_within_limits(results: &[RequestResult], bucket: Bucket, buckets: usize) {
     let mut granted: Vec<_> = results.iter().filter(|request| request.granted).collect();

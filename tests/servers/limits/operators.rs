@@ -13,7 +13,7 @@ const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 const UNAVAILABLE: &str = "handover_idempotency_redis_unavailable";
 
-/// The relevant parts of a response.
+/// The parts of a response that the test checks.
 #[derive(Debug)]
 struct SeenResponse {
     status: u16,
@@ -22,7 +22,7 @@ struct SeenResponse {
     body: Value,
 }
 
-/// Posts a body with these headers.
+/// Posts a body with a token and, optionally, an idempotency key.
 async fn post(base: &str, path: &str, token: &str, key: Option<&str>, body: &Value) -> SeenResponse {
     let mut request = reqwest::Client::new().post(format!("{base}{path}")).bearer_auth(token).json(body);
     if let Some(key) = key {
@@ -47,7 +47,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     let launch = launch
         .set("HANDOVER_IDEMPOTENCY__STORE", "redis")
         .set("HANDOVER_REDIS__URL", &redis.url())
-        // 50 ms are too short for a busy machine.
+        // The default timeout of 50 ms is too short for a busy machine.
         .set("HANDOVER_REDIS__TIMEOUT", "1s");
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -119,7 +119,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     assert!(refused.body["message"].as_str().unwrap().contains("nothing was done"), "{refused:?}");
     assert_eq!(audit_entries().await, 2, "the refused redrive wrote an audit entry");
     expect_unavailable(1).await;
-    // Routes whose responses are stored in the database, and readiness, are not affected.
+    // The outage of Redis does not affect readiness and routes whose responses are stored in the database.
     let buyer = api.token(2);
     let order = json!({ "productId": products[1] });
     let bought = post(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;

@@ -20,7 +20,7 @@ async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
     let launch = launch
         .set("HANDOVER_RATE_LIMIT__STORE", "redis")
         .set("HANDOVER_REDIS__URL", &redis.url())
-        // 50 ms are too short for a busy machine.
+        // The default timeout of 50 ms is too short for a busy machine.
         .set("HANDOVER_REDIS__TIMEOUT", "1s")
         .set("HANDOVER_RATE_LIMIT__CAPACITY", "3")
         .set("HANDOVER_RATE_LIMIT__PER_SECOND", "0.1");

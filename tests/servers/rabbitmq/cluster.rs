@@ -11,13 +11,13 @@ use super::*;
 /// Maximum time until messages are confirmed and delivered again.
 const RECOVERY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Progress of publisher and consumer, in windows.
+/// Progress of publisher and consumer, in numbered windows of messages.
 #[derive(Default)]
 struct Traffic {
     stop: AtomicBool,
-    /// The last completely confirmed window.
+    /// Number of the last window whose messages were all confirmed.
     confirmed: AtomicUsize,
-    /// The last window with a delivered message.
+    /// Number of the last window of which a message was delivered.
     delivered: AtomicUsize,
     seen: Mutex<BTreeSet<String>>,
 }
@@ -82,7 +82,7 @@ async fn wait_for_progress(traffic: &Traffic) -> (Duration, Duration) {
 async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed() {
     let kills = if handover_tests::long() { 6 } else { 2 };
     let cluster = RabbitCluster::start().await.expect("RabbitMQ must start");
-    // Settings as shipped: a node that responds too late is replaced by another.
+    // The broker has its default timeouts: if a node responds too late, the broker connects to another node.
     let broker = RabbitBroker::new(handover_tests::rabbit_rigs::settings(&cluster.url(), QueueType::Quorum));
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
     cluster.wait_until_replicated().await.unwrap();
@@ -92,7 +92,7 @@ async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed(
     let mut running = 0;
     for round in 0..kills {
         wait_for_progress(&traffic).await;
-        // Alternate between the node of the publishing connection and that of the consuming connection.
+        // Kill in turn the node of the publishing connection and the node of the consuming connection.
         let purpose = ["handover: publishing", "handover: consuming"][round % 2];
         let node = cluster.node_of_connection(purpose, running).await.unwrap();
         cluster.make_leader(QUEUE, node).await.unwrap();

@@ -33,7 +33,7 @@ async fn tls_connection_requires_trusted_authority_and_matching_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsupervised_connection_uses_tls_and_checks_certificate() {
+async fn connection_without_reconnect_uses_tls_and_checks_certificate() {
     let server = shared().await;
     let vhost = vhost().await;
     let strict = RabbitSettings::parse(&vhost.encrypted_url().unwrap()).unwrap();

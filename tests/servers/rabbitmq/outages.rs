@@ -84,7 +84,7 @@ async fn confirmed_messages_survive_kills_within_a_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_during_expiry_loses_no_message_of_quorum_queue() {
+async fn kill_of_server_while_messages_expire_loses_no_message_of_quorum_queue() {
     let (server, vhost) = own_server().await;
     let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
     let delay = QueueSpec {
@@ -126,7 +126,7 @@ async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
         let why = unreachable(publish(&broker, &routed(&format!("blocked-{attempt}"), 5)).await);
         assert!(why.contains("blocked") && why.contains("memory"), "{why}");
     }
-    // All attempts together take less time than the confirms of one attempt may take.
+    // An attempt that waited for confirms would alone take the whole timeout.
     assert!(
         begun.elapsed() < TIMEOUT,
         "20 attempts took {:?}, expected less than {TIMEOUT:?}",
@@ -148,7 +148,7 @@ async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
     assert_eq!(broker.blocked().await, None);
     consumer.close().await.unwrap();
     let seen = drain(&broker, QUEUE, &routed("after", 10).into_iter().map(|(id, _)| id).collect()).await;
-    // The window during which the block was detected may have been sent; later ones were not.
+    // The first window may have been sent, because the block was detected during it; no later window was sent.
     assert!(!seen.iter().any(|id| id.starts_with("blocked-") && !id.starts_with("blocked-0-")), "{seen:?}");
 }
 
@@ -163,7 +163,7 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
     short_timeouts.connect_timeout = Duration::from_millis(300);
     short_timeouts.max_reconnect_pause = Duration::from_millis(200);
     let broker = RabbitBroker::new(short_timeouts);
-    // The timeouts are shorter than a busy server needs, so the declaration is repeated.
+    // A busy server may exceed these short timeouts, so the test repeats the declaration until it succeeds.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })
@@ -227,7 +227,7 @@ async fn cut_connection_is_reestablished_and_deliveries_are_redelivered() {
     assert!(matches!(end.await.expect("the cut must be detected"), BrokerError::Closed { .. }));
     assert!(
         consumer.ack(&tags(&held)).await.is_err(),
-        "settling a delivery must fail after its connection is closed"
+        "the ack of a delivery must fail after its connection is closed"
     );
     let seen = drain(&broker, QUEUE, &routed("a", 5).into_iter().map(|(id, _)| id).collect()).await;
     assert_eq!(seen.len(), 5);
@@ -260,7 +260,7 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
     let end = tokio::time::timeout(NOTICED_WITHIN, async {
         loop {
             match consumer.next().await {
-                // These messages were delivered before the server removed the consumer.
+                // Messages that were delivered before the server removed the consumer can still be acked.
                 Ok(deliveries) => consumer.ack(&tags(&deliveries)).await.unwrap(),
                 Err(end) => return end,
             }
@@ -277,7 +277,7 @@ async fn subscription_with_late_response_blocks_no_message_of_next_subscription(
     let mut short_timeouts = settings(&vhost.url_through(proxy.port()), QueueType::Quorum);
     short_timeouts.reply_timeout = Duration::from_millis(500);
     let broker = RabbitBroker::new(short_timeouts);
-    // The timeout is shorter than a busy server needs, so the declaration is repeated.
+    // A busy server may exceed this short timeout, so the test repeats the declaration until it succeeds.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })

@@ -1,4 +1,4 @@
-//! Results of a window when the server does not accept all of it.
+//! Results of publishing a window of messages of which the server does not accept all.
 
 use handover_contract::samples::event_id;
 use handover_outbox::ports::{Message, Outgoing};
@@ -29,10 +29,10 @@ async fn assert_only_unroutable_are_returned(
             assert_eq!(outcome.event_id().as_str(), ids[n]);
             match outcome {
                 PublishOutcome::Confirmed(_) => {
-                    assert!(!is_unroutable(n), "{round}-{n} is confirmed but unroutable")
+                    assert!(!is_unroutable(n), "message {round}-{n} is confirmed but unroutable")
                 }
                 PublishOutcome::Returned { .. } => {
-                    assert!(is_unroutable(n), "{round}-{n} is returned but routable")
+                    assert!(is_unroutable(n), "message {round}-{n} is returned but routable")
                 }
                 PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => panic!("{outcome:?}"),
             }
@@ -45,21 +45,21 @@ async fn assert_only_unroutable_are_returned(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quorum_queues_return_only_unroutable_messages_of_windows_of_50() {
+async fn only_unroutable_messages_are_returned_with_quorum_queues_and_windows_of_50_messages() {
     for every in [7, 2] {
         assert_only_unroutable_are_returned(QueueType::Quorum, 50, 8, every).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn classic_queues_return_only_unroutable_messages_of_windows_of_50() {
+async fn only_unroutable_messages_are_returned_with_classic_queues_and_windows_of_50_messages() {
     for every in [7, 2] {
         assert_only_unroutable_are_returned(QueueType::Classic, 50, 8, every).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn window_of_200_returns_exactly_20_unroutable_messages() {
+async fn window_of_200_messages_returns_exactly_20_unroutable_messages() {
     assert_only_unroutable_are_returned(QueueType::Quorum, 200, 5, 10).await;
 }
 
@@ -85,7 +85,7 @@ async fn concurrent_windows_return_only_unroutable_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_with_same_id_are_returned_by_their_own_routing_key() {
+async fn only_unroutable_one_of_two_messages_with_same_id_is_returned() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let window = [("twice".to_owned(), KEY), ("twice".to_owned(), NOWHERE), ("once".to_owned(), KEY)];
@@ -111,7 +111,7 @@ async fn window_with_oversized_message_is_refused_and_only_that_message_is_nacke
             .await,
     );
     assert!(what.contains("size"), "{what}");
-    // Now the messages are published one by one, as the relay does after such a refusal.
+    // After the refusal of a window, the relay publishes its messages one by one. This loop does the same.
     let mut kept = BTreeSet::new();
     for message in
         [of_size("a", 10), of_size("large", MAX_MESSAGE_BYTES + 1), of_size("b", MAX_MESSAGE_BYTES)]

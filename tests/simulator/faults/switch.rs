@@ -20,7 +20,7 @@ pub fn hits() -> u64 {
     HITS.get()
 }
 
-/// Whether this fault is active on this thread; counts a hit if it is.
+/// Whether the named fault is active on the current thread. Counts a hit if it is.
 pub fn is_active(name: &str) -> bool {
     let is_active = ACTIVE.get() == Some(name);
     if is_active {

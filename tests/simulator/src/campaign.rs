@@ -17,8 +17,8 @@ pub struct RunTotals {
     pub failed: Option<u64>,
 }
 
-/// Runs these seeds on `jobs` threads until a seed fails. Smaller seeds are still run, so that the reported seed is the
-/// smallest that fails. `played` is called after each seed.
+/// Runs the seeds in ascending order on `jobs` threads until a run violates an invariant. The runs of all smaller seeds
+/// are then completed, so that the reported seed is the smallest that fails. Calls `played` after each run.
 pub fn run(
     seeds: std::ops::Range<u64>,
     jobs: usize,

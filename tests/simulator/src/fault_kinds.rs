@@ -82,7 +82,7 @@ faults! {
         Corrupted 10,
         /// A queue contains a message that is not one of the application's events.
         ForeignMessage 300,
-        /// A copy of a delayed message is delivered before its time.
+        /// A copy of a delayed message is delivered before the delay has passed.
         Early 100,
     }
     "clock": {
@@ -110,15 +110,15 @@ faults! {
         ConcurrentRepeat 60,
     }
     "gateway": {
-        /// A report is sent again.
+        /// The gateway sends the report of a payment again.
         ReportedAgain 300,
-        /// A report is sent late.
+        /// The gateway sends the report of a payment late.
         ReportedLate 150,
-        /// A report has a wrong amount.
+        /// The gateway sends a report with a wrong amount.
         WrongAmount 60,
-        /// A report names an unknown payment.
+        /// The gateway sends a report that names an unknown payment.
         UnknownPayment 40,
-        /// A report contradicts an earlier one.
+        /// The gateway sends a report that contradicts an earlier report.
         Contradiction 60,
         /// The gateway is unavailable for a refund request.
         Unavailable 250,
@@ -134,17 +134,17 @@ faults! {
         AcceptedTwice 250,
         /// The response to a refund request is late.
         ResponseLate 250,
-        /// The refund fails.
+        /// The gateway accepts a refund request, and the refund fails.
         RefundFails 400,
-        /// The report is sent before the response to the refund request.
+        /// The gateway sends the report of a refund before the response to the refund request.
         ReportedBeforeResponse 300,
         /// The report of a refund is lost; it is sent when the request is repeated.
         ReportLost 400,
-        /// A report names an unknown refund.
+        /// The gateway sends a report that names an unknown refund.
         UnknownRefund 150,
     }
     "manual-sql": {
-        /// The outbox row of an ORDER_PAID is never inserted (004: a row lost through manual SQL).
+        /// The outbox row of an ORDER_PAID is never inserted (seed 004: a row lost through manual SQL).
         RowNeverInserted 150,
         /// The outbox row of an ORDER_PAID is deleted after all consumers have applied it.
         RowDeleted 400,
@@ -152,9 +152,9 @@ faults! {
     "handler": {
         /// During the fault phase every attempt to change the listing of certain orders fails.
         Poison 300,
-        /// One attempt fails.
+        /// One attempt of a handler fails.
         Fails 30,
-        /// An attempt exceeds its time limit.
+        /// An attempt of a handler exceeds its time limit.
         TooSlow 8,
     }
 }

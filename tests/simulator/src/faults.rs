@@ -59,7 +59,7 @@ impl Faults {
     pub(crate) fn new(random: RandomNumbers, profile: Profile, is_recorded: bool) -> Faults {
         let rate = |fault: &Fault| {
             let enabled = random.permille(profile.share(*fault));
-            // Rates vary: a frequent fault would hide the consequences of a single one.
+            // Faults are rare in some runs: a frequent fault would hide the consequences of a single occurrence.
             let scale = random.below(4) + 1;
             if enabled { (fault.rate() * scale).div_ceil(4) } else { 0 }
         };
@@ -87,7 +87,7 @@ impl Faults {
         self.shared.rates.get(fault as usize).is_some_and(|rate| *rate > 0)
     }
 
-    /// Decides whether this fault occurs now.
+    /// Decides at random whether the fault occurs at this call.
     pub(crate) fn occurs(&self, fault: Fault) -> bool {
         let rate = self.shared.rates.get(fault as usize).copied().unwrap_or(0);
         if rate == 0 || self.is_healed() || !self.random.permille(rate) {
@@ -107,7 +107,7 @@ impl Faults {
         true
     }
 
-    /// Whether attempts at poisoned events fail now.
+    /// Whether attempts at events affected by [`Fault::Poison`] fail. They fail only during the fault phase.
     pub(crate) fn is_poisoned(&self) -> bool {
         let poisoned = self.has(Fault::Poison) && !self.is_healed();
         if poisoned {
@@ -133,7 +133,7 @@ impl Faults {
     /// Simulates the duration of a call: usually short, sometimes longer than a lease.
     pub(crate) async fn delay(&self) {
         if self.is_healed() {
-            // No delay is needed: the fakes behind the ports yield to other tasks.
+            // After the fault phase calls take no time. Other tasks still run, because the memory adapters yield.
             return;
         }
         let pause = if self.occurs(Fault::Stall) {

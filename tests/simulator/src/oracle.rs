@@ -92,7 +92,7 @@ impl Checker<'_> {
         self.violations.push(what);
     }
 
-    /// Whether this pending row is blocked by an earlier FAILED one.
+    /// Whether a pending row is blocked by an earlier FAILED row of its aggregate.
     fn is_blocked(&self, row: &OutboxRow) -> bool {
         row.status.is_pending() && is_ordered(row) && self.blocked.contains(&row.aggregate)
     }
@@ -103,7 +103,7 @@ impl Checker<'_> {
         records.iter().find(|(name, _)| name == consumer).map(|(_, record)| record)
     }
 
-    /// The events of these types that must have an effect at this consumer: all except dead and skipped ones.
+    /// The events of the given types that must have an effect at the consumer: all except dead and skipped events.
     fn expected_events(&self, consumer: &str, rows: &[&OutboxRow], types: &[EventType]) -> Vec<EventId> {
         let mut events = Vec::new();
         for row in rows.iter().filter(|row| types.iter().any(|kind| kind.as_str() == row.event_type)) {
@@ -137,7 +137,7 @@ impl Checker<'_> {
             ));
             return;
         }
-        // Events that were FAILED or DEAD may be applied after later ones.
+        // The sequence is checked without events that were FAILED or DEAD, because later events may overtake them.
         let failed_or_dead = self
             .evidence
             .faults
@@ -206,7 +206,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
     let subscribers = standard(&evidence.app);
     for row in &rows {
         if checker.is_blocked(row) {
-            evidence.faults.cover(|coverage| coverage.situation("event blocked by a FAILED one"));
+            evidence.faults.cover(|coverage| coverage.situation("event blocked by a FAILED event"));
         } else if row.status.is_pending() {
             pending.push(format!("outbox {} {} is {}", row.event_type, row.event_id, row.status));
         }

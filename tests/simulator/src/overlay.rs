@@ -98,7 +98,7 @@ pub fn patched(faults: &[Fault], root: &Path) -> io::Result<BTreeMap<PathBuf, St
 /// Writes every fault and their switch into the copy of the workspace at `root`.
 ///
 /// # Errors
-/// As [`patched`]; also if a file cannot be written.
+/// The errors of [`patched`], or a file cannot be written.
 pub fn apply(faults: &[Fault], root: &Path) -> io::Result<()> {
     for (file, text) in patched(faults, root)? {
         fs::write(root.join(file), text)?;

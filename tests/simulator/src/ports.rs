@@ -22,7 +22,7 @@ use super::faults::Faults;
 /// Data of a simulated process that its ports need.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// Name in the log.
+    /// Name of the process in the log.
     pub(crate) name: Arc<str>,
     pub(crate) faults: Faults,
     pub(crate) tasks: Tasks,
@@ -48,7 +48,7 @@ impl Process {
         self.note(|| format!("crashes at {}", point.name()));
         self.tasks.kill();
         self.killed.notify_one();
-        // Tasks of the process end here. A caller that is not one of its tasks (a client) never gets a response.
+        // The tasks of the killed process end at this await. A caller outside the process (a client) gets no response.
         pending::<()>().await;
     }
 }

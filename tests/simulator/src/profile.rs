@@ -38,7 +38,7 @@ impl Profile {
             Profile::Broker => fault.port() == "broker",
             Profile::Process => matches!(fault.port(), "process" | "clock"),
         };
-        // Faults of external parties are likely in every profile.
+        // Faults outside the application and its servers are likely in every profile.
         let outside = matches!(fault.port(), "client" | "gateway" | "handler" | "manual-sql");
         if home {
             700

@@ -1,15 +1,16 @@
-//! Kinds of outbox rows that actors, ports and oracle distinguish: ordered rows, and manually inserted ones.
+//! Kinds of outbox rows that actors, ports and oracle distinguish: rows of event types that are applied in the order of
+//! `aggregate_seq`, and manually inserted rows.
 
 use handover_events::EventId;
 use handover_outbox::ports::OutboxRow;
 use marketplace_domain::EventType;
 
-/// Prefix of the ids of manually inserted events; those of invalid events have a longer one.
+/// Prefix of the ids of manually inserted events. The longer prefixes below mark invalid events.
 pub(crate) const MANUAL: &str = "by-hand-";
 pub(crate) const CONTRADICTION: &str = "by-hand-contradiction-";
 pub(crate) const UNPUBLISHABLE: &str = "by-hand-unsendable-";
 
-/// Whether an event is ordered within its aggregate.
+/// Whether the event must be applied after the earlier events of its aggregate.
 pub(crate) fn is_ordered(row: &OutboxRow) -> bool {
     row.event_type.parse().map_or(true, EventType::is_ordered)
 }

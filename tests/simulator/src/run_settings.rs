@@ -23,19 +23,19 @@ const CONSUMER_BACKOFF_BASE: Duration = Duration::from_millis(200);
 /// Maximum backoff of a consumer.
 const CONSUMER_BACKOFF_CAP: Duration = Duration::from_secs(3);
 
-/// Backoff of a consumer after this many failed attempts. It is computed independently of
-/// [`RetryPolicy`], which it verifies.
+/// Backoff of a consumer after the given number of failed attempts. It is computed independently of [`RetryPolicy`],
+/// which it verifies.
 pub(crate) fn consumer_backoff(attempts: u32) -> Duration {
     let doublings = attempts.clamp(1, 5) - 1;
     (CONSUMER_BACKOFF_BASE * (1 << doublings)).min(CONSUMER_BACKOFF_CAP)
 }
 
-/// Behaviour of a transaction after one of its statements failed. In both cases the port does not allow a commit.
+/// Behaviour of a transaction after one of its statements failed. With either engine the port refuses the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineFlavour {
     /// Further statements succeed: a lock timeout rolls back only its statement, and the adapter refuses the COMMIT.
     MariaDb,
-    /// Further statements fail.
+    /// All further statements of the transaction fail.
     Postgres,
 }
 

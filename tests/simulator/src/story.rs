@@ -20,7 +20,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Hash of a log: two runs with the same hash are the same run.
+/// Hash of a log. Two runs with the same hash executed the same steps.
 pub fn trace(story: &[Line]) -> u64 {
     // DefaultHasher::new() has fixed keys, so the hash is the same in every process.
     let mut hasher = DefaultHasher::new();

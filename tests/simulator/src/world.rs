@@ -123,7 +123,7 @@ impl World {
         if violations.is_empty() {
             violations.extend(self.recover().await);
             if violations.is_empty() && self.faults.random.permille(COMPARED_PERMILLE) {
-                // A stalled call may still commit a change, which would be missing in the reference run.
+                // Wait for stalled calls: a change that they commit later would be missing in the reference run.
                 self.faults.wait_for_stalled_calls().await;
                 violations.extend(self.check_when_idle(true).await);
                 let differences = oracle::differences(&self.evidence(true)).await;
@@ -135,7 +135,7 @@ impl World {
         violations.splice(0..0, self.faults.violations());
         let coverage = self.faults.coverage();
         let (orders, events) =
-            oracle::sizes(&self.evidence(true)).await.expect("the plain store has no faults");
+            oracle::sizes(&self.evidence(true)).await.expect("reads without faults succeed");
         for slot in 0..self.slots.len() {
             self.app(slot).tx.tasks.kill();
             self.app(slot).tx.tasks.ended().await;
@@ -148,8 +148,9 @@ impl World {
     /// Lists products, grants assets and starts the processes, without faults.
     async fn set_up(&self) {
         let seller_app = self.plain_app();
-        service::prepare(&seller_app).await.expect("the start has no faults");
-        // Longer than the clock skew: a consumer ignores events created before its first subscription.
+        service::prepare(&seller_app).await.expect("preparing without faults succeeds");
+        // A consumer ignores events created before its first subscription. The pause is longer than the clock skew, so
+        // that no event seems to be older than the subscriptions.
         self.faults.sleep(Duration::from_secs(10)).await;
         let random = &self.faults.random;
         for number in 0..6 + random.below(8) {
@@ -163,7 +164,7 @@ impl World {
                 list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
             self.journal.add_product(ListedProduct {
                 tenant,
-                id: listed.expect("listing has no faults").id,
+                id: listed.expect("listing without faults succeeds").id,
                 seller,
                 price,
             });
@@ -221,7 +222,7 @@ impl World {
         self.broker.set_blocked(None);
         self.clocks.iter().for_each(FaultyClock::heal);
         for slot in 0..self.slots.len() {
-            // The fault phase may have ended between a crash and the restart, or during a stop.
+            // Restart a process that has crashed or is being stopped: the fault phase ended before its restart.
             let tasks = self.app(slot).tx.tasks;
             if tasks.is_killed() || tasks.stopping().is_cancelled() {
                 tasks.kill();

@@ -49,7 +49,7 @@ fn every_fault_of_the_code_is_detected() {
 }
 
 #[test]
-fn fault_is_active_only_on_its_thread() {
+fn fault_is_active_only_on_thread_that_activated_it() {
     activate(Some("no-gate"));
     let elsewhere = std::thread::spawn(|| handover_outbox::fault::is_active("no-gate")).join();
     assert!(!elsewhere.unwrap());

@@ -41,7 +41,8 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
                     }
                 }
                 if *commit {
-                    // The error of a commit after a failed statement is specific to the store.
+                    // The error of a commit after a failed statement depends on the store, so only the refusal of the
+                    // commit is compared.
                     let committed =
                         unit.commit().await.map_err(|error| if failed { "refused" } else { kind(&error) });
                     results.push(format!("{number}: commit: {committed:?}"));
@@ -95,7 +96,8 @@ fn rendered<T: Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// The time with this number. Times are far enough apart for the running clock not to matter.
+/// Converts a small number to a time. Different numbers give times 100 s apart, so that a running clock does not change
+/// their sequence.
 fn moment(number: Small) -> DateTime<Utc> {
     later(number * 100)
 }

@@ -21,11 +21,11 @@ pub(crate) enum Step {
     Unit { ops: Vec<Op>, commit: bool },
     /// Queries outside a unit of work.
     View(Vec<Query>),
-    /// Moves the database's clock forward by this many times 20 s.
+    /// Moves the database's clock forward by the given number of steps of 20 s.
     Clock(i64),
 }
 
-/// A number from a small set.
+/// A number from a small set, for an id, a tenant or a time, so that operations collide.
 pub(crate) type Small = i64;
 
 /// An event with values from small sets.
@@ -317,7 +317,7 @@ fn at() -> impl Strategy<Value = Small> {
     0..=5_i64
 }
 
-/// Chooses mostly the same kind, so that aggregates with several events are common.
+/// Mostly the same aggregate type, so that aggregates with several events are common.
 fn kind() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just(KINDS[0]), 1 => Just(KINDS[1])]
 }

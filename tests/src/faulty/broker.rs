@@ -15,7 +15,7 @@ use handover_outbox::ports::{
 };
 use handover_outbox::topology::Topology;
 
-/// The violated guarantee; `None` is a correct broker.
+/// The guarantee that the broker violates; `None` is a correct broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -48,7 +48,7 @@ pub struct FaultyBrokerRig {
 }
 
 impl FaultyBrokerRig {
-    /// A fresh rig with this fault.
+    /// A fresh rig with the given fault.
     pub fn new(fault: Fault) -> FaultyBrokerRig {
         FaultyBrokerRig { sound: MemoryBrokerRig::new(), fault }
     }
@@ -89,7 +89,7 @@ impl Broker for Faulty {
         let mut topology = topology.clone();
         for queue in &mut topology.queues {
             match self.fault {
-                // Only the value changes; the type of the argument stays the same.
+                // The TTL is multiplied, not removed, so that the queue still has a TTL argument of the same type.
                 Fault::MessagesNeverExpire => queue.ttl = queue.ttl.map(|ttl| ttl * 1_000_000),
                 Fault::StarMatchesAnyNumberOfWords => {
                     queue.bindings = queue.bindings.iter().map(|pattern| pattern.replace('*', "#")).collect();

@@ -14,7 +14,7 @@ use marketplace::ports::{
 use handover_contract::samples::start;
 use marketplace_contract::keys::{KeysRig, LEASE, RETENTION};
 
-/// The violated guarantee; `None` is a correct store.
+/// The guarantee that the store of keys violates; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -49,7 +49,7 @@ pub struct FaultyKeysRig {
 }
 
 impl FaultyKeysRig {
-    /// A fresh rig with this fault.
+    /// A fresh rig with the given fault.
     pub fn new(fault: Fault) -> FaultyKeysRig {
         FaultyKeysRig { fault, now: Arc::new(Mutex::new(start())), kept: Arc::default() }
     }

@@ -10,7 +10,7 @@ use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter
 
 use marketplace_contract::limiter::LimiterRig;
 
-/// The violated guarantee; `None` is a correct limiter.
+/// The guarantee that the limiter violates; `None` is a correct limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -40,7 +40,7 @@ pub struct FaultyLimiterRig {
 }
 
 impl FaultyLimiterRig {
-    /// A fresh rig with this fault.
+    /// A fresh rig with the given fault.
     pub fn new(fault: Fault) -> FaultyLimiterRig {
         // The clock starts far enough from zero that it can be set back.
         let clock_us = Arc::new(Mutex::new(1_000_000_000_000_000));

@@ -19,7 +19,7 @@ use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_contract::store::MarketRig;
 
-/// The violated guarantee; `None` is a correct store.
+/// The guarantee that the store violates; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -111,13 +111,13 @@ pub enum Fault {
 struct Shared {
     inner: Arc<MarketStore>,
     fault: Fault,
-    /// Events that were marked as sent, for [`Fault::MarkSentMovesFailedRows`].
+    /// Events that a relay marked as SENT, for [`Fault::MarkSentMovesFailedRows`].
     marked: Mutex<BTreeSet<EventId>>,
     /// Serializes units of work whose fault would otherwise show only under some interleavings.
     serial: Arc<tokio::sync::Mutex<()>>,
-    /// Notified of appended events only, for [`Fault::RedriveAndReleaseSendNoNotification`].
+    /// Notifier that receives only appended events, for [`Fault::RedriveAndReleaseSendNoNotification`].
     appended_wake: WakeupNotifier,
-    /// Whether a transaction was left open, for [`Fault::CancelledBeginLosesNextUnit`].
+    /// Whether a cancelled `begin` left a transaction open, for [`Fault::CancelledBeginLosesNextUnit`].
     left_open: AtomicBool,
 }
 
@@ -128,7 +128,7 @@ pub struct FaultyStoreRig {
 }
 
 impl FaultyStoreRig {
-    /// A fresh rig with this fault.
+    /// A fresh rig with the given fault.
     pub fn new(fault: Fault) -> FaultyStoreRig {
         let correct = MemoryStoreRig::new();
         let inner = correct.market();
@@ -172,7 +172,7 @@ impl MarketRig for FaultyStoreRig {
 
 struct FaultyStore(Arc<Shared>);
 
-/// Guard of a `begin` call; `cut` stays set if the call is dropped.
+/// Guard of a `begin` call. If the call is cancelled, `cut` is still true when the guard is dropped.
 struct Begun<'a> {
     shared: &'a Shared,
     cut: bool,
@@ -249,7 +249,8 @@ impl<U: ?Sized + Send> Faulty<U> {
         self.shared.fault == fault
     }
 
-    /// The upper bound of a page, one too high with [`Fault::PagesRepeatLastRow`].
+    /// The id below which a page begins. [`Fault::PagesRepeatLastRow`] adds 1, so that the page repeats the last row of
+    /// the previous page.
     fn first_below(&self, before: Option<i64>) -> Option<i64> {
         before.map(|id| id + i64::from(self.has(Fault::PagesRepeatLastRow)))
     }

@@ -59,7 +59,7 @@ async fn wait_until_idle(snapshot: &DatabaseSnapshot) {
         open => Err(format!("{open} refunds are open").into()),
     })
     .await;
-    // The settlement of a refund publishes events.
+    // Each refund result appended events, so wait until they are applied.
     snapshot.wait_until_idle(IDLE_WITHIN.saturating_sub(begun.elapsed())).await;
 }
 
@@ -77,7 +77,7 @@ pub async fn ledger_sums(snapshot: &DatabaseSnapshot) -> Result<Vec<String>, Box
 #[derive(Debug)]
 struct Order {
     status: String,
-    /// `refund_due` of its successful payment, if it has one.
+    /// `refund_due` of the order's successful payment; `None` without a successful payment.
     refund_due: Option<String>,
     /// Number of failed refunds.
     failed_refunds: i64,
@@ -103,7 +103,7 @@ impl Order {
         let refund_owed = status == "cancelled" && refund_due == Some("1");
         match step {
             Step::Placed => status != "pending",
-            // A late payment is recorded too: the order is closed and a refund is due.
+            // The payment was reported in time, or it was late: then the order is cancelled and a refund is due.
             Step::PaymentReported => {
                 let was_paid = ["paid", "shipped", "completed", "refunded"].contains(&status);
                 refund_owed || (was_paid && refund_due == Some("0"))

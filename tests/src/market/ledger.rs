@@ -14,12 +14,12 @@ const ORDERS_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     Placed,
-    /// The gateway's report of its payment was accepted, or assets covered the whole price.
+    /// The gateway's report of the order's payment was accepted, or assets covered the whole price.
     PaymentReported,
-    /// Its buyer requested a refund.
+    /// The buyer of the order requested a refund.
     RefundRequested,
     Shipped,
-    /// Its buyer confirmed receipt.
+    /// The buyer of the order confirmed receipt.
     Completed,
     Cancelled,
 }
@@ -63,7 +63,7 @@ impl Ledger {
         self.orders.lock().unwrap().clone()
     }
 
-    /// Waits until this many more orders are acknowledged.
+    /// Waits until `more` orders have been acknowledged since this call.
     pub async fn wait_for_orders(&self, more: usize) {
         let wanted = self.orders.lock().unwrap().len() + more;
         eventually(ORDERS_WITHIN, async || match self.orders.lock().unwrap().len() {

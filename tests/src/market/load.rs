@@ -43,7 +43,7 @@ enum End {
 /// Number of users. Each client acts as one seller and as all buyers.
 const USERS: i64 = 12;
 
-/// Operator of the tenant of these users.
+/// Operator of the tenant to which the users belong.
 pub const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
 const PRICE_MINOR: i64 = 8_850;
@@ -190,7 +190,7 @@ impl Market {
     }
 
     async fn paid(&self, api: &Api, order: i64, buyer: i64, seller: i64, outcome: i64) -> Result<(), End> {
-        // A client that waited for a restart may miss the order's deadline.
+        // A0409 is not an error: a client that waited for a restart may have missed the order's deadline.
         let started = with_retries(|| api.start_payment(buyer, order)).await;
         let payment = self.acknowledged(started, &["A0409"])?.data;
         if payment["status"] == "PROCESSING" {
@@ -222,8 +222,8 @@ impl Market {
         }
     }
 
-    /// Records an acknowledged step. The service may reject the step because of the order's state, for example after a
-    /// timeout.
+    /// Records a step that the service acknowledged. A rejection because of the order's status, for example after a
+    /// timeout, ends the work on the product and is not an error.
     fn step(&self, order: i64, response: Result<ApiResponse, NoResponse>, step: Step) -> Result<(), End> {
         self.acknowledged(response, &["A0409"])?;
         self.ledger.order(order, step);
@@ -238,7 +238,7 @@ impl Market {
     ) -> Result<ApiResponse, End> {
         match response {
             Ok(answer) if answer.done() => Ok(answer),
-            // The service returns these codes while it stops or while its database is unavailable.
+            // The service returns C0001 or C0002 while it stops or while its database is unavailable.
             Ok(answer) if !["C0001", "C0002"].contains(&answer.code.as_str()) => {
                 self.ledger.refused();
                 if !expected.contains(&answer.code.as_str()) {

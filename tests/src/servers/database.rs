@@ -1,6 +1,6 @@
 //! A database server, with one database per test.
 
-#![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real servers run in real time")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -177,7 +177,7 @@ impl DatabaseServer {
         self.port
     }
 
-    /// URL of a database through this port: the server's own port or that of a proxy.
+    /// URL of a database through the given port: the server's own port or that of a proxy.
     pub fn url(&self, database: &str, port: u16) -> String {
         match self.kind {
             ServerKind::MariaDb => format!("mysql://handover:{PASSWORD}@127.0.0.1:{port}/{database}"),

@@ -33,7 +33,8 @@ pub(super) fn make(folder: &Path) -> Result<(), BoxError> {
         .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
         .args(["--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=32M"])
         .arg(format!("--datadir={}", folder.join("data").display()))
-        // On startup a server removes the temporary tables it finds in TMPDIR, including those of other servers.
+        // Each server needs its own TMPDIR: on startup it removes all temporary tables there, even those of other
+        // servers.
         .env("TMPDIR", folder)
         .args(user())
         .current_dir(folder))

@@ -1,6 +1,6 @@
 //! A TCP proxy between a program and a server. It can cut, delay, pause and discard traffic.
 
-#![allow(clippy::disallowed_methods, reason = "real connections run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real connections run in real time")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Traffic {
     pub discard_to_server: bool,
     /// Discards data from the server; the connection stays open.
     pub discard_from_server: bool,
-    /// Does not forward data from the server until this is false again.
+    /// Holds back data from the server while this field is true.
     pub pause_from_server: bool,
     /// Closes new connections immediately.
     pub refuse: bool,
@@ -37,7 +37,7 @@ enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct State {
     traffic: Traffic,
-    /// Connections of an earlier generation are cut.
+    /// Incremented to cut all connections that were opened before.
     generation: u64,
 }
 
@@ -50,7 +50,7 @@ enum Catch {
     Pause,
 }
 
-/// A text, and the action when it is sent next.
+/// A text that a client may send to the server, and the action when it next sends it.
 type Trap = Arc<Mutex<Option<(&'static str, Catch)>>>;
 
 /// State shared by all connections.
@@ -69,7 +69,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy to this port of 127.0.0.1.
+    /// Starts a proxy to the given port of 127.0.0.1.
     pub async fn start(server: u16) -> Result<Proxy, BoxError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -96,12 +96,12 @@ impl Proxy {
         self.shared.state.send_modify(|state| state.traffic = traffic);
     }
 
-    /// Cuts the connection that sends this text next: the server receives the text, its response is lost.
+    /// Cuts the connection that sends the text next: the server receives the text, but its response is lost.
     pub fn cut_after(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Cut));
     }
 
-    /// Sets [`Traffic::pause_from_server`] when this text is sent next.
+    /// Sets [`Traffic::pause_from_server`] when a client next sends the text.
     pub fn pause_after(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Pause));
     }
@@ -166,7 +166,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             return;
         }
         if caught == Some(Catch::Cut) {
-            // The shutdown delivers the data before the end of the stream.
+            // The shutdown of the stream first delivers the data that was written, so the server receives the text.
             let _ = to.shutdown().await;
             return;
         }
@@ -174,7 +174,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
 }
 
 impl Shared {
-    /// Returns the action if `sent` contains the text of the trap, and clears the trap.
+    /// If `sent` contains the text of the [`Trap`], returns the action of the trap and removes the trap.
     fn caught(&self, sent: &[u8]) -> Option<Catch> {
         let mut trap = self.trap.lock().unwrap();
         let (_, catch) =

@@ -1,6 +1,6 @@
 //! RabbitMQ servers.
 
-#![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real servers run in real time")]
 
 mod cluster;
 mod node;

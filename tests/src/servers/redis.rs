@@ -1,6 +1,6 @@
 //! Redis servers.
 
-#![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real servers run in real time")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -113,7 +113,7 @@ impl RedisServer {
         self.url_at(self.port)
     }
 
-    /// URL through this port of 127.0.0.1, for example that of a proxy.
+    /// URL through the given port of 127.0.0.1, for example that of a proxy.
     pub fn url_at(&self, port: u16) -> String {
         format!("redis://:{PASSWORD}@127.0.0.1:{port}/0")
     }

@@ -3,7 +3,7 @@
 //! A shell runs between this process and the server, and reads a pipe from this process. When the pipe is closed,
 //! because the server is to end or because this process was killed, the shell ends the server and removes its folder.
 
-#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+#![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +24,7 @@ trap '' TERM INT HUP
 echo "$server"
 exec 1>&2
 read -r word <&3
-# A process that is stopped by SIGSTOP does not handle SIGTERM or SIGQUIT until it continues.
+# Continue the processes first: a process stopped by SIGSTOP does not handle SIGTERM or SIGQUIT.
 kill -CONT "$server" $(cat /proc/"$server"/task/*/children) 2>/dev/null
 kill "-$end" "$server" 2>/dev/null
 ( sleep 5; kill -KILL "$server" ) >/dev/null 2>&1 3<&- &
@@ -108,7 +108,7 @@ impl ServerProcess {
         let children = self.children();
         self.signal("KILL")?;
         for child in &children {
-            // The child may have ended with its parent.
+            // An error is ignored, because the child may have ended with its parent.
             let _ = signal(*child, "KILL");
         }
         self.end(true)?;
@@ -132,9 +132,9 @@ impl ServerProcess {
     /// Sends SIGSTOP to the server and its child processes. Returns once all of them are stopped.
     pub fn pause(&self) -> Result<(), BoxError> {
         stop(self.pid)?;
-        // The stopped server starts no more children.
+        // The list of children is complete, because the stopped server starts no more children.
         for child in self.children() {
-            // The child may have ended meanwhile.
+            // An error is ignored, because the child may have ended meanwhile.
             let _ = stop(child);
         }
         Ok(())
@@ -155,7 +155,7 @@ impl ServerProcess {
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(|pid| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The parent's id follows the state, and the state follows the name.
+            // The fields of `stat` are: process id, name in parentheses, state, id of the parent process.
             stat.rsplit_once(") ")
                 .is_some_and(|(_, rest)| rest.get(1..).is_some_and(|rest| rest.starts_with(&parent)))
         })
@@ -170,7 +170,7 @@ impl ServerProcess {
         if let Some(mut pipe) = self.shell.stdin.take()
             && keep_folder
         {
-            // The shell, and with it the server, may have ended already.
+            // An error is ignored, because the shell, and with it the server, may have ended before.
             let _ = pipe.write_all(b"keep\n");
         }
         let begun = Instant::now();
@@ -192,7 +192,7 @@ fn signal(pid: u32, name: &str) -> Result<(), BoxError> {
 /// Whether a process runs.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which may contain any character. A zombie has ended.
+    // In `stat` the state of the process follows its name, which may contain any character. A zombie (`Z`) has ended.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
@@ -224,7 +224,7 @@ fn is_stopped(pid: u32) -> bool {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // If this fails, tests/run ends the remaining processes with their process group.
+        // An error is ignored: `tests/run` ends the remaining processes with their process group.
         let _ = self.end(false);
     }
 }

@@ -3,8 +3,8 @@
 /// Events of the asset consumers.
 const ASSET_EVENTS: &[&str] = &["ORDER_CREATED", "ORDER_PAID", "ORDER_CANCELLED", "ORDER_REFUNDED"];
 
-/// Consumers with the events that they subscribe to (spec §3). `ORDER_TIMEOUT` is excluded, because it is settled only
-/// when it is due.
+/// Consumers with the events that they subscribe to (spec §3). `ORDER_TIMEOUT` is excluded, because it is applied only
+/// at the payment deadline.
 const SUBSCRIPTIONS: [(&str, &[&str]); 8] = [
     ("coupon", ASSET_EVENTS),
     ("wallet", ASSET_EVENTS),
@@ -30,8 +30,8 @@ const SUBSCRIPTIONS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// SQL that returns each event that a consumer subscribes to and has no consume-log record for in one of these
-/// statuses.
+/// SQL that returns each pair of consumer and subscribed event without a consume-log record in one of the statuses
+/// `settled`.
 pub(super) fn unsettled_deliveries(settled: &str) -> String {
     let event_types: Vec<String> = SUBSCRIPTIONS
         .iter()
@@ -55,7 +55,7 @@ pub(super) fn invariants() -> Vec<(&'static str, String)> {
     let mut invariants: Vec<_> =
         INVARIANTS.iter().map(|(invariant, sql)| (*invariant, (*sql).to_owned())).collect();
     invariants
-        .push(("a subscribed consumer has not settled one of its events", unsettled_deliveries("'SUCCESS'")));
+        .push(("a subscribed consumer has not applied one of its events", unsettled_deliveries("'SUCCESS'")));
     invariants
 }
 
@@ -119,8 +119,8 @@ const INVARIANTS: [(&str, &str); 37] = [
     ),
     (
         "the points earned do not match the amount paid",
-        // One point per 1.00. The remainder is subtracted first, because MariaDB returns a decimal for a division of
-        // integers.
+        // An order earns one point per whole 1.00 paid. The remainder is subtracted before the division, because
+        // MariaDB returns a decimal for a division of integers.
         "SELECT o.id FROM orders o
          WHERE (SELECT coalesce(sum(CASE a.kind WHEN 'EARN' THEN a.amount WHEN 'UNEARN' THEN -a.amount ELSE 0 END), 0)
             FROM asset_operations a WHERE a.tenant_id = o.tenant_id AND a.order_id = o.id)
@@ -231,7 +231,7 @@ const INVARIANTS: [(&str, &str); 37] = [
     ),
     (
         "a paid order does not have exactly one shipment",
-        // An order may have been refunded before its shipment was created.
+        // Refunded orders are not checked, because an order may have been refunded before its shipment was created.
         "SELECT o.id FROM orders o WHERE o.status <> 'refunded' AND CASE WHEN o.pay_time IS NULL THEN 0 ELSE 1 END <> (
             SELECT count(*) FROM shipments s WHERE s.tenant_id = o.tenant_id AND s.order_id = o.id)",
     ),

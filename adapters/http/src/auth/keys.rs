@@ -32,10 +32,10 @@ pub enum KeySetError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set: expected an object with an array \"keys\" of objects")]
     NotAKeySet,
-    /// A key contains its private part: anyone who can read the key set could sign tokens.
+    /// A key contains its private part. The key set is rejected: anyone who can read it could sign tokens.
     #[error("the key {0:?} contains its private part; configure the public key only")]
     PrivateKey(String),
-    /// A key without an id could never be selected by a token.
+    /// A key has no id, so no token could select it.
     #[error("a key has no id (\"kid\")")]
     MissingId,
     /// Two keys have the same id.

@@ -121,7 +121,7 @@ impl Tokens {
         Tokens::without_keys().with_keys(keys)
     }
 
-    /// Also verifies tokens with these public keys.
+    /// Adds these public keys, which verify tokens in addition to the secret.
     #[must_use]
     pub fn with_keys(self, keys: KeySet) -> Tokens {
         Tokens { external_keys: Some(Arc::new(RwLock::new(keys))), ..self }
@@ -134,7 +134,7 @@ impl Tokens {
     }
 
     fn without_keys() -> Tokens {
-        // An error means that a provider is already installed.
+        // The error is ignored: it means that an earlier call installed a provider.
         let _ = PROVIDER.install_default();
         Tokens { secret: None, external_keys: None, rules: TokenRules::default() }
     }
@@ -230,8 +230,8 @@ impl Tokens {
     }
 }
 
-/// Verifies the signature only. [`Tokens::verify`] checks the claims, because `jsonwebtoken` uses the system clock and
-/// cannot read numbers under serde_json's `arbitrary_precision`.
+/// Validation of the signature only. [`Tokens::verify`] checks the claims itself: `jsonwebtoken` would use the system
+/// clock, and cannot read numbers under serde_json's `arbitrary_precision`.
 fn validation(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
@@ -243,7 +243,7 @@ fn validation(algorithm: Algorithm) -> Validation {
 /// Reads a `NumericDate` (RFC 7519 §2): seconds since 1970, fractions allowed. The caller's rounding MUST NOT extend the
 /// validity of the token.
 fn seconds(claim: &Value, rounded: fn(f64) -> f64) -> Option<i64> {
-    /// 2^53: f64 represents every integer up to it.
+    /// f64 represents every integer up to 2^53.
     const MAX: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation, reason = "rounded, and at most 2^53")]
     let whole = |seconds: f64| rounded(seconds) as i64;

@@ -85,7 +85,7 @@ kinds! {
     EventType = visible_ascii(MAX_TYPE_CHARS).examples([json!("ORDER_CREATED")]);
     /// Name of a queue or a consumer.
     QueueName = visible_ascii(MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
-    /// The key of a dead letter: the id of its event, or a hash.
+    /// The key of a dead letter: its event id, or the SHA-256 of the message body if the message is not an event.
     DeadLetterKey = visible_ascii(MAX_KEY_CHARS)
         .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
     /// `nextCursor` of the previous page.

@@ -38,7 +38,7 @@ pub(super) const RATE_LIMIT_HEADERS: [(&str, &str); 2] =
 pub(super) fn add(document: &mut OpenApi) {
     let mut components = document.components.take().unwrap_or_default();
     components.schemas.extend(schemas().map(|(name, schema)| (name.to_owned(), schema)));
-    // Schemas used by parameters only: utoipa collects schemas from bodies and responses.
+    // Only parameters use these schemas; utoipa collects only the schemas of bodies and responses.
     components.schemas.extend([kind::<kinds::Cursor>(), kind::<kinds::Limit>(), kind::<kinds::NoRepair>()]);
     components
         .parameters
@@ -87,7 +87,7 @@ struct OperationLayers {
 impl OperationLayers {
     fn of(path: &str, is_post: bool, operation: &Operation) -> OperationLayers {
         let is_api = path.starts_with("/api/");
-        // An operation with its own security scheme is not called by users.
+        // Users do not call an operation that has its own security scheme, such as a callback of the gateway.
         let is_user = operation.security.is_none();
         OperationLayers {
             is_api,

@@ -59,7 +59,7 @@ pub(super) fn page() -> Router<Arc<Edge>> {
         .deep_linking(true)
         .persist_authorization(false)
         .try_it_out_enabled(true)
-        // By default Swagger UI sends the document to an external validator.
+        // Without this setting Swagger UI sends the document to an external validator.
         .validator_url("none");
     let pages = Router::from(SwaggerUi::new("/docs").config(config));
     pages.route("/", get(async || Redirect::temporary("/docs"))).layer(from_fn(complete_page_response))

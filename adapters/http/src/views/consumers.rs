@@ -17,7 +17,7 @@ use crate::document::kinds;
 pub struct DeadLetterView {
     queue: String,
     key: String,
-    /// Null if the message is not an event of this service.
+    /// Id of the event; null if the message is not an event of this service.
     #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
     #[schema(value_type = kinds::Id)]

@@ -30,7 +30,7 @@ pub struct StatsView {
     consumers: Vec<ConsumerStatsView>,
     dead_letters: DeadLetterStatsView,
     blocked: BlockedStatsView,
-    /// Null while the broker is unreachable.
+    /// Queues with their depths; null while the broker is unreachable.
     #[schema(required)]
     queues: Option<Vec<QueueView>>,
     broker: BrokerStatsView,

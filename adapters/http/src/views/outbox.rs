@@ -71,13 +71,13 @@ impl From<OutboxRow> for EventView {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = WaitsFor)]
 pub(super) enum WaitsForView {
-    /// The event is due at `until`.
+    /// The aggregate waits until its next event is due, at `until`.
     Time,
-    /// An operator has to redrive the failed event or release the aggregate.
+    /// The aggregate waits for an operator, who has to redrive the failed event or release the aggregate.
     Decision,
 }
 
-/// A blocked aggregate: its next event waits.
+/// A blocked aggregate: its next event waits for a time or for the decision of an operator.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Blocked)]

@@ -63,12 +63,13 @@ fn is_audit_of_read(row: &str) -> bool {
 }
 
 impl Row {
-    /// Whether the audit log records the request as a read: the caller is recorded as an operator, the request is
-    /// permitted or gets 404, and it changes nothing.
+    /// Whether the audit log records the request as a read. It does if it records the caller as an operator on this
+    /// route, and the request is permitted or gets 404 and changes nothing.
     fn is_audited_read(&self, caller: CallerKind, outcome: char) -> bool {
         let is_for_operators = self.route.starts_with("/api/v1/ops/")
             || ["refunds", "timeline"].iter().any(|end| self.route.ends_with(end));
-        // A release of an aggregate that is not blocked is recorded as a read; a repair reads before it changes anything.
+        // Two POST routes also record a read: a release of an aggregate that is not blocked (404), and a repair, which
+        // reads before it changes anything.
         let also_reads =
             self.route.ends_with("/release") && outcome == '4' || self.route.ends_with("/repair");
         let is_read = self.method == "GET" || outcome == '0' || also_reads;
@@ -114,7 +115,8 @@ impl Row {
             return Some(format!("the status is {status}, expected {expected:?}: {text}"));
         }
         let changes = outcome == '2' && self.method == "POST";
-        // A successful request also stores its response, and a read its audit log entry.
+        // After a success only business rows are compared: the request also stores its response, and a read stores its
+        // audit log entry.
         let changed = match outcome {
             '0' | '2' => business_rows(before).ne(business_rows(after)),
             _ => before

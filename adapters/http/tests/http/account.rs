@@ -20,7 +20,7 @@ impl World {
 
     /// Waits until the running relay and consumers are idle.
     pub(crate) async fn wait_until_idle(&self) {
-        // Paused time advances only when all tasks wait.
+        // Paused time advances only when all tasks wait, so relay and consumers are idle before the sleep ends.
         self.app.tx.clock.sleep(Duration::from_secs(20)).await;
     }
 
@@ -98,7 +98,7 @@ async fn credit_counts_results_of_the_buyers_orders() {
             "eventId": event, "updateTime": time
         })
     );
-    assert_eq!(world.get_data_as(SELLER, "credit").await["score"], 100, "sales do not count");
+    assert_eq!(world.get_data_as(SELLER, "credit").await["score"], 100, "sales do not change a credit score");
     world.get_as(BUYER, "/api/v1/credit?limit=1").send().await.expect(400, "A0400");
 }
 

@@ -85,7 +85,7 @@ async fn operator_grants_money_points_and_coupons() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_takes_effect_once_per_key_and_each_time_without_a_key() {
+async fn grant_takes_effect_once_per_key_and_on_every_request_without_key() {
     let world = World::new().await;
     for (path, body, other) in [
         (DEPOSITS, r#"{"amount":10.00}"#, r#"{"amount":10.01}"#),

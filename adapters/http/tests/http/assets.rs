@@ -143,7 +143,7 @@ async fn order_paid_entirely_by_assets_needs_no_gateway_after_they_are_locked() 
         (&json!("SUCCESS"), "0.00".to_owned())
     );
     assert_eq!(world.order_status(order).await, "paid");
-    // The refund does not need the gateway either.
+    // Like the payment, the refund of 0.00 does not need the gateway.
     world.wait_until_idle().await;
     let refunds = format!("/api/v1/orders/{order}/refunds");
     let refund = world.post_as(BUYER, &refunds).json(r#"{"reason":"no"}"#).send().await.expect(201, "00000");

@@ -73,7 +73,7 @@ async fn request_over_concurrency_limit_is_503_at_once_except_health() {
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(response.headers["retry-after"], "1");
     assert!(response.message.contains("nothing was changed"), "{}", response.message);
-    // Requests to other routes and of other callers are also rejected.
+    // The same limit rejects requests to other routes and of other callers.
     world.get(PRODUCTS).send().await.expect(503, "C0001");
     world.post("/api/v1/payments/callback").json("{}").send().await.expect(503, "C0001");
     for path in ["/healthz", "/readyz"] {
@@ -117,7 +117,7 @@ async fn rejected_request_gets_trace_language_cors_and_security_headers() {
     let traceparent = response.header("traceparent").unwrap();
     assert_eq!(traceparent[..36], PARENT[..36]);
     assert_ne!(traceparent, PARENT, "the request has its own span");
-    assert_eq!(response.headers["access-control-allow-origin"], SHOP, "a page may read the error response");
+    assert_eq!(response.headers["access-control-allow-origin"], SHOP, "a page can read the error response");
     assert!(has_security_headers(&response.headers), "{:?}", response.headers);
     gate.add_permits(1);
     stuck.await.expect(200, "00000");

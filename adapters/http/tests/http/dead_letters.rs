@@ -139,8 +139,8 @@ async fn replayed_dead_letter_takes_effect_and_foreign_message_is_refused() {
     assert_eq!((&dry["dryRun"], &dry["replayed"]), (&json!(true), &json!(0)));
     assert_eq!(world.dead_letter_status(&id).await, "OPEN");
     let response = world.post_op(REPLAY, &body).await.expect(200, "00000").data;
-    let refused =
-        json!([{ "queue": QUEUE, "key": foreign, "why": "not an event of this outbox: discard it" }]);
+    let refused = json!([{ "queue": QUEUE, "key": foreign,
+        "why": "the message is not an event of this outbox: discard it" }]);
     assert_eq!(
         response,
         json!({
@@ -189,7 +189,7 @@ async fn discarded_dead_letter_is_closed_with_its_reason() {
     let again = world.post_op(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
         (&again["discarded"], &again["refused"]),
-        (&json!(0), &json!([{ "queue": QUEUE, "key": foreign, "why": "it was discarded" }]))
+        (&json!(0), &json!([{ "queue": QUEUE, "key": foreign, "why": "the dead letter was discarded" }]))
     );
     let page = world.get_ops_data("dead-letters?status=DISCARDED").await;
     let item = &page["items"][0];

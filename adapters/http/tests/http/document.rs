@@ -316,7 +316,11 @@ fn openapi_error_codes_have_one_schema_and_one_name_each() {
         assert_eq!((codes.len(), code_names.len()), (1, 1), "{name}");
         let code = codes[0].as_str().unwrap();
         let code_name = code_names[0].as_str().unwrap();
-        assert_eq!(names.insert(code, code_name).unwrap_or(code_name), code_name, "one code has one name");
+        assert_eq!(
+            names.insert(code, code_name).unwrap_or(code_name),
+            code_name,
+            "a code has the same name in all schemas"
+        );
     }
     assert_eq!(
         (names["A0400"], names["A0401"], names["C0002"]),

@@ -64,7 +64,7 @@ async fn root_redirects_to_documentation_page() {
         marketplace_http::split_routers(edge, None)
     };
     let response = operators.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
-    assert_eq!(response.status(), 307, "the operators' router redirects, too");
+    assert_eq!(response.status(), 307, "the operators' router redirects `/` to /docs");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,5 +100,5 @@ async fn documentation_page_serves_all_its_files_and_loads_no_external_source() 
     assert_eq!((status, headers["content-type"].as_bytes()), (404, b"application/json".as_slice()));
     let (_, headers, _) = get_text(&world, "/openapi.json").await;
     let policy = headers["content-security-policy"].to_str().unwrap();
-    assert!(!policy.contains("self"), "the document has the page's policy: {policy}");
+    assert!(!policy.contains("self"), "the JSON response has the policy of the page: {policy}");
 }

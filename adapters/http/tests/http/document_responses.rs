@@ -100,7 +100,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let redriven = json!({ "eventIds": [failed[0], "none"], "perSecond": 5 }).to_string();
     caller.call("redriveEvents", SELLER, &[], Some(&redriven)).await;
     assert_eq!(events.len(), 2);
-    // At this point the lists contain as many kinds of items as possible.
+    // At this point the lists contain as many kinds of items as possible, so their responses are validated now.
     call_every_list(&mut caller).await;
     caller.call("releaseAggregate", SELLER, &["Order", &blocked.to_string()], None).await;
     caller.world.run_until_idle().await;
@@ -110,7 +110,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
 
     let all: BTreeSet<String> = DOCUMENT.operations.iter().map(|operation| operation.id.clone()).collect();
     let remaining: Vec<&String> = all.difference(&caller.succeeded).collect();
-    assert_eq!(remaining, ["document", "metrics"], "only these have no envelope");
+    assert_eq!(remaining, ["document", "metrics"], "every operation with an envelope succeeded");
 }
 
 /// Calls every GET without path parameters, as buyer and as seller.

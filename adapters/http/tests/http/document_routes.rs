@@ -17,7 +17,7 @@ const PAGE: [&str; 3] = ["/docs", "/docs/", "/docs/{*rest}"];
 fn paths(router: &axum::Router) -> BTreeSet<String> {
     format!("{router:?}")
         .split('"')
-        // The path "/" is that of the fallback.
+        // The output contains the path "/" for the fallback, which is not a route.
         .filter(|text| text.starts_with('/') && *text != "/" && !text.contains("__private__axum"))
         .map(str::to_owned)
         .collect()
@@ -158,7 +158,7 @@ async fn lists_read_exactly_the_documented_query_parameters() {
             .filter(|parameter| parameter["in"] == json!("query"))
             .map(|parameter| parameter["name"].as_str().unwrap())
             .collect();
-        // No parameter accepts a control character.
+        // No parameter accepts a control character, so each parameter that the route reads is reported as invalid.
         let mut query: Vec<String> = parameters.iter().map(|name| format!("{name}=%07")).collect();
         query.push("noSuchParameter=1".into());
         let target = format!("?{}", query.join("&"));

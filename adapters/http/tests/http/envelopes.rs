@@ -100,7 +100,7 @@ struct Slow;
 
 #[async_trait]
 impl Readiness for Slow {
-    #[allow(clippy::disallowed_methods, reason = "a route that hangs, with paused time")]
+    #[allow(clippy::disallowed_methods, reason = "simulates a route that hangs, in paused time")]
     async fn problems(&self) -> Vec<Problem> {
         tokio::time::sleep(Duration::from_secs(31)).await;
         Vec::new()
@@ -127,7 +127,7 @@ impl Store for SlowStore {
     type Unit = Work;
     type View = dyn MarketView;
 
-    #[allow(clippy::disallowed_methods, reason = "a slow store, with paused time")]
+    #[allow(clippy::disallowed_methods, reason = "simulates a slow store, in paused time")]
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         tokio::time::sleep(Duration::from_secs(20)).await;
         self.0.begin().await
@@ -190,7 +190,8 @@ async fn store_errors_map_to_statuses_without_details() {
     ];
     for (broken, status, code) in cases {
         let store = Some(Arc::new(broken) as Arc<_>);
-        // With on-failed = continue, the store would not be queried for blocked aggregates.
+        // With on-failed = continue, the service would not query the store for blocked aggregates, so the store could
+        // not fail.
         let setup = Setup { store, on_failed: OnFailed::Hold, ..Setup::default() };
         let world = World::with(setup).await;
         let body = r#"{"title":"a bicycle","price":1}"#;
@@ -215,7 +216,7 @@ async fn store_errors_map_to_statuses_without_details() {
             act("dead-letters/discard", r#"{"keys":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
-            // Real adapters report no conflict on reads.
+            // Real adapters report no conflict on reads, so the document describes no A0409 for them.
             let request = if code == "A0409" { request.undocumented() } else { request };
             let response = request.send().await.expect(status, code);
             assert!(!response.text.contains("swordfish") && response.data.is_null(), "{}", response.text);

@@ -34,7 +34,8 @@ impl World {
         shown.data["items"].as_array().unwrap().len()
     }
 
-    /// Claims the key of a listing, as if another request were in progress.
+    /// Claims the idempotency key of a request that lists a product, as if another request with this key were in
+    /// progress.
     async fn claimed(&self, key: &str, body_hash: &str) -> Ticket {
         let scope = RequestScope {
             tenant: TenantId::DEFAULT,
@@ -184,7 +185,7 @@ async fn idempotency_key_header_of_ietf_draft_is_an_alias() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeat_is_409_while_in_progress_and_key_is_free_after_the_lease() {
+async fn repeated_request_is_409_while_first_is_in_progress_and_key_is_free_after_lease_expires() {
     let world = World::new().await;
     let ticket = world.claimed("k", &hash_of_lamp(&world).await).await;
     let busy = world.listing(SELLER, "k").header("accept-language", "zh-CN").send().await;
@@ -212,7 +213,7 @@ async fn repeat_is_409_while_in_progress_and_key_is_free_after_the_lease() {
     ticket.refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert_eq!((is_replayed(&again), &again.data), (true, &second.data));
-    assert_eq!(world.products().await, 2, "one product from hash_of_lamp and one from this test");
+    assert_eq!(world.products().await, 2, "`hash_of_lamp` lists one product, this test one");
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,11 +62,11 @@ async fn only_multi_transaction_routes_use_the_separate_key_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unavailable_key_store_is_503_before_anything_is_done() {
+async fn unavailable_key_store_is_503_and_request_changes_nothing() {
     let mut keys = MockIdempotencyStore::new();
     keys.expect_claim().times(2).returning(|_| unavailable());
     let world = world(keys).await;
-    // Routes that store their response in their own transaction are not affected.
+    // Routes that store their response in their own transaction do not use the key store, so they succeed.
     world.order().await;
     world.run_until_idle().await;
     let redrive = || world.post_as_operator(REDRIVE).json(r#"{"filter":{"status":"SENT"},"reason":"again"}"#);

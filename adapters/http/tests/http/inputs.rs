@@ -74,7 +74,7 @@ async fn body_that_is_not_json_names_line_and_column() {
             assert_eq!(response.data["errors"][0]["message"], expected, "{body}");
         }
     }
-    // Valid JSON with values that cannot be represented.
+    // Valid JSON that the parser rejects: an unpaired surrogate, and nesting that is too deep.
     for (title, field) in
         [(r#""\ud800""#.to_owned(), "title"), (format!("{}1{}", "[".repeat(200), "]".repeat(200)), "title")]
     {

@@ -124,7 +124,7 @@ fn token_is_verified_with_the_key_and_algorithm_of_its_kid() {
 }
 
 #[test]
-fn own_tokens_are_accepted_with_external_keys_if_a_secret_is_set() {
+fn tokens_signed_with_secret_are_accepted_with_external_keys_if_secret_is_set() {
     let issuer = Issuer::new();
     let own = Tokens::new(SECRET).unwrap();
     let issue = |tokens: &Tokens| {
@@ -151,9 +151,9 @@ fn forged_tokens_are_rejected() {
         ("no key id".into(), issuer.rs256(&json!({ "alg": "RS256" }), &claims())),
         ("an empty key id".into(), issuer.rs256(&header("RS256", ""), &claims())),
         ("a path as key id".into(), hs256(b"", &header("HS256", "../../dev/null"), &claims())),
-        ("the id of another key".into(), issuer.rs256(&header("RS256", ED), &claims())),
-        ("the id and the algorithm of another key".into(), issuer.rs256(&header("EdDSA", ED), &claims())),
-        ("the id of a key of another algorithm".into(), issuer.eddsa(&header("EdDSA", RSA), &claims())),
+        ("RSA signature, EdDSA key id".into(), issuer.rs256(&header("RS256", ED), &claims())),
+        ("RSA signature, EdDSA key id and algorithm".into(), issuer.rs256(&header("EdDSA", ED), &claims())),
+        ("EdDSA signature, RSA key id".into(), issuer.eddsa(&header("EdDSA", RSA), &claims())),
         ("another issuer's RSA key".into(), other.rs256(&header("RS256", RSA), &claims())),
         ("another issuer's Ed25519 key".into(), other.eddsa(&header("EdDSA", ED), &claims())),
         ("RSA-PSS".into(), issuer.ps256(&header("PS256", RSA), &claims())),
@@ -201,12 +201,14 @@ fn forged_tokens_are_rejected() {
             [("", json!({ "alg": "HS256" })), (RSA, header("HS256", RSA)), (ED, header("HS256", ED))]
         {
             let forged = hs256(secret, &header, &claims());
-            attacks.push((format!("public key {n} as the secret, with the key id {key_id:?}"), forged));
+            attacks.push((format!("public key {n} as HS256 secret, with the key id {key_id:?}"), forged));
         }
     }
     // The service's secret is only for tokens without a key id.
-    attacks
-        .push(("the service's secret with a key id".into(), hs256(SECRET, &header("HS256", RSA), &claims())));
+    attacks.push((
+        "the service's HS256 secret, RSA key id".into(),
+        hs256(SECRET, &header("HS256", RSA), &claims()),
+    ));
     for tokens in [Tokens::from_keys(issuer.keys()), Tokens::new(SECRET).unwrap().with_keys(issuer.keys())] {
         assert!(tokens.verify(&good, start()).is_ok());
         for (name, token) in &attacks {
@@ -218,7 +220,7 @@ fn forged_tokens_are_rejected() {
 }
 
 #[test]
-fn replaced_keys_apply_to_all_clones_and_old_keys_are_rejected() {
+fn replacement_keys_apply_to_all_clones_and_old_keys_are_rejected() {
     let before = Issuer::new();
     let after = Issuer::other();
     let tokens = Tokens::from_keys(before.keys());
@@ -262,7 +264,7 @@ fn issuer_and_audience_are_required_if_configured() {
     }
     let user = UserId::try_from(7).unwrap();
     let own = tokens.issue(user, TenantId::DEFAULT, &[], Duration::from_secs(60), start()).unwrap();
-    assert!(tokens.verify(&own, start()).is_ok(), "own tokens contain issuer and audience");
+    assert!(tokens.verify(&own, start()).is_ok(), "issued tokens contain issuer and audience");
 }
 
 #[test]
@@ -335,12 +337,12 @@ fn unsafe_key_set_is_rejected() {
     }
     let secret = json!({ "kty": "oct", "kid": "s", "k": encoded(SECRET) });
     let mixed = parsed(&[secret, issuer.ed_key()]).unwrap();
-    assert_eq!(mixed.ids().collect::<Vec<_>>(), [ED], "other keys are ignored");
+    assert_eq!(mixed.ids().collect::<Vec<_>>(), [ED], "a key of type `oct` is ignored");
     assert!(!format!("{mixed:?}").contains(&encoded(issuer.ed.public_key().as_ref())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn api_accepts_tokens_of_the_issuer_and_rejects_forged_ones() {
+async fn api_accepts_tokens_of_external_issuer_and_rejects_forged_tokens() {
     let issuer = Issuer::new();
     let world =
         World::with(Setup { tokens: Some(Tokens::from_keys(issuer.keys())), ..Setup::default() }).await;

@@ -55,7 +55,7 @@ impl Log {
         CaptureGuard
     }
 
-    /// The lines of this crate.
+    /// The captured log lines of the crate `marketplace_http`.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

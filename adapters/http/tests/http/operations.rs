@@ -159,12 +159,12 @@ async fn health_checks_report_liveness_and_readiness_problems() {
     assert_eq!(response.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
 }
 
-/// Counts its calls; reports a problem from the second call on.
+/// A readiness check that counts its calls and reports a problem from the second call on.
 struct Counting(Arc<AtomicUsize>);
 
 #[async_trait]
 impl Readiness for Counting {
-    #[allow(clippy::disallowed_methods, reason = "a slow database, with paused time")]
+    #[allow(clippy::disallowed_methods, reason = "simulates a slow database, in paused time")]
     async fn problems(&self) -> Vec<Problem> {
         let calls = self.0.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -88,7 +88,7 @@ async fn audit_log_is_paged_newest_first_and_limited_to_the_tenant() {
         let items = page["items"].as_array().unwrap().iter();
         items.filter_map(|item| item["reason"].as_str().map(str::to_owned)).collect()
     };
-    // `failed_order` also reads the outbox; that read is in the audit log, without a reason.
+    // `failed_order` also reads the outbox as an operator; the audit log contains these reads, without a reason.
     let first = world.get_ops_data("audit?limit=3").await;
     assert_eq!(reasons(&first), ["third", "second"]);
     let cursor = first["nextCursor"].as_str().unwrap();

@@ -56,7 +56,7 @@ async fn limited(
     configured: impl FnOnce(RateLimits) -> RateLimits,
 ) -> (World, Arc<ManualLimiter>) {
     let limiter = Arc::new(ManualLimiter::default());
-    // One token per 0.7 s.
+    // A bucket gets one token per 0.7 s.
     let admission = configured(RateLimits::new(limiter.clone(), bucket(capacity, 700_000)));
     let world = World::with(Setup { admission: Some(admission), ..Setup::default() }).await;
     (world, limiter)
@@ -71,7 +71,7 @@ fn rate_limit_headers(response: &ApiResponse) -> [&str; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_within_the_bucket_pass_with_headers_and_the_next_is_429() {
+async fn requests_up_to_bucket_capacity_get_rate_limit_headers_and_next_request_is_429() {
     let (world, limiter) = plain(3).await;
     let policy = "\"requests\";q=3;w=3";
     for (left, full_in) in [(2, 1), (1, 2), (0, 3)] {
@@ -84,7 +84,7 @@ async fn requests_within_the_bucket_pass_with_headers_and_the_next_is_429() {
     }
     let refused = world.get_as(BUYER, PRODUCTS).header("x-trace-id", "t-1").send().await;
     let refused = refused.expect(429, "A0500");
-    assert_eq!(refused.headers["retry-after"], "3", "2.4 s, rounded up");
+    assert_eq!(refused.headers["retry-after"], "3", "the wait of 2.4 s, rounded up");
     assert_eq!(rate_limit_headers(&refused), ["\"requests\";r=0;t=3", policy]);
     assert_eq!((refused.trace_id.as_str(), refused.data.is_null()), ("t-1", true));
     assert_eq!(refused.message, "too many requests; retry after the time in Retry-After");
@@ -141,7 +141,7 @@ async fn health_checks_and_unknown_routes_are_not_rate_limited() {
             let response = world.get(path).from("192.0.2.1:1").send().await.expect(200, "00000");
             assert!(!response.headers.contains_key("ratelimit"));
         }
-        // Requests without a route are not limited either.
+        // Requests that match no route (404, 405) are not limited.
         world.get("/nowhere").from("192.0.2.1:1").send().await.expect(404, "A0404");
         let token = world.token(BUYER, 1, &[Role::User]);
         Request::new(&world.router, "BREW", PRODUCTS).token(&token).send().await.expect(405, "A0400");
@@ -156,7 +156,7 @@ async fn requests_with_invalid_tokens_use_the_bucket_of_their_address() {
     world.get(PRODUCTS).from("192.0.2.1:2").send().await.expect(401, "A0301");
     guess("192.0.2.1:3").send().await.expect(429, "A0500");
     guess("192.0.2.2:1").send().await.expect(401, "A0301");
-    // An authenticated user at that address has a separate bucket.
+    // An authenticated user at the address of rejected requests has a separate bucket.
     world.get_as(BUYER, PRODUCTS).from("192.0.2.1:4").send().await.expect(200, "00000");
     // An IPv6 /64 network is one party.
     for from in ["[2001:db8:1:2::1]:1", "[2001:db8:1:2:ffff::9]:1"] {
@@ -179,9 +179,9 @@ async fn forwarded_addresses_are_used_only_from_trusted_proxies() {
     let name = "x-forwarded-for";
     of("10.0.0.1:1", name, "192.0.2.1").send().await.expect(401, "A0301");
     of("10.0.0.1:1", name, "192.0.2.2").send().await.expect(401, "A0301");
-    // The same client uses its bucket through another proxy and with a forged first address.
+    // A client uses the same bucket if the request comes through another proxy and has a forged first address.
     of("10.0.0.2:1", name, "198.51.100.9, 192.0.2.1, 10.3.3.3").send().await.expect(429, "A0500");
-    // The header of an untrusted peer and the header that is not configured are ignored.
+    // The service ignores the header of an untrusted peer, and a forwarding header other than the configured one.
     of("203.0.113.5:1", name, "192.0.2.77").send().await.expect(401, "A0301");
     of("203.0.113.5:1", name, "192.0.2.78").send().await.expect(429, "A0500");
     of("10.0.0.3:1", "forwarded", "for=192.0.2.79").send().await.expect(401, "A0301");
@@ -214,7 +214,7 @@ impl Behind {
         Behind { world, limiter, header }
     }
 
-    /// The address whose bucket a request uses; each line is a separate header.
+    /// The address whose bucket a request uses; each item of `lines` is a separate header of the request.
     async fn client(&self, peer: &str, lines: &[&str]) -> String {
         self.client_by(self.header, peer, lines).await
     }
@@ -235,7 +235,7 @@ async fn first_untrusted_hop_from_the_right_is_the_client() {
     let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
     for (peer, lines, client) in [
         (PROXY, &["192.0.2.7"][..], "192.0.2.7"),
-        // The leftmost address is written by the client.
+        // The leftmost address was written by the client itself, so it is not used.
         (PROXY, &["198.51.100.1, 192.0.2.7"], "192.0.2.7"),
         (PROXY, &["192.0.2.7,10.9.9.9"], "192.0.2.7"),
         (PROXY, &["198.51.100.1", "192.0.2.7, 10.9.9.9"], "192.0.2.7"),
@@ -249,7 +249,7 @@ async fn first_untrusted_hop_from_the_right_is_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_of_untrusted_peers_are_ignored_and_unknown_hops_end_the_search() {
+async fn headers_of_untrusted_peers_are_ignored_and_search_for_client_ends_at_unknown_hop() {
     let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
     for (peer, lines, client) in [
         ("192.0.2.9:1", &["198.51.100.1"][..], "192.0.2.9"),
@@ -297,18 +297,18 @@ async fn layers_run_in_order_trace_authentication_rate_limit_idempotency_route()
     let (world, limiter) = plain(2).await;
     let list = |body: &str| world.post_as(SELLER, PRODUCTS).header(KEY, "k").json(body);
     let first = list(LAMP).send().await.expect(201, "00000");
-    // A repeated request is counted; the idempotency layer replies before the route.
+    // The rate limit counts a repeated request, to which the idempotency layer replies instead of the route.
     let again = list("{\"price\":88.5,\"title\":\"a lamp\"}").send().await.expect(201, "00000");
     assert_eq!((&again.data, rate_limit_headers(&again)[0]), (&first.data, "\"requests\";r=0;t=2"));
-    // The rate limit comes before the idempotency layer, which would reply, and before the body is read.
+    // The rate limit rejects a request before the idempotency layer can reply and before the body is read.
     for body in [LAMP, "{", r#"{"title":"another"}"#] {
         let refused = list(body).header("x-trace-id", "t-2").send().await.expect(429, "A0500");
         assert_eq!(refused.trace_id, "t-2", "the trace layer comes before the rate limit");
         assert!(!refused.headers.contains_key("idempotent-replayed"));
     }
-    // Authentication comes before the rate limit: the bucket is the user's.
+    // Authentication comes before the rate limit, so the tokens come from the bucket of the user, not of the address.
     assert_eq!(limiter.taken(), [("POST /api/v1/products:user:1:7".to_owned(), 2)]);
-    // A rate-limited request claimed no key.
+    // A request that the rate limit rejects does not claim its idempotency key.
     let other = |body: &str| world.post_as(SELLER, PRODUCTS).header(KEY, "other").json(body);
     other(LAMP).send().await.expect(429, "A0500");
     limiter.fill();

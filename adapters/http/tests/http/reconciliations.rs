@@ -37,7 +37,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconciliation_without_differences_is_sound() {
+async fn reconciliation_of_consistent_rows_is_sound_and_has_no_findings() {
     let world = World::new().await;
     world.completed_order().await;
     world.run_until_idle().await;
@@ -133,7 +133,7 @@ async fn reconciliation_window_is_validated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operator_reconciles_own_tenant_and_platform_any() {
+async fn operator_reconciles_own_tenant_and_platform_operator_any_tenant() {
     let world = World::new().await;
     world.order().await;
     world.wait_until_idle().await;

@@ -49,7 +49,7 @@ async fn preflight(world: &World, origin: &str) -> (u16, HeaderMap) {
 }
 
 #[test]
-fn web_origin_accepts_only_browser_form() {
+fn web_origin_accepts_only_form_that_browsers_send() {
     for valid in
         ["https://shop.example", "http://localhost:3000", "http://127.0.0.1:8080", "http://[::1]:8080"]
     {
@@ -94,7 +94,7 @@ async fn cors_allows_only_configured_origins() {
     let response = open.get_as(BUYER, "/api/v1/orders").header("origin", SHOP).send().await;
     assert_eq!(response.expect(200, "00000").headers["access-control-allow-origin"], SHOP);
     let refused = open.get("/api/v1/orders").header("origin", SHOP).send().await.expect(401, "A0301");
-    assert_eq!(refused.headers["access-control-allow-origin"], SHOP, "a page may read the error response");
+    assert_eq!(refused.headers["access-control-allow-origin"], SHOP, "a page can read the error response");
     let nothing = open.get("/nothing").header("origin", SHOP).send().await.expect(404, "A0404");
     assert_eq!(nothing.headers["access-control-allow-origin"], SHOP);
     for other in ["https://shop.example.evil.example", "http://shop.example", "null", "https://SHOP.example"]

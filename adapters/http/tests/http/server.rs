@@ -120,17 +120,18 @@ async fn expect_ok(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn idle_connection_outlives_the_head_timeout() {
+async fn idle_connection_is_not_closed_by_head_timeout() {
     let server = Server::with(Limits { idle: NEVER, header_read: SHORT, ..Limits::default() }).await;
     let mut idle = server.connect(HEALTH).await;
     for _ in 0..2 {
         expect_ok(&mut idle).await;
-        // The connection stays idle at least until the server has closed another one that sends no head.
+        // The connection is idle for at least the head timeout: until the server has closed another connection that
+        // sends no head.
         assert_eq!(rest(server.connect("").await).await, "");
         idle.write_all(HEALTH.as_bytes()).await.unwrap();
     }
     expect_ok(&mut idle).await;
-    // A head that was started after the idle time has the same head timeout.
+    // The head timeout also applies to a request head that begins after an idle time.
     idle.write_all(b"GET /healthz").await.unwrap();
     assert!(!rest(idle).await.contains("200 OK"));
     server.stopped().await;
@@ -220,7 +221,7 @@ async fn connection_over_limit_waits_for_a_slot() {
 }
 
 #[tokio::test]
-async fn shutdown_finishes_request_in_flight_and_accepts_no_other() {
+async fn shutdown_finishes_request_in_flight_and_accepts_no_new_request() {
     let readiness = BlockingReadiness::default();
     let limits = Limits { drain: NEVER, header_read: NEVER, ..Limits::default() };
     let server = Server::start(limits, Box::new(readiness.clone())).await;

@@ -161,7 +161,7 @@ fn token_with_wrong_algorithm_or_secret_is_rejected() {
 }
 
 #[test]
-fn secret_shorter_than_the_hash_is_rejected() {
+fn secret_shorter_than_32_bytes_is_rejected() {
     assert_eq!(Tokens::new(&[7; 31]).err(), Some(WeakSecret));
     assert!(Tokens::new(&[7; 32]).is_ok());
 }

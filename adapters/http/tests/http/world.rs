@@ -52,7 +52,7 @@ pub(crate) struct Setup {
     pub(crate) admission: Option<RateLimits>,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<MarketStore>>,
-    /// `None`: idempotency keys are in the store.
+    /// `None`: the store of the marketplace contains the idempotency keys.
     pub(crate) keys: Option<Arc<dyn IdempotencyStore>>,
     pub(crate) on_failed: OnFailed,
     pub(crate) points: PointsRules,

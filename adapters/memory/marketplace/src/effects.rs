@@ -124,13 +124,13 @@ fn of_orders<'a, E: OfOrder>(
     orders.iter().flat_map(of).collect()
 }
 
-/// The newest effects, newest first.
+/// Returns at most `most` effects of one kind, newest first.
 fn newest<E: OfOrder>(rows: Merged<'_, Numbered<E>>, most: u32) -> Vec<EffectOfFact> {
     let newest_first = rows.select(|table| rows_below(table, None).map(|(id, row)| (Reverse(id), row)));
     newest_first.take(limited(most)).map(|row| row.effect.of_fact()).collect()
 }
 
-/// Locks for the natural keys of effects, sorted.
+/// Locks of the natural keys of effects, sorted: locking in sorted order prevents deadlocks.
 pub(crate) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
     let key = |effect: &E| {
         let (tenant, order) = effect.order();

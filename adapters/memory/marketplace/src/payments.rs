@@ -38,7 +38,7 @@ impl Row<Market> for Payment {
         }
     }
 
-    /// Another row of the same commit may already have replaced the index entry.
+    /// Removes an index entry only if it names this row: another row of the same commit may have replaced the entry.
     fn leave(&self, index: &mut PaymentIndex) {
         let order = (self.tenant, self.order);
         if let Some(ids) = index.by_order.get_mut(&order) {

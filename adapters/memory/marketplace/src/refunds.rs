@@ -17,7 +17,7 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RefundIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
-    /// The refund that has not failed, by payment.
+    /// The refund of each payment that is in progress or succeeded; a payment has at most one.
     not_failed: BTreeMap<PaymentId, RefundId>,
     due: BTreeSet<(DateTime<Utc>, RefundId)>,
 }
@@ -40,7 +40,7 @@ impl Row<Market> for Refund {
         }
     }
 
-    /// Another row of the same commit may already have replaced the index entry.
+    /// Removes an index entry only if it names this row: another row of the same commit may have replaced the entry.
     fn leave(&self, index: &mut RefundIndex) {
         if let Some(ids) = index.by_order.get_mut(&(self.tenant, self.order)) {
             ids.remove(&self.id);
@@ -127,7 +127,10 @@ fn check_unique(statement: &Statement<'_>, refund: &Refund) -> Result<(), StoreE
     });
     let another = not_failed.into_iter().any(|other| other.id != refund.id);
     if refund.status != RefundStatus::Failed && another {
-        return Err(conflict(format!("refunds: payment {} has a refund that did not fail", refund.payment)));
+        return Err(conflict(format!(
+            "refunds: payment {} has another refund that has not failed",
+            refund.payment
+        )));
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ impl RequestRepo for MarketUnit {
         self.write(expired.iter().cloned().map(Lock::Request).collect(), |statement| {
             let mut removed = 0;
             for scope in expired {
-                // Another request may have claimed the key again in the meantime.
+                // Only a key that is still expired is removed: another request may have claimed it in the meantime.
                 let is_expired = |request: &RequestRecord| request.expire_time <= now;
                 if statement.requests().get(&scope).is_some_and(is_expired) {
                     statement.own.requests.remove(&scope);

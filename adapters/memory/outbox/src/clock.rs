@@ -58,12 +58,12 @@ impl ManualClock {
         while let Some(first) = state.pending_sleeps.first_entry()
             && first.key().0 <= elapsed
         {
-            // The receiver may have been dropped.
+            // An error is ignored: the sleeping future, which owns the receiver, may have been dropped.
             let _ = first.remove().send(());
         }
     }
 
-    /// Sets the wall clock forward or back, as an administrator could. It ends no sleep.
+    /// Sets the wall clock forward or back, as an administrator could. Pending sleeps do not end.
     pub fn set(&self, now: DateTime<Utc>) {
         self.state().now = now.trunc_subsecs(6);
     }

@@ -49,7 +49,7 @@ pub(crate) async fn check(
     connection: MultiplexedConnection,
     timeout: Duration,
 ) -> Result<(), RedisUnavailable> {
-    // One token per second, so that the bucket of the check expires soon.
+    // The bucket of this check refills one token per second, so that its key expires soon.
     let bucket = Bucket::new(std::num::NonZeroU32::MIN, 1_000_000)
         .map_err(|error| RedisUnavailable::from(redis::RedisError::from(std::io::Error::other(error))))?;
     let deadline = Deadline::in_real_time(timeout);

@@ -35,7 +35,7 @@ pub(crate) async fn check(
         Deadline::in_real_time(timeout).limit(claim.invoke_async::<ClaimReply>(connection)).await?;
     let concluded = Deadline::in_real_time(timeout).limit(conclude.invoke_async::<i64>(connection)).await?;
     let released = Deadline::in_real_time(timeout).limit(release.invoke_async::<i64>(connection)).await?;
-    // Another process may run the check at the same time.
+    // 0 and 1 are both valid, because another process may run this check with the same key at the same time.
     let is_valid = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
     if is_valid {
         Ok(())

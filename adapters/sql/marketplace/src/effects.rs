@@ -259,7 +259,7 @@ impl MarketSession {
     }
 }
 
-/// The state of these listings after the changes.
+/// The entries of these listings after the changes.
 fn entries_after(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTreeMap<Listing, ListingEntry> {
     let after = |listing: &Listing| {
         let own = changes.iter().filter(|change| change.listing() == *listing);
@@ -288,9 +288,9 @@ impl EffectRepo for MarketSession {
             .collect();
         self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
 
-        // The first write considers only the new changes. It locks the listings, so that no concurrent unit of work can
-        // add a change before all changes are read. In rare cases a change that was recorded before makes a second
-        // write necessary.
+        // The listings are first computed from the new changes only, and written. This write locks them, so that no
+        // concurrent unit of work can add a change before all changes are read. A listing is written a second time in
+        // the rare case that an older change leads to a different entry.
         let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
         let written = entries_after(&listings, changes);
         self.put_listings(&written).await?;

@@ -6,7 +6,7 @@ use handover_outbox::ports::StoreError;
 use handover_sql::values;
 use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
 
-/// The table whose rows have these ids.
+/// The table whose rows have ids of this kind.
 const fn table(kind: IdKind) -> &'static str {
     match kind {
         IdKind::Product => "products",

@@ -55,7 +55,7 @@ fn coupon(row: Fields<'_>) -> Result<Option<CouponUse>, StoreError> {
     match row.opt_id("coupon_id")? {
         Some(id) => Ok(Some(CouponUse { id, discount })),
         None if discount == Money::ZERO => Ok(None),
-        None => Err(row.corrupt("coupon_id", "is NULL although the order has a discount")),
+        None => Err(row.corrupt("coupon_id", "a discount without a coupon")),
     }
 }
 
@@ -67,8 +67,8 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
                 row.corrupt(if part == "carrier" { "carrier" } else { "tracking_no" }, error)
             })
         }
-        (Some(_), None) => Err(row.corrupt("tracking_no", "is NULL although the order has a carrier")),
-        (None, Some(_)) => Err(row.corrupt("carrier", "is NULL although the order has a tracking number")),
+        (Some(_), None) => Err(row.corrupt("tracking_no", "a carrier without a tracking number")),
+        (None, Some(_)) => Err(row.corrupt("carrier", "a tracking number without a carrier")),
     }
 }
 

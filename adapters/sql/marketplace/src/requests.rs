@@ -65,7 +65,7 @@ fn state_values(request: &RequestRecord) -> Vec<Value> {
     ]
 }
 
-/// Expired keys, earliest expiry first.
+/// Expired idempotency keys, earliest expiry first.
 pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_idempotency_expire");
     let sql = format!(

@@ -129,7 +129,8 @@ impl Broker for DatabaseBroker {
         self.inner.depths().await.map_err(broker_error)
     }
 
-    /// Always `None`: the broker shares the database with the store, so a full database also rejects new events.
+    /// Always `None`: no publishing is blocked. The broker shares the database with the store, so a full database also
+    /// rejects new events.
     async fn blocked(&self) -> Option<String> {
         None
     }

@@ -115,13 +115,13 @@ pub struct LookUp<'a> {
     pub from: String,
     /// The joins, and their parameters.
     pub joined: (String, Vec<Value>),
-    /// The column that is compared with the keys.
+    /// The column that is compared with `keys`.
     pub column: &'a str,
     /// The keys.
     pub keys: Vec<Value>,
-    /// The other conditions, joined by `AND`. Must not be empty.
+    /// The conditions besides the comparison with `keys`, joined by `AND`. Must not be empty.
     pub conditions: String,
-    /// The parameters of the other conditions.
+    /// The parameters of `conditions`.
     pub values: Vec<Value>,
     /// The columns of `ORDER BY`; empty if the rows need not be sorted.
     pub order: &'a str,

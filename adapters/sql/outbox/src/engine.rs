@@ -44,8 +44,8 @@ fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     false
 }
 
-/// Converts the error of a migration. An outage remains an outage; another error of a migration's statement names the
-/// version.
+/// Converts the error of a migration. An outage is returned as an outage. If a statement of a migration failed for
+/// another reason, the error contains the version of the migration.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn migration_error(
     error: sqlx::migrate::MigrateError,

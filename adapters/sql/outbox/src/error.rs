@@ -8,7 +8,7 @@ use sqlx::error::DatabaseError;
 pub(crate) enum ErrorClass {
     /// A unique constraint is violated.
     UniqueViolation,
-    /// The unit of work may be retried immediately.
+    /// The unit of work can be retried immediately.
     Transient,
     /// The database cannot serve requests now.
     Unavailable,

@@ -20,7 +20,8 @@ const QUERY: &str = "a query";
 #[derive(Debug)]
 pub struct Row {
     pub(crate) columns: Arc<[String]>,
-    /// An error stands for a value that cannot be decoded, such as `infinity`; the other columns stay readable.
+    /// One item per column. If a value cannot be decoded (such as `infinity`), the item is the error; the other
+    /// columns stay readable.
     pub(crate) values: Vec<Result<Value, String>>,
 }
 
@@ -86,14 +87,14 @@ impl<'r> Fields<'r> {
     }
 
     fn required<T>(&self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
-        value.ok_or_else(|| self.corrupt(column, "is NULL"))
+        value.ok_or_else(|| self.corrupt(column, "the value is NULL"))
     }
 
     fn value(&self, column: &'static str) -> Result<&'r Value, StoreError> {
         match self.row.value(column) {
             Some(Ok(value)) => Ok(value),
-            Some(Err(why)) => Err(self.corrupt(column, format!("cannot be decoded: {why}"))),
-            None => Err(self.corrupt(column, "is not in the result of the query")),
+            Some(Err(why)) => Err(self.corrupt(column, format!("the value cannot be decoded: {why}"))),
+            None => Err(self.corrupt(column, "the query did not return this column")),
         }
     }
 
@@ -103,7 +104,7 @@ impl<'r> Fields<'r> {
             Value::Int(value) => Ok(*value),
             Value::Text(None) | Value::Time(None) => Ok(None),
             Value::Text(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
-                Err(self.corrupt(column, "is not an integer"))
+                Err(self.corrupt(column, "the value is not an integer"))
             }
         }
     }
@@ -119,7 +120,7 @@ impl<'r> Fields<'r> {
             Value::Text(value) => Ok(value.as_deref()),
             Value::Int(None) | Value::Time(None) => Ok(None),
             Value::Int(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
-                Err(self.corrupt(column, "is not a string"))
+                Err(self.corrupt(column, "the value is not a string"))
             }
         }
     }
@@ -147,7 +148,7 @@ impl<'r> Fields<'r> {
                 .map(Some)
                 .map_err(|error| self.corrupt(column, format!("{text:?} is not a timestamp: {error}"))),
             Value::Text(None) | Value::Int(None) => Ok(None),
-            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "is not a timestamp")),
+            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "the value is not a timestamp")),
         }
     }
 

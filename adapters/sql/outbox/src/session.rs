@@ -113,7 +113,7 @@ impl Session {
         Ok((now, now + Duration::milliseconds(i64::from(for_ms))))
     }
 
-    /// Marks the session as failed because a row is not in the expected state, and returns the error.
+    /// Marks the session as failed because another unit of work changed a row, and returns the conflict.
     pub fn conflict(&mut self, what: impl Into<String>) -> StoreError {
         let what = what.into();
         self.state = State::Failed(format!("conflict on {what}"));

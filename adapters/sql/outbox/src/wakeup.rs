@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 /// PostgreSQL limits the payload of NOTIFY to less than 8000 bytes.
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 const MAX_PAYLOAD_BYTES: usize = 7_000;
-/// Payload that stands for all partitions and queues, used when the list is too long.
+/// Payload that stands for all partitions and queues, used when the list of queues is too long.
 const ALL: &str = "*";
 
 /// Wakes the relay and the consumers of a store after commits, in this process and in others.
@@ -98,7 +98,7 @@ impl CommitNotifier {
     /// Waits until notifications for other processes are pending.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) async fn wait_for_pending(&self) {
-        // The loop checks the state, not the wake-up: a waiting future may be dropped after it consumed the wake-up.
+        // The loop checks `pending`, not the wake-up: a waiting future may be dropped after it consumed the wake-up.
         while lock(&self.pending).is_empty() {
             self.has_pending.notified().await;
         }
@@ -120,7 +120,7 @@ impl CommitNotifier {
         Some(if text.len() > MAX_PAYLOAD_BYTES { ALL.to_owned() } else { text })
     }
 
-    /// Handles the payload of another process: wakes waiters of this process only.
+    /// Handles a notification that another process sent: wakes waiters of this process only.
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
     pub(crate) fn on_notification(&self, text: &str) {
         let mut lines = text.lines();

@@ -22,9 +22,9 @@ pub(crate) struct Cause {
 /// Result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AssetOutcome {
-    /// Applied now.
+    /// This call applied the operation.
     Applied(AssetOperation),
-    /// Applied before; contains the existing operation.
+    /// The operation had been applied before this call; contains the existing operation.
     AlreadyApplied(AssetOperation),
     /// No operation was written, for this reason.
     Skipped(&'static str),

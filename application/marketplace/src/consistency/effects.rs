@@ -31,7 +31,7 @@ pub(crate) struct OrderEffects {
 pub(crate) enum Effect {
     /// The consumer writes no rows for the event.
     Invisible,
-    /// Number of rows, compared with the expected number.
+    /// Number of effect rows that were found in `table`, and the expected number.
     Rows { table: &'static str, found: usize, expected: usize },
     /// The required asset operations that are missing.
     Operations { missing: Vec<OperationKey> },
@@ -190,7 +190,8 @@ impl OrderEffects {
                 OperationKind::Commit | OperationKind::Earn => OrderCondition::Paid,
                 OperationKind::Release => OrderCondition::Is(OrderStatus::Cancelled),
                 OperationKind::Revert | OperationKind::Unearn => OrderCondition::Is(OrderStatus::Refunded),
-                // Captures and payouts are compared with payments and refunds. Deposits, grants and issues have no order.
+                // Only the order must exist. Captures and payouts are compared with payments and refunds; deposits,
+                // grants and issued coupons belong to no order.
                 OperationKind::Freeze
                 | OperationKind::Deposit
                 | OperationKind::Grant
@@ -259,7 +260,7 @@ impl OrderEffects {
         Effect::Operations { missing: required }
     }
 
-    /// Holds whose row is missing although an operation or an applied release proves that it existed.
+    /// Holds whose row is missing although an operation or an applied release proves that the row existed.
     pub(crate) fn lost_holds(
         &self,
         order: &Order,
@@ -294,11 +295,11 @@ enum OrderCondition {
     Exists,
     Paid,
     Shipped,
-    /// Cancelled or refunded.
+    /// The order was cancelled or refunded.
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// Never met. Used for a notification of a status for which consumers write no notification.
+    /// No order meets this condition. Used for a notification of a status that consumers do not notify of.
     Never,
 }
 
@@ -318,7 +319,7 @@ impl OrderCondition {
     }
 }
 
-/// The credit step that an event counts as; `None` if it does not count.
+/// The order outcome that an event adds to the buyer's credit; `None` if it adds none.
 fn credit_step_of(body: &EventBody) -> Option<CreditOutcome> {
     match body {
         EventBody::OrderCancelled(body) => CreditOutcome::of_cancellation(body.reason),

@@ -93,8 +93,8 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// Returns a consume-log record of the event. Records of one event can have several event ids; the smallest id is
-/// chosen, so that concurrent repairs append the event with the same id.
+/// Returns a consume-log record of the event. If the event was consumed under several event ids (a manually inserted
+/// copy has its own), the smallest id is chosen, so that concurrent repairs append the event with the same id.
 async fn consumed_record(
     unit: &mut Work,
     event: &ExpectedEvent,

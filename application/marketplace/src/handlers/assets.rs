@@ -41,7 +41,7 @@ impl AssetHandler {
     }
 }
 
-/// Step that the consumer takes for an event.
+/// Change of the order's assets that an event causes.
 #[derive(Debug, Clone, Copy)]
 enum AssetStep {
     Lock,
@@ -55,7 +55,7 @@ enum AssetStep {
     },
 }
 
-/// An event, its step, and the order that confirms the event.
+/// An event, the change of assets that it causes, and the order whose row confirms the event.
 struct PlannedStep<'e> {
     event: &'e Event,
     order: &'e Order,
@@ -87,7 +87,7 @@ impl AssetHandler {
         Subject { tenant: order.tenant, order: order.id, user: order.buyer, asset: self.asset }
     }
 
-    /// Selects the rows that the step of an event reads or changes.
+    /// Selects the rows that the change of assets caused by an event reads or writes.
     fn select_rows(&self, selection: &mut RowSelection, planned: &PlannedStep<'_>) {
         let subject = self.subject(planned.order);
         let is_named = planned.order.assets.names(self.asset);
@@ -192,7 +192,7 @@ impl AssetHandler {
         outcome.end(|| format!("the order uses no {}", self.asset))
     }
 
-    /// Whether the refund of this order was already applied to the points. The order then earns no points.
+    /// Whether the refund of this order has been applied to the points. If so, the order earns no points.
     async fn was_unearned(&self, unit: &mut Work, order: &Order) -> Result<bool, HandlerError> {
         if order.status != OrderStatus::Refunded {
             return Ok(false);
@@ -210,7 +210,7 @@ impl AssetHandler {
         planned: &PlannedStep<'_>,
         order: &Order,
     ) -> Result<String, HandlerError> {
-        // The order is read again in this unit of work: an earlier event of the same group may have changed it.
+        // The order is read again: an earlier event that is applied in this unit of work may have changed it.
         let Some(order) = unit.order_by_id(order.tenant, order.id).await? else {
             return Err(HandlerError::Unrecoverable("the order does not exist".to_owned()));
         };
@@ -233,8 +233,9 @@ impl AssetHandler {
     }
 }
 
-/// Returns the error for a refused step. The event becomes a dead letter, because a retry would be refused again. If an
-/// earlier step is missing, an operator can replay the dead letter after that step.
+/// Returns the error for a refused operation. The event becomes a dead letter, because a retry would be refused again.
+/// If the operation was refused because an earlier event is still missing, an operator can replay the dead letter after
+/// that event was applied.
 fn unrecoverable(refusal: AssetRefusal) -> HandlerError {
     HandlerError::Unrecoverable(refusal.to_string())
 }
@@ -243,9 +244,9 @@ fn unrecoverable(refusal: AssetRefusal) -> HandlerError {
 struct EventOutcome<'e> {
     event: &'e Event,
     applied: Applied,
-    /// Whether an operation was applied now.
+    /// Whether this attempt applied at least one operation.
     is_new: bool,
-    /// Whether an operation was applied before by the same event.
+    /// Whether an earlier attempt at the same event applied at least one of its operations.
     is_own: bool,
 }
 

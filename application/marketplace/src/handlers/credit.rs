@@ -22,7 +22,7 @@ impl Credit {
     }
 }
 
-/// Returns the order of an event and the credit step that it counts as, if any.
+/// Returns the order of an event, and the order outcome that the event adds to the buyer's credit, if any.
 fn credit_step<'b>(
     event: &Event,
     body: &'b EventBody,
@@ -32,7 +32,7 @@ fn credit_step<'b>(
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
                 OrderStatus::Completed => Some(CreditOutcome::Completed),
-                // A cancellation is counted when ORDER_CANCELLED is applied.
+                // Not counted here: a cancellation is counted when ORDER_CANCELLED is applied.
                 OrderStatus::Pending
                 | OrderStatus::Paid
                 | OrderStatus::Shipped

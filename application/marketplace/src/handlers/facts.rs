@@ -87,7 +87,7 @@ impl Orders {
     }
 }
 
-/// Facts that already have one kind of effect, each with the event that caused it.
+/// Business facts whose effect of one kind exists, each with the event that caused this effect.
 pub(super) struct Facts {
     events: BTreeMap<(TenantId, OrderId, String), EventId>,
 }
@@ -97,9 +97,9 @@ pub(super) struct Facts {
 pub(super) enum FactState {
     /// The fact has no effect yet.
     New,
-    /// Another event caused the effect.
+    /// The effect exists; an event other than the handled one caused it.
     ByOther,
-    /// The same event caused the effect.
+    /// The effect exists; the handled event itself caused it.
     ByThis,
 }
 
@@ -118,7 +118,7 @@ impl Facts {
         Ok(Facts { events: found })
     }
 
-    /// Returns the state of a fact. A new fact is then registered for this event.
+    /// Returns whether a fact already has its effect. If not, registers this event as the one that causes the effect.
     pub(super) fn claim(&mut self, event: &Event, order: &Order, fact: &str) -> FactState {
         let key = (order.tenant, order.id, fact.to_owned());
         match self.events.get(&key) {

@@ -240,7 +240,7 @@ async fn redrive_paid(
         id: order.id.get(),
     };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
-    // A manually inserted row may contradict the order.
+    // A manually inserted row may contradict the order; such a row is ignored.
     let is_paid = |row: &&OutboxRow| matches!(confirmed_body(row, order), Some(EventBody::OrderPaid(_)));
     let Some(paid) = rows.iter().find(is_paid) else { return Ok(LockOutcome::Unchanged) };
     let record = unit.outbox().consumption(seen.asset.as_str(), &paid.event_id).await?;

@@ -153,7 +153,7 @@ impl RefundDispatcher {
     }
 }
 
-/// Trace of a refund whose row has none because it was inserted manually.
+/// Trace of a manually inserted refund, whose row contains no trace.
 fn fallback_trace(refund: RefundId) -> Trace {
     Trace { trace_id: format!("refund-{refund}"), traceparent: None }
 }

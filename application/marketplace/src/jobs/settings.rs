@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct TimeoutSettings {
     /// Interval (`order.timeout.sweep-interval`).
     pub sweep_interval: Duration,
-    /// Orders per batch (`order.timeout.sweep-batch`).
+    /// Maximum number of orders per batch (`order.timeout.sweep-batch`).
     pub sweep_batch: NonZeroU32,
 }
 
@@ -26,7 +26,7 @@ impl Default for TimeoutSettings {
 pub struct RefundSettings {
     /// Interval (`gateway.scan-interval`).
     pub scan_interval: Duration,
-    /// Refunds per batch.
+    /// Maximum number of refunds per batch.
     pub batch: NonZeroU32,
     /// Timeout of one request (`gateway.timeout`).
     pub timeout: Duration,
@@ -60,7 +60,7 @@ pub struct ConsistencySettings {
     pub scan_window: Duration,
     /// Interval of the repair (`consistency.interval`).
     pub scan_interval: Duration,
-    /// Holds, coupons or orders per batch.
+    /// Maximum number of holds, coupons or orders per batch.
     pub batch: NonZeroU32,
 }
 

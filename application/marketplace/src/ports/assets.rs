@@ -24,7 +24,7 @@ pub struct LedgerEntry {
 pub struct AccountTotal {
     pub tenant: TenantId,
     pub account: Account,
-    /// Sum of the entries, in minor units or points.
+    /// Sum of the entries on the account, in minor units or points.
     pub total: i64,
 }
 
@@ -35,7 +35,7 @@ pub enum LedgerInconsistency {
     Unbalanced {
         tenant: TenantId,
         key: OperationKey,
-        /// Sum of the entries.
+        /// Sum of the entries of the operation.
         sum: i64,
     },
     /// A balance differs from the sum of its entries.
@@ -46,7 +46,7 @@ pub enum LedgerInconsistency {
         account: Account,
         /// Value in the balance row; a debt is negative.
         balance: i64,
-        /// Sum of the entries.
+        /// Sum of the entries on the account.
         entries: i64,
     },
 }
@@ -120,7 +120,7 @@ pub trait AssetQueries: Send {
         order: OrderId,
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
-    /// At most `limit` entries of a user's accounts of one purse, numbered below `before`, greatest number first. Entries
+    /// At most `limit` entries of a user's accounts of one purse, with an id below `before`, greatest id first. Entries
     /// without an operation are omitted.
     async fn entries_page(
         &mut self,
@@ -161,8 +161,8 @@ pub trait AssetRepo: Send {
         orders: &[(TenantId, OrderId)],
     ) -> Result<Vec<Hold>, StoreError>;
 
-    /// Writes holds: inserts those of version 1, and replaces the others if the stored version is one less. A hold that
-    /// exists already, or has another version, MUST be a `Conflict`.
+    /// Writes holds: inserts those of version 1, and replaces the others if the stored version is one less. The insert
+    /// of an existing hold, and a stored version other than expected, MUST be a `Conflict`.
     async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError>;
 
     /// Locks and returns the balances of these users, one per user, in any sequence. A user without a row gets an empty

@@ -1,6 +1,6 @@
-//! Buyer credit: one row per counted event, and the sums per buyer.
+//! Buyer credit: one row per counted event, and the counts per buyer.
 //!
-//! **Invariant:** each step of an order is counted once.
+//! **Invariant:** each outcome of an order (completed, cancelled) is counted once.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -9,7 +9,7 @@ use marketplace_domain::{CreditCounts, CreditOutcome, OrderId, UserId};
 
 use handover_outbox::ports::StoreError;
 
-/// One change of a buyer's credit: adds a row and increments the sum of its step.
+/// One change of a buyer's credit: adds a row and increments the count of the order outcome `step`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreditChange {
     pub tenant: TenantId,
@@ -27,7 +27,7 @@ pub struct CreditChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuyerCredit {
     pub counts: CreditCounts,
-    /// Score computed from the counts.
+    /// Score computed from `counts`.
     pub score: u32,
     pub last_event_id: EventId,
     pub update_time: DateTime<Utc>,

@@ -59,7 +59,7 @@ pub struct ListingEntry {
     pub product: ProductId,
     /// Order that occupies the product; `None` if it is free.
     pub taken_by: Option<OrderId>,
-    /// Event that caused this state.
+    /// Event that caused the current value of `taken_by`.
     pub event_id: EventId,
     pub update_time: DateTime<Utc>,
 }
@@ -127,7 +127,7 @@ pub enum EffectKind {
     Shipment,
     /// A notification of one party; its fact is [`notification_fact`].
     Notification,
-    /// A change of a buyer's credit; its fact is the step.
+    /// A change of a buyer's credit; its fact is the outcome of the order, such as `COMPLETED`.
     CreditChange,
 }
 
@@ -135,7 +135,7 @@ impl EffectKind {
     pub const ALL: [EffectKind; 4] =
         [EffectKind::ListingChange, EffectKind::Shipment, EffectKind::Notification, EffectKind::CreditChange];
 
-    /// Table of the rows.
+    /// Table that contains the effects of this kind.
     pub const fn table(self) -> &'static str {
         match self {
             EffectKind::ListingChange => "listing_changes",
@@ -176,8 +176,8 @@ pub trait EffectQueries: Send {
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError>;
 
-    /// Effects of one kind whose order does not exist. Checks only the most recent rows of all tenants, `newest` in
-    /// number, and returns the effects of `tenant` (`None`: of all tenants).
+    /// Effects of one kind whose order does not exist. Checks only the `newest` most recent rows of all tenants, and
+    /// returns those effects among them that belong to `tenant` (`None`: to any tenant).
     async fn effects_without_order(
         &mut self,
         kind: EffectKind,
@@ -205,7 +205,8 @@ pub trait EffectQueries: Send {
         limit: u32,
     ) -> Result<Vec<ListingEntry>, StoreError>;
 
-    /// At most `limit` shipment tasks of this user on this side, numbered below `before`, greatest number first.
+    /// At most `limit` shipment tasks of a user as buyer or seller (`side`), with an id below `before`, greatest id
+    /// first.
     async fn shipments_page(
         &mut self,
         tenant: TenantId,

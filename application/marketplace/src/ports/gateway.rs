@@ -32,7 +32,7 @@ pub enum GatewayError {
     /// No response, a timeout, or a server error.
     #[error("payment gateway unavailable: {0}")]
     Unavailable(String),
-    /// The gateway rejected the request. A repetition without a change will probably fail, too.
+    /// The gateway rejected the request. It will probably reject the same request again.
     #[error("payment gateway rejected the request: {0}")]
     Refused(String),
 }

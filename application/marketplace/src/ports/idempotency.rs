@@ -35,7 +35,7 @@ pub struct StoredResponse {
     pub data: String,
 }
 
-/// State of a request.
+/// Progress of a request: being executed, or executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
     /// An attempt is executing the request.
@@ -85,11 +85,12 @@ pub enum IdempotencyError {
 /// How an existing record affects a new claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// The record is this claim: an earlier write of unknown outcome succeeded.
+    /// The existing record is the claim itself: an earlier write of it, whose outcome was unknown, succeeded.
     Own,
     /// The same request was executed; this is its response.
     Completed(StoredResponse),
-    /// The record may be replaced by a write with its token: it expired, or its lease ended without a response.
+    /// The claim may replace the existing record, which expired or whose lease ended without a response. The write
+    /// requires that the token of the record is unchanged.
     Replaceable,
 }
 

@@ -17,7 +17,7 @@ impl IdKind {
     pub const ALL: [IdKind; 5] =
         [IdKind::Product, IdKind::Order, IdKind::Payment, IdKind::Refund, IdKind::Coupon];
 
-    /// Name in the table.
+    /// Name of the kind in the table `id_blocks`.
     pub const fn as_str(self) -> &'static str {
         match self {
             IdKind::Product => "product",
@@ -29,7 +29,7 @@ impl IdKind {
     }
 }
 
-/// State of the id sequence of a kind.
+/// Start of the next block of a kind, and the largest id in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdState {
     /// First id of the next block.
@@ -49,7 +49,7 @@ impl IdState {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait IdQueries: Send {
-    /// State of the id sequence of a kind.
+    /// Reads where the next block of a kind begins, and the largest id in use.
     async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError>;
 
     /// Whether a row of any tenant has this id.

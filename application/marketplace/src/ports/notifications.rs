@@ -40,7 +40,7 @@ pub trait NotificationQueries: Send {
         order: OrderId,
     ) -> Result<Vec<Notification>, StoreError>;
 
-    /// At most `limit` notifications of this user, numbered below `before`, greatest number first.
+    /// At most `limit` notifications of this user, with an id below `before`, greatest id first.
     async fn notifications_page(
         &mut self,
         tenant: TenantId,

@@ -37,8 +37,8 @@ pub trait OrderQueries: Send {
         user: UserId,
     ) -> Result<Option<Order>, StoreError>;
 
-    /// At most `limit` orders of a user on this side, in this status (`None`: in any), with an id below `before`,
-    /// greatest id first.
+    /// At most `limit` orders of a user as buyer or seller (`side`), with this status (`None`: with any) and an id
+    /// below `before`, greatest id first.
     async fn orders_page(
         &mut self,
         tenant: TenantId,

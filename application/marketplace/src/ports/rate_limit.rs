@@ -38,7 +38,7 @@ impl Bucket {
         if fills && token_every_us > 0 { Ok(bucket) } else { Err(InvalidBucket) }
     }
 
-    /// Maximum number of tokens.
+    /// Maximum number of tokens in the bucket.
     pub const fn capacity(self) -> NonZeroU32 {
         self.capacity
     }
@@ -66,7 +66,8 @@ pub enum Party {
 }
 
 impl Party {
-    /// The client at this address. Of an IPv6 address only the first 64 bits count, because a client can choose the others.
+    /// The client at this address. Of an IPv6 address only the first 64 bits count, because a client can choose the
+    /// others.
     pub fn at(address: IpAddr) -> Party {
         const NETWORK: u128 = !(u64::MAX as u128);
         Party::Address(match address.to_canonical() {
@@ -102,15 +103,15 @@ impl fmt::Display for LimitKey {
     }
 }
 
-/// Result of taking a token.
+/// Result of taking a token from a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitDecision {
-    /// A token was taken.
+    /// The request is allowed: a token was taken from its bucket.
     Token {
-        /// Number of tokens left.
+        /// Number of tokens left in the bucket.
         remaining: u32,
     },
-    /// The bucket is empty.
+    /// The request is refused, because its bucket is empty.
     Refused {
         /// Time until the next token, which another request may take; never zero.
         retry_after: Duration,
@@ -119,12 +120,13 @@ pub enum RateLimitDecision {
 
 /// A rate limiter.
 ///
-/// In any period of the limiter's clock, a bucket MUST NOT give more tokens than its capacity plus the refill in that period.
-/// Setting the clock MUST NOT keep a bucket empty, and MUST NOT add more tokens than the capacity of the bucket.
+/// In any period of the limiter's clock, a bucket MUST NOT give more tokens than its capacity plus the refill in that
+/// period. Setting the clock MUST NOT keep a bucket empty, and MUST NOT add more tokens than the capacity of the
+/// bucket.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
-    /// Takes a token. Every call with the same key MUST pass the same bucket. The limiter MUST return within milliseconds,
-    /// even if its backend does not respond.
+    /// Takes a token. Every call with the same key MUST pass the same bucket. The limiter MUST return within
+    /// milliseconds, even if its backend does not respond.
     async fn take(&self, key: &LimitKey, bucket: Bucket) -> RateLimitDecision;
 }

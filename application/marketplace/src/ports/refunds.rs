@@ -15,7 +15,8 @@ pub trait RefundQueries: Send {
     /// Every refund of the order, sorted by id.
     async fn refunds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Refund>, StoreError>;
 
-    /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest first.
+    /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest
+    /// first.
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError>;
 }
 

@@ -13,15 +13,15 @@ use handover_outbox::ports::StoreError;
 /// Result of closing an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// Closed by this call.
+    /// This call closed the order.
     Now,
     /// The order is no longer pending.
     NotPending(OrderStatus),
-    /// The deadline has not passed.
+    /// The payment deadline of the order has not passed.
     NotOverdue,
 }
 
-/// The command with its event id and time.
+/// The command to close an overdue order, with its event id and time.
 #[derive(Debug, Clone)]
 pub struct CloseOverdueOrder {
     tenant: TenantId,

@@ -56,9 +56,9 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
     .await
 }
 
-/// Whether a row was written by an earlier attempt of this command. A product has no event that proves it, so seller,
-/// title, price and creation time (in microseconds) are compared. Two products that are equal in these fields are
-/// interchangeable for their seller, too.
+/// Whether a row was written by an earlier attempt of this command. A new product has no event that could prove this,
+/// so seller, title, price and creation time (in microseconds) are compared. Products that are equal in these fields
+/// are interchangeable for their seller.
 fn is_the_same_listing(found: &Product, ours: &Product) -> bool {
     let written =
         |product: &Product| (product.seller, product.title.clone(), product.price, product.create_time);

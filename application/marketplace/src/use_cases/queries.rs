@@ -150,9 +150,9 @@ pub async fn orders(
     Ok(Page::cut(items, limit, |order| order.id.get()))
 }
 
-/// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator without
-/// the role `pii` does not see the reasons that the buyer wrote. A read by an operator who is not a party is recorded
-/// in the audit log.
+/// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator
+/// without the role `pii` does not see the reasons that the buyer wrote. A read by an operator who is not a party is
+/// recorded in the audit log.
 pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
     let mut view = app.view().await?;
     let found = if context.has(Role::Operator) {

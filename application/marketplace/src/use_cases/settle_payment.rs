@@ -27,8 +27,8 @@ pub struct SettlePayment {
 /// releases them (004).
 ///
 /// # Errors
-/// [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats
-/// its report.
+/// [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the
+/// gateway repeats its report.
 pub async fn settle_payment(
     app: &App,
     context: &CommandContext,
@@ -99,8 +99,9 @@ pub(super) async fn require_locked_assets(
     }
 }
 
-/// Settles a payment in a unit of work; `None` if it was settled with the same result before. All events, including those
-/// of the order, have the trace of the request that started the payment, not the trace of the report.
+/// Settles a payment in a unit of work; `None` if an earlier report of the gateway settled it with the same result. All
+/// events, including those of the order, have the trace of the request that started the payment, not the trace of the
+/// report.
 pub(super) async fn settle(
     unit: &mut Work,
     payment: &Payment,
@@ -114,7 +115,8 @@ pub(super) async fn settle(
         return Ok(None);
     };
     let advanced = unit.advance_payment(&settled).await;
-    // The transaction id of the gateway is the only unique key that this write can violate.
+    // The only unique key that this write can violate is the transaction id of the gateway, so a conflict means that
+    // another payment already has this transaction id.
     if let Err(StoreError::Conflict { .. }) = &advanced {
         let transaction_id = report.transaction_id.clone();
         return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());

@@ -52,8 +52,9 @@ pub async fn settle_refund(
     Ok(settled.1)
 }
 
-/// Settles a refund in a unit of work; `None` if it was settled with the same result before. All events, including those
-/// of the order, have the trace of the request that started the refund, not the trace of the report.
+/// Settles a refund in a unit of work; `None` if an earlier report of the gateway settled it with the same result. All
+/// events, including those of the order, have the trace of the request that started the refund, not the trace of the
+/// report.
 pub(super) async fn settle(
     unit: &mut Work,
     refund: &Refund,

@@ -16,8 +16,8 @@ pub enum Shelf {
     On,
 }
 
-/// Hides or shows a product of the caller. After a commit of unknown outcome, a product that already has the new status is
-/// returned unchanged.
+/// Hides or shows a product of the caller. After a commit of unknown outcome, a product that already has the new status
+/// is returned unchanged.
 pub async fn shelve_product(
     app: &App,
     context: &CommandContext,

@@ -21,9 +21,9 @@ pub struct StartPayment {
     pub method: String,
 }
 
-/// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one, it
-/// is returned. If assets cover the whole price, the order is paid immediately, without the gateway (spec §2 "Payment and
-/// refund").
+/// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
+/// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway (spec §2
+/// "Payment and refund").
 pub async fn start_payment(
     app: &App,
     context: &CommandContext,
@@ -60,8 +60,8 @@ async fn start(
             if attempt.may_be_committed()
                 && let Some(before) = unit.payment_by_id(id).await?
             {
-                // An order has at most one payment in processing, so a payment of this order with this creation time (in
-                // microseconds) was written by an earlier attempt.
+                // An order has at most one payment in processing, so a payment of this order with this creation time
+                // (in microseconds) was written by an earlier attempt.
                 let is_ours = (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
                 return if is_ours {
                     Ok(before)

@@ -15,8 +15,8 @@ use handover_events::Trace;
 use handover_outbox::append;
 use handover_outbox::ports::{OutboxQueries, OutboxRow, StoreError};
 
-/// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first `skip`
-/// event ids, which belong to earlier changes.
+/// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first
+/// `skip` event ids, which belong to earlier changes.
 pub(crate) async fn apply(
     unit: &mut Work,
     order: &Order,

@@ -1,5 +1,5 @@
-//! Cancellation tests: a caller may drop its future, and a process may be killed, at every await. The interrupted work is
-//! complete or has no effect, and it leaves no lock or permit that delays later work.
+//! Cancellation tests: a caller may drop its future, and a process may be killed, at every await. The interrupted work
+//! is complete or has no effect, and it leaves no lock or permit that delays later work.
 
 mod commands;
 mod loops;
@@ -47,7 +47,8 @@ pub(crate) fn interrupt_at_every_poll(name: &str, case: impl AsyncFn(Interruptio
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
-                // The runtime polls the future of `block_on` after each step of a task; the default is 61 steps.
+                // The runtime polls the case after each step of another task, so the case can interrupt its work after
+                // any step. By default the runtime polls it only after 61 steps.
                 .event_interval(1)
                 .build()
                 .expect("cannot build a runtime");

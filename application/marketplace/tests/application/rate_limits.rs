@@ -10,7 +10,7 @@ fn party(address: &str) -> String {
 }
 
 #[test]
-fn mapped_ipv4_address_and_addresses_of_one_ipv6_prefix_share_a_party() {
+fn mapped_ipv4_address_counts_as_ipv4_and_addresses_of_one_ipv6_64_prefix_as_one_client() {
     assert_eq!(party("192.0.2.7"), "address:192.0.2.7");
     assert_eq!(party("::ffff:192.0.2.7"), party("192.0.2.7"));
     assert_eq!(party("2001:db8:1:2:3:4:5:6"), "address:2001:db8:1:2::/64");

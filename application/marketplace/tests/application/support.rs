@@ -35,7 +35,7 @@ pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Sleeps in virtual time. Everything that becomes due in the meantime runs.
+/// Sleeps in virtual time. Tasks that become due during the sleep run.
 #[allow(clippy::disallowed_methods, reason = "the time of the runtime is paused: no real time passes")]
 pub(crate) async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
@@ -94,7 +94,7 @@ impl World {
         self.process_on(Arc::new(self.broker.clone()))
     }
 
-    /// Creates a process that uses this broker.
+    /// Creates a process whose broker is `broker`.
     pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
         let wake = WakeupNotifier::default();
         let faults = StoreFaults::default();

@@ -1,7 +1,7 @@
 //! Counts an attempt at one event, runs it, and records a failure.
 //!
-//! **Invariant:** a log record is written only if it still has the state that was read. If another worker has changed
-//! the record, the log is read again.
+//! **Invariant:** a consume-log record is written only if it still has the state that was read. If another worker has
+//! changed the record, the consume log is read again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -25,21 +25,21 @@ use crate::{texts, with_tx};
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {
     Applied,
-    /// The log has changed since it was read, or an unsettled earlier event has appeared: read the log again.
+    /// The consume log has changed since it was read, or an unsettled earlier event has appeared: read it again.
     Stale,
     Failed(FailureKind, String),
 }
 
-/// Result of a write to the log.
+/// Result of a write to the consume log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     Written,
-    /// The log has changed since it was read.
+    /// Nothing was written, because the consume log has changed since it was read.
     Stale,
 }
 
 impl EventProcessor {
-    /// Runs one attempt in a unit of work, which checks the log record and the gate again.
+    /// Runs one attempt in a unit of work, which checks the consume-log record and the gate again.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
         let processor = self.clone();
         let planned = Arc::new(step.clone());
@@ -84,8 +84,8 @@ impl EventProcessor {
             Err(ProcessError::Handler(HandlerError::Unrecoverable(why))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Unrecoverable, why))
             }
-            // This is not a conflict on the log: the handler's own writes conflicted in every attempt at the unit of
-            // work.
+            // The conflict is not in the consume log: the handler's own writes conflicted in every attempt at the unit
+            // of work. This counts as a failed attempt.
             Err(ProcessError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
             }
@@ -117,7 +117,7 @@ impl EventProcessor {
         Ok((written == WriteOutcome::Written).then_some(counted))
     }
 
-    /// Whether all allowed attempts are counted and the last one did not finish.
+    /// Whether the event has no attempt left: the last allowed attempt was counted, but did not finish.
     pub(super) fn has_exhausted_attempts(&self, step: &Unapplied) -> bool {
         step.record.as_ref().is_some_and(|record| {
             record.status == ConsumeStatus::Processing && record.attempts >= self.settings.retry.attempts()
@@ -125,7 +125,7 @@ impl EventProcessor {
     }
 
     /// Records a failed attempt in a separate unit of work: FAILED with the time of the next attempt, or DEAD with a
-    /// dead letter. `None`: another worker has changed the record in the meantime.
+    /// dead letter. `None` if another worker changed the record first.
     pub(super) async fn fail(
         &self,
         step: &Unapplied,
@@ -145,7 +145,7 @@ impl EventProcessor {
                 .retry
                 .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
         };
-        // The error may quote a payload from an untrusted source.
+        // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
         let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(delay) => {
@@ -181,8 +181,9 @@ impl EventProcessor {
     }
 
     /// Leaves an event to the sweep, because another transaction holds a lock that the event needs. This does not count
-    /// as an attempt: the attempt `counted`, at this event or at an earlier one, is subtracted. Afterwards the log
-    /// contains a record of the event, unless its outbox row was deleted.
+    /// as an attempt: if `counted` names an attempt at this event or at an earlier one, that attempt is subtracted from
+    /// the number of attempts. Afterwards the consume log contains a record of the event, unless its outbox row was
+    /// deleted.
     pub(super) async fn postpone(
         &self,
         event: &EventId,
@@ -200,7 +201,7 @@ impl EventProcessor {
             let (status, attempts) = match step.record.as_ref() {
                 None => (ConsumeStatus::Waiting, 0),
                 Some(record) => match record.status {
-                    // Another worker's attempt failed in the meantime: the sweep runs the event when it is due.
+                    // Another worker's attempt has failed: the sweep applies the event when its retry is due.
                     ConsumeStatus::Failed if is_backing_off(record) => continue,
                     ConsumeStatus::Processing if counted.is_some_and(|counted| counted.is(&step)) => {
                         (ConsumeStatus::Waiting, record.attempts.saturating_sub(1))
@@ -218,7 +219,8 @@ impl EventProcessor {
         Ok(())
     }
 
-    /// Writes one log record, and the dead letter of a DEAD event, if the log still has the state that was read.
+    /// Writes one consume-log record, and the dead letter of a DEAD event, if the record still has the state that was
+    /// read.
     pub(super) async fn write(
         &self,
         record: Consumption,
@@ -257,7 +259,7 @@ impl EventProcessor {
         }
     }
 }
-/// Whether an unsettled earlier event has appeared since the plan was made.
+/// Whether the event would be applied before an unsettled earlier event of its aggregate.
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &UnorderedTypes) -> bool {
     let position = (event.aggregate_seq, event.id);
     unordered.is_ordered(&event.event_type)

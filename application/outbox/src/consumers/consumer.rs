@@ -224,7 +224,7 @@ impl Worker {
                     return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await;
                 }
                 Ok(SingleOutcome::Failed(due)) => {
-                    // The lane continues: later events of the aggregate are recorded as WAITING.
+                    // The lane does not wait for the retry: it records later events of the aggregate as WAITING.
                     return self.requeue_at(delivery.tag, due);
                 }
                 Ok(SingleOutcome::Busy(until)) => self.until(until),

@@ -306,12 +306,13 @@ async fn park_event(
         .and_then(|record| record.error_message.clone())
         .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
     match (record.as_ref().map(|record| record.status), dead_letter) {
-        // The sweep or another delivery has applied the event in the meantime: no decision is needed.
+        // The sweep or another delivery has applied the event, so an operator does not have to decide.
         (Some(ConsumeStatus::Success), _) => return Ok(()),
-        // Log record and dead letter were written together; an operator may have decided about the dead letter since.
+        // The consume-log record and the dead letter were written together; an operator may already have decided.
         (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
         (Some(ConsumeStatus::Dead), None) => {}
-        // This copy was dead-lettered before the replay. The event is not DEAD in the log, so it will be retried.
+        // This copy was dead-lettered before the replay. The event is not DEAD in the consume log, so it will be
+        // retried.
         (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
         (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
             unit.record(&[dead_record(processor.name(), event, record.as_ref(), &reason, now)]).await?;

@@ -32,7 +32,7 @@ pub(super) struct EventProcessor {
     pub(super) tx: Transactor<dyn HandlerUnit>,
     pub(super) bound: Bound,
     pub(super) settings: Arc<ConsumerSettings>,
-    /// The gate ignores outbox rows up to this id, unless they are targets.
+    /// The gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
 }
 
@@ -109,7 +109,7 @@ impl EventProcessor {
     }
 
     /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the
-    /// handler's result for each. Envelopes that are already parsed are passed in `envelopes`.
+    /// handler's result for each event. Envelopes that are already parsed are passed in `envelopes`.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn HandlerUnit,
@@ -195,7 +195,7 @@ impl EventProcessor {
         next_record(self.name(), &step.event, step.record.as_ref(), status, attempts, now)
     }
 
-    /// Dead letter of an event of this outbox.
+    /// Builds the dead letter of an event of this outbox.
     pub(super) fn dead_letter(&self, row: &OutboxRow, reason: &str, now: DateTime<Utc>) -> DeadLetter {
         DeadLetter {
             queue: self.queue().to_owned(),

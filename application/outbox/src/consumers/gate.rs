@@ -26,13 +26,13 @@ pub(super) struct Step<'a> {
     pub(super) verdict: Verdict,
 }
 
-/// Decides about the unsettled events of one aggregate, given in order.
+/// Decides which of the unsettled events of one aggregate, given in order, may be applied now.
 ///
 /// The last ordered event that is a target (delivered, or requested by the sweep) or WAITING ends the range to
 /// process. Within the range, ordered events are applied in order, including events that were not delivered. After the
 /// first busy event, targets wait and other events are skipped. Events that are FAILED in the outbox are skipped
 /// unless they are targets. An unordered target does not wait and does not extend the range; other unordered events
-/// are skipped. `own_attempt` is an event whose running attempt belongs to the caller.
+/// are skipped. The event `own_attempt` is not busy, because its running attempt belongs to the caller.
 pub(super) fn plan<'a>(
     unapplied: &'a [Unapplied],
     targets: &BTreeSet<EventId>,

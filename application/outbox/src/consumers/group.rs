@@ -58,8 +58,8 @@ impl EventProcessor {
                 {
                     group.push((delivery, envelope));
                 }
-                // A redelivered event may have crashed a process, so its attempt is counted before it runs. The other
-                // deliveries have no usable envelope.
+                // Deliveries that a group cannot process: a redelivered event may have crashed a process, so its
+                // attempt must be counted before it runs; a delivery without a usable envelope is not checked here.
                 parsed => end.single.push(parsed),
             }
         }
@@ -95,7 +95,7 @@ impl EventProcessor {
                         match done {
                             Settled::Applied(applied) => {
                                 self.log_applied(&fields, applied);
-                                // Further deliveries of this event in the group were ignored.
+                                // Further deliveries of this event in the group are logged as duplicates.
                                 *done = Settled::Duplicate;
                             }
                             Settled::Duplicate => self.log_duplicate(fields.id, fields.trace),
@@ -209,17 +209,17 @@ impl EventProcessor {
 
 /// Result of a group for one event.
 enum Settled {
-    /// Applied in this group.
+    /// The group applied the event.
     Applied(Applied),
-    /// Recorded as `WAITING`, by this group or earlier.
+    /// The event is recorded as `WAITING`, by this group or an earlier delivery.
     Waiting,
-    /// Ignored, because this consumer had already applied it.
+    /// The delivery was ignored, because this consumer had already applied the event.
     Duplicate,
 }
 
 struct GroupInput {
     envelopes: BTreeMap<EventId, Arc<Envelope>>,
-    /// Number of deliveries per event whose envelope is the one in `envelopes`.
+    /// Number of deliveries per event id. Deliveries whose envelope differs from that in `envelopes` are not counted.
     deliveries: BTreeMap<EventId, usize>,
     aggregates: Vec<AggregateRef>,
 }

@@ -1,4 +1,5 @@
-//! Processes one event at a time. A group leaves failures to this path, which counts attempts and parks dead letters.
+//! Processes events one by one, counts attempts and parks dead letters. Used for deliveries that a group cannot
+//! process.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +35,7 @@ pub(super) enum CountFirst {
     No,
 }
 
-/// An attempt that was counted before it runs. The attempt belongs to this caller as long as the log contains it.
+/// An attempt that was counted before it runs. It belongs to this caller as long as the consume log contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CountedAttempt {
     pub(super) event: EventId,
@@ -100,7 +101,8 @@ impl EventProcessor {
                     if step.event.record.is_some() {
                         return Ok(SingleOutcome::Done);
                     }
-                    // Check again: the earlier event may have been settled before this record became visible.
+                    // The loop checks the gate again after this write: the earlier event may have been settled before
+                    // the WAITING record became visible, and then nothing else would apply this event.
                     let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
                     self.write(waiting, None).await?;
                 }

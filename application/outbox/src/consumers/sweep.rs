@@ -83,7 +83,7 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     let now = processor.outbox.now();
     let Some(until) = now.checked_sub_signed(wait_limit) else { return Ok(()) };
     if position.checked_until > now {
-        // The clock was set back: events sent from now on would be before `checked_until`.
+        // The clock was set back. If `checked_until` stayed in the future, events sent until then would not be checked.
         return with_tx(&processor.outbox.tx, move |unit, _| {
             Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })

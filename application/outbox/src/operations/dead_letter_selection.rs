@@ -50,12 +50,12 @@ pub struct Refused {
     pub why: String,
 }
 
-/// Returns the reason why a decided dead letter cannot be changed.
+/// Returns the reason why a replayed or discarded dead letter cannot be changed; `None` for other statuses.
 pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> {
     match status {
         DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
-        DeadLetterStatus::Replayed => Some("it was replayed already"),
-        DeadLetterStatus::Discarded => Some("it was discarded"),
+        DeadLetterStatus::Replayed => Some("the dead letter was already replayed"),
+        DeadLetterStatus::Discarded => Some("the dead letter was discarded"),
     }
 }
 
@@ -109,7 +109,7 @@ impl DeadLetterSelection {
         }
     }
 
-    /// The selection, for the audit log.
+    /// The selection as JSON fields, for the audit log.
     pub(super) fn selection(&self) -> Map<String, Value> {
         match self {
             DeadLetterSelection::Keys { keys, queue } => present_fields([
@@ -153,7 +153,7 @@ async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selecte
         dead_letters.extend(oldest);
     }
     dead_letters.sort_by_key(|dead_letter| dead_letter.id);
-    // A dead letter whose status changed in the meantime can be in the results for both statuses.
+    // A dead letter whose status changed between the queries can be in the results for both statuses.
     dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
     more |= dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
     dead_letters.truncate(MAX_DEAD_LETTERS_PER_CALL as usize);

@@ -1,8 +1,8 @@
 //! Discards dead letters.
 //!
 //! **Invariant:** one unit of work closes the dead letter and makes its event `DEAD` in the consume log, so that a
-//! discarded event has no effect later. An event that was applied in the meantime, or is being applied, is not
-//! discarded; the result reports this.
+//! discarded event has no effect later. An event that was already applied, or is being applied, is not discarded; the
+//! result reports this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::{Attempt, Outbox, with_tx};
 const UNIT: usize = 500;
 
 /// Reason for closing a dead letter as replayed instead of discarding it.
-const APPLIED: &str = "it was applied";
+const APPLIED: &str = "the event was applied";
 
 /// Command: the dead letters to discard, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Discarded {
     pub matched: u64,
     /// Number of discarded dead letters; 0 in a dry run.
     pub discarded: u64,
-    /// Dead letters that were not, or would not be, discarded.
+    /// Dead letters that were not discarded; in a dry run, those that would not be discarded.
     pub refused: Vec<Refused>,
     /// Requested keys that do not exist or belong to another tenant.
     pub not_found: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Discarded {
 }
 
 /// Discards dead letters: they are closed with the reason and have no effect later. A dead letter whose event was
-/// applied in the meantime is closed as replayed.
+/// already applied is closed as replayed.
 pub async fn discard_dead_letters(
     outbox: &Outbox,
     operator: &Operator,
@@ -199,14 +199,14 @@ impl CurrentState {
 
     fn verdict(&self, candidate: &Candidate) -> Verdict {
         let Some(dead_letter) = self.dead_letter(candidate) else {
-            return Verdict::Refuse("it no longer exists");
+            return Verdict::Refuse("the dead letter no longer exists");
         };
         if let Some(why) = already_decided(dead_letter.status) {
             return Verdict::Refuse(why);
         }
         match self.record(candidate).map(|record| record.status) {
             Some(ConsumeStatus::Success) => Verdict::Close,
-            Some(ConsumeStatus::Processing) => Verdict::Refuse("its event is being applied"),
+            Some(ConsumeStatus::Processing) => Verdict::Refuse("the event is being applied"),
             Some(ConsumeStatus::Waiting | ConsumeStatus::Failed | ConsumeStatus::Dead) | None => {
                 Verdict::Discard
             }
@@ -242,7 +242,7 @@ async fn close_in_unit(
             && is_repeated
             && dead_letter.decided_at == Some(entry.at)
         {
-            // An earlier attempt at this unit of work has decided.
+            // An earlier attempt at this unit of work has already closed the dead letter.
             match dead_letter.status {
                 DeadLetterStatus::Discarded => {
                     reasons.push(None);
@@ -276,8 +276,8 @@ async fn close_in_unit(
             records.push(dead_record(consumer, event, record, &candidate.dead_letter.reason, entry.at));
         }
     }
-    // A replay writes the consume log together with the dead letter. The dead letters are locked now. If a replay
-    // changed the log before that, decide again.
+    // A replay changes the consume log together with the dead letter. If a replay did so before this unit of work
+    // locked the dead letters, the decisions are obsolete, and the unit of work is repeated.
     let locked = CurrentState::read(unit, candidates).await?;
     if candidates.iter().any(|candidate| locked.record(candidate) != current.record(candidate)) {
         return Err(StoreError::Conflict { what: "the consume log of a dead letter".to_owned() });

@@ -64,7 +64,7 @@ pub async fn blocked(
 /// A dead letter with its event, if it is an event of this outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParkedDeadLetter {
-    /// Number of the dead letter; cursor for paging.
+    /// Id of the row of the dead letter; cursor for paging.
     pub id: i64,
     /// Dead letter.
     pub dead_letter: DeadLetter,
@@ -171,8 +171,8 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, a page
-/// covers at most 100,000 ids: it may have fewer than `limit` rows although there is a next page.
+/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, a
+/// page covers at most 100,000 ids: it may have fewer than `limit` rows although there is a next page.
 pub async fn outbox(
     outbox: &Outbox,
     operator: &Operator,

@@ -36,7 +36,7 @@ impl RedriveRate {
         NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(RedriveRate)
     }
 
-    /// Returns the time at which the event at this position becomes due.
+    /// Returns the time at which the event at this position of the list of redriven events becomes due.
     fn due(self, now: DateTime<Utc>, place: usize) -> DateTime<Utc> {
         let micros =
             i64::try_from(place).unwrap_or(i64::MAX).saturating_mul(1_000_000) / i64::from(self.0.get());
@@ -45,7 +45,7 @@ impl RedriveRate {
 }
 
 impl Default for RedriveRate {
-    /// 100 events per second.
+    /// The default rate: 100 events per second.
     fn default() -> Self {
         RedriveRate(NonZeroU16::MIN.saturating_add(99))
     }
@@ -58,16 +58,16 @@ pub struct RedriveFilter(OutboxFilter);
 /// Reason why a filter cannot be used for a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRedriveFilter {
-    /// The filter would match the whole outbox.
+    /// The filter is empty and would match the whole outbox.
     #[error("must have at least one field")]
     Empty,
-    /// `NEW` and `RETRY` rows will be published anyway.
+    /// The filter selects `NEW` or `RETRY` rows, which are published without a redrive.
     #[error("must be one of FAILED SENT")]
     Pending,
 }
 
 impl RedriveFilter {
-    /// Requires at least one field. Without a status it matches `FAILED` rows.
+    /// Requires a filter with at least one field. A filter without a status matches `FAILED` rows.
     pub fn new(filter: OutboxFilter) -> Result<RedriveFilter, InvalidRedriveFilter> {
         if filter == OutboxFilter::default() {
             return Err(InvalidRedriveFilter::Empty);
@@ -116,7 +116,8 @@ pub struct Redriven {
     pub matched: u64,
     /// Number of redriven rows; 0 in a dry run.
     pub redriven: u64,
-    /// Number of selected rows that are not redriven: they will be published anyway, or their status has changed.
+    /// Number of selected rows that are not redriven: they are published without a redrive (`NEW`, `RETRY`), or their
+    /// status has changed since they were selected.
     pub skipped: u64,
     /// Requested events that do not exist or belong to another tenant.
     pub not_found: Vec<EventId>,
@@ -178,7 +179,7 @@ pub async fn redrive_events(
     let task = outbox.clone();
     let required = selected.required;
     let after = command.rows.after();
-    // Run in a separate task, so that a cancelled caller cannot interrupt the redrive between its units of work.
+    // The redrive runs in a separate task, so that a cancelled caller cannot interrupt it between its units of work.
     let ended = outbox
         .tx
         .tasks
@@ -230,7 +231,8 @@ async fn redrive_units(
             }
             Err(error) if redriven.redriven > 0 => {
                 warn!(%error, redriven = redriven.redriven, "redrive interrupted; repeat it to continue");
-                // Return the cursor of this call: the rows that it redrove are pending now and are not selected again.
+                // The next call starts at the cursor of this call. The rows that this call redrove are now pending, so
+                // the next call does not select them.
                 redriven.more = true;
                 redriven.next = after;
                 break;
@@ -274,9 +276,9 @@ async fn redrive_unit(
 /// Status that a row must have to be redriven.
 #[derive(Debug, Clone, Copy)]
 enum RequiredStatus {
-    /// Selected by id: any settled status.
+    /// For rows selected by id: any settled status.
     Settled,
-    /// Selected by filter: the status in the filter.
+    /// For rows selected by filter: the status in the filter.
     Exactly(OutboxStatus),
 }
 
@@ -342,7 +344,7 @@ impl RedriveSelection {
     }
 }
 
-/// The selection, for the audit log.
+/// The selected rows and the rate as JSON fields, for the audit log.
 fn selection(command: &RedriveEvents) -> Map<String, Value> {
     let mut selection = match &command.rows {
         RedriveSelection::Events(events) => {

@@ -3,7 +3,7 @@
 //! A replay has three steps; the process may end after any of them:
 //! 1. In one unit of work, the dead letter becomes `REPLAYING` and its event retryable in the consume log, with no
 //!    counted attempt.
-//! 2. The event is published from its outbox row, only to that consumer's queue.
+//! 2. The event is published from its outbox row, only to the queue at which its message was dead-lettered.
 //! 3. After the broker's confirm, the dead letter becomes `REPLAYED`.
 //!
 //! **Invariant:** from the first step on the consume log contains the event, so the consumer applies the event once,
@@ -48,7 +48,7 @@ pub struct Replayed {
     pub matched: u64,
     /// Number of replayed dead letters; 0 in a dry run.
     pub replayed: u64,
-    /// Dead letters that were not, or would not be, replayed.
+    /// Dead letters that were not replayed; in a dry run, those that would not be replayed.
     pub refused: Vec<Refused>,
     /// Requested keys that do not exist or belong to another tenant.
     pub not_found: Vec<String>,
@@ -57,7 +57,7 @@ pub struct Replayed {
 }
 
 /// Replays dead letters: each is sent only to the consumer at which it was dead-lettered, and its attempts are counted
-/// from 0. A dead letter whose event was applied in the meantime is only closed. A dead letter that the broker does not
+/// from 0. A dead letter whose event was already applied is only closed. A dead letter that the broker does not
 /// confirm stays `REPLAYING` and can be replayed again.
 pub async fn replay_dead_letters(
     outbox: &Outbox,
@@ -89,7 +89,7 @@ pub async fn replay_dead_letters(
         action.record(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
-    // If the broker is unreachable, nothing is started.
+    // If the broker is unreachable, the call fails here, before any dead letter is changed.
     broker_timeout(outbox.broker.queues()).await?;
     let ready = ready.into_iter().map(|dead_letter| (dead_letter.event.aggregate.tenant, dead_letter));
     let units = action.units(operator, ready, BATCH, outbox.now());
@@ -98,7 +98,7 @@ pub async fn replay_dead_letters(
         let batch = Batch { dead_letters, entry: AuditEntry { at: outbox.now(), ..entry } };
         let task = outbox.clone();
         let last = part + 1 == parts;
-        // Run in a separate task, so that a cancelled caller cannot interrupt the batch between its steps.
+        // The batch runs in a separate task, so that a cancelled caller cannot interrupt it between its steps.
         let ended = match outbox.tx.tasks.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
             Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into())),
@@ -164,9 +164,9 @@ fn check_replayable<'a>(
     if let Some(why) = already_decided(dead_letter.status) {
         return Err(why.to_owned());
     }
-    let event = event.ok_or("not an event of this outbox: discard it")?;
+    let event = event.ok_or("the message is not an event of this outbox: discard it")?;
     let consumer =
         consumer.ok_or_else(|| format!("no consumer is registered for queue {}", dead_letter.queue))?;
-    outgoing_to(&dead_letter.queue, event).map_err(|why| format!("it cannot be published: {why}"))?;
+    outgoing_to(&dead_letter.queue, event).map_err(|why| format!("the event cannot be published: {why}"))?;
     Ok((event, consumer))
 }

@@ -46,7 +46,7 @@ pub struct AuditFilter {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait AuditQueries: Send {
-    /// At most `limit` matching entries with a number below `before`, greatest number first.
+    /// At most `limit` matching entries with an id below `before`, greatest id first.
     async fn audit_page(
         &mut self,
         filter: &AuditFilter,

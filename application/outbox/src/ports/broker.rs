@@ -13,7 +13,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// Broker errors, classified by how the caller can react.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// The broker is unreachable. Probe again with backoff; no attempt is counted.
+    /// The broker is unreachable. The caller counts no attempt and probes the broker with backoff.
     #[error("broker unreachable: {0}")]
     Unreachable(#[source] Cause),
     /// The subscription ended; its unsettled messages return to the queue. Subscribe again.
@@ -22,7 +22,7 @@ pub enum BrokerError {
         /// Name of the queue.
         queue: String,
     },
-    /// The broker rejects the request, and would reject it again. An operator has to act.
+    /// The broker rejects the request, and a repeated request would also be rejected. An operator has to act.
     #[error("broker rejected the request: {what}")]
     Refused {
         /// The rejected request, the reason, and how to resolve the problem.
@@ -39,7 +39,7 @@ pub struct Message {
     pub kind: Option<String>,
     /// `correlation_id`: the trace id.
     pub correlation_id: Option<String>,
-    /// `tenantId`, `traceparent`, `aggregateType`, `aggregateId`.
+    /// The headers `tenantId`, `traceparent`, `aggregateType` and `aggregateId`.
     pub headers: BTreeMap<String, String>,
     /// The envelope.
     pub body: String,
@@ -56,9 +56,9 @@ pub struct Outgoing {
 /// Destination of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
-    /// Through the topic exchange, with this routing key.
+    /// The message is published to the topic exchange with this routing key.
     Topic(String),
-    /// Directly to this queue, without the bindings: a replayed dead letter.
+    /// The message is published directly to this queue, without the bindings. Used to replay a dead letter.
     Queue(String),
 }
 
@@ -182,9 +182,9 @@ pub struct Delivery {
 /// Handling of a nacked message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
-    /// Deliver it again, marked as redelivered.
+    /// The message is delivered again, marked as redelivered.
     Yes,
-    /// Dead-letter it according to its queue, or drop it if the queue has no dead-letter target.
+    /// The message is moved to the dead-letter target of its queue, or dropped if the queue has none.
     No,
 }
 

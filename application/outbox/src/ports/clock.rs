@@ -17,6 +17,6 @@ pub trait Clock: Send + Sync {
 
 /// Source of random numbers: jitter and the random part of event ids.
 pub trait RandomSource: Send + Sync {
-    /// Next number, uniform over all `u64` values.
+    /// Next random number, uniform over all `u64` values.
     fn next(&self) -> u64;
 }

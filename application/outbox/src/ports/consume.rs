@@ -11,13 +11,13 @@ use super::{Numbered, OutboxRow, StoreError};
 pub struct ConsumeRecord {
     /// State of the event.
     pub status: ConsumeStatus,
-    /// Number of counted attempts.
+    /// Number of counted attempts to apply the event.
     pub attempts: u32,
     /// Next attempt of a `FAILED` event.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// End of the lease of the worker that processes a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
-    /// Last error.
+    /// Error of the last failed attempt.
     pub error_message: Option<String>,
     /// Time of the last change.
     pub consume_time: DateTime<Utc>,
@@ -45,17 +45,17 @@ pub struct Consumption {
     pub aggregate: AggregateRef,
     /// Position of the event within its aggregate.
     pub aggregate_seq: i64,
-    /// Expected state before the write.
+    /// Expected state of the record before it is written.
     pub expected: Expected,
-    /// State after the write.
+    /// State of the event after the record is written.
     pub status: ConsumeStatus,
-    /// Number of counted attempts.
+    /// Number of counted attempts to apply the event.
     pub attempts: u32,
     /// Next attempt of a `FAILED` event.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// End of this worker's lease of a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
-    /// Last error, if an attempt failed.
+    /// Error of the last failed attempt, if there is one.
     pub error_message: Option<String>,
     /// Idempotency key of the effect, if it has one.
     pub idempotency_key: Option<String>,
@@ -67,7 +67,7 @@ pub struct Consumption {
     pub trace_id: String,
     /// Duration of the successful attempt in milliseconds; 0 if there is none.
     pub cost_ms: i64,
-    /// Time of the write.
+    /// Time at which the record is written.
     pub consume_time: DateTime<Utc>,
 }
 
@@ -107,7 +107,7 @@ pub struct ConsumedFilter {
     pub event_id: Option<EventId>,
     /// Name of the consumer.
     pub consumer: Option<String>,
-    /// State of the event.
+    /// State of the event at the consumer.
     pub status: Option<ConsumeStatus>,
     /// Only records with an id above this one: bounds the number of records that a page without an index reads.
     pub above_id: Option<i64>,
@@ -118,9 +118,9 @@ pub struct ConsumedFilter {
 pub struct ConsumeCount {
     /// Name of the consumer.
     pub consumer: String,
-    /// State of the events.
+    /// State of the events at the consumer.
     pub status: ConsumeStatus,
-    /// Number of events.
+    /// Number of events in this state at this consumer.
     pub events: u64,
 }
 
@@ -189,7 +189,7 @@ pub trait ConsumeQueries: Send {
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` matching records with a number below `before`, greatest number first.
+    /// At most `limit` matching records with an id below `before`, greatest id first.
     async fn consumed_page(
         &mut self,
         filter: &ConsumedFilter,
@@ -222,8 +222,8 @@ pub trait ConsumeLog: Send {
     /// the unit of work MUST NOT be committable. Consumer and event id are unique and compared byte by byte.
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError>;
 
-    /// Subscribes a consumer to all events after the greatest outbox id, checked until `now`. A consumer that has
-    /// subscribed before keeps its position. Returns the stored subscription.
+    /// Subscribes a consumer to all events after the greatest outbox id, with `checked_until` set to `now`. A consumer
+    /// that has subscribed before keeps its position. Returns the stored subscription.
     async fn subscribe_consumer(
         &mut self,
         consumer: &str,

@@ -37,7 +37,7 @@ impl DeadLetterStatus {
         DeadLetterStatus::Discarded,
     ];
 
-    /// Name in columns and JSON.
+    /// Name of the status in columns and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             DeadLetterStatus::Open => "OPEN",
@@ -47,7 +47,7 @@ impl DeadLetterStatus {
         }
     }
 
-    /// Status with that name.
+    /// Returns the status with this name, if there is one.
     pub fn named(name: &str) -> Option<DeadLetterStatus> {
         DeadLetterStatus::ALL.iter().copied().find(|status| status.as_str() == name)
     }
@@ -76,7 +76,7 @@ pub struct DeadLetter {
     pub status: DeadLetterStatus,
     /// Time of the last decision by an operator.
     pub decided_at: Option<DateTime<Utc>>,
-    /// Reason given by that operator.
+    /// Reason given by the operator who made the last decision.
     pub note: Option<String>,
 }
 
@@ -136,13 +136,13 @@ pub struct Decision {
     pub queue: String,
     /// Key within the queue.
     pub key: String,
-    /// Statuses in which the decision may be applied.
+    /// Statuses of the dead letter in which the decision may be applied.
     pub from: Vec<DeadLetterStatus>,
-    /// Status after the decision.
+    /// Status of the dead letter after the operator's decision.
     pub to: DeadLetterStatus,
-    /// Reason given by the operator; `None` keeps the previous one.
+    /// Reason given by the operator; `None` keeps the previous reason.
     pub note: Option<String>,
-    /// Time of the decision.
+    /// Time of the operator's decision.
     pub at: DateTime<Utc>,
 }
 
@@ -153,8 +153,8 @@ pub trait DeadLetterQueries: Send {
     /// Dead letter with this queue and key.
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError>;
 
-    /// At most `limit` matching dead letters with a number below `before`, greatest number first: the last parked
-    /// comes first. A dead letter that is reopened keeps its number.
+    /// At most `limit` matching dead letters with an id below `before`, greatest id first: the last parked comes first.
+    /// A dead letter that is reopened keeps its id.
     async fn dead_letters_page(
         &mut self,
         filter: &DeadLetterFilter,

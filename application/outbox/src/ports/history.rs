@@ -14,7 +14,7 @@ pub struct HistoryEntry {
     pub tenant: TenantId,
     /// Event id.
     pub event_id: EventId,
-    /// Kind of the entry.
+    /// Kind of the history entry.
     pub kind: HistoryKind,
     /// Consumer that ignored a duplicate.
     pub consumer: Option<String>,
@@ -22,7 +22,7 @@ pub struct HistoryEntry {
     pub attempts: u32,
     /// Error of an attempt; for a redrive, its operator and reason.
     pub detail: Option<String>,
-    /// Time of the entry.
+    /// Time of the history entry.
     pub at: DateTime<Utc>,
 }
 

@@ -67,7 +67,7 @@ pub struct OutboxRow {
     pub max_retry_count: u32,
     /// Time at which a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
-    /// Last error.
+    /// Error of the last failed publish.
     pub last_error: Option<String>,
     /// Time at which the event happened.
     pub create_time: DateTime<Utc>,
@@ -126,21 +126,21 @@ pub struct DueQuery {
     pub partitions: PartitionSet,
     /// Time at which the rows must be due.
     pub now: DateTime<Utc>,
-    /// Effect of `FAILED` rows.
+    /// Effect of `FAILED` rows on later rows of their aggregate.
     pub on_failed: OnFailed,
     /// Types whose events are not ordered within their aggregate.
     pub unordered: UnorderedTypes,
-    /// Maximum number of rows.
+    /// Maximum number of returned rows.
     pub limit: u32,
 }
 
 /// Effect of a `FAILED` row on later rows of its aggregate (`outbox.on-failed`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailed {
-    /// Later rows are published.
+    /// Later rows of the aggregate are published.
     #[default]
     Continue,
-    /// Later rows are held until an operator decides.
+    /// Later rows of the aggregate are held until an operator decides.
     Hold,
 }
 
@@ -155,9 +155,9 @@ pub struct OutboxFilter {
     pub event_type: Option<String>,
     /// Id of the aggregate.
     pub aggregate_id: Option<i64>,
-    /// Created at or after this time.
+    /// Only rows created at or after this time.
     pub from: Option<DateTime<Utc>>,
-    /// Created before this time.
+    /// Only rows created before this time.
     pub to: Option<DateTime<Utc>>,
     /// Only rows with an id above this one. If no index supports the filter, this limits the rows that a page reads.
     pub above_id: Option<i64>,
@@ -193,17 +193,17 @@ pub struct RedrivenRow {
 pub struct Blocked {
     /// Blocked aggregate.
     pub aggregate: AggregateRef,
-    /// First `FAILED` event that was not released, or the event that is not due yet.
+    /// The blocking event: the first `FAILED` event that was not released, or the event that is not due yet.
     pub event_id: EventId,
-    /// Type of that event.
+    /// Type of the blocking event.
     pub event_type: String,
-    /// Last error of that event.
+    /// Last error of the blocking event.
     pub last_error: Option<String>,
-    /// Time at which that event failed for the last time or was deferred (`update_time`).
+    /// Time at which the blocking event failed for the last time or was deferred (`update_time`).
     pub since: DateTime<Utc>,
-    /// Time at which that event is due (`next_retry_time`); `None` if an operator has to decide.
+    /// Time at which the blocking event is due (`next_retry_time`); `None` if an operator has to decide.
     pub until: Option<DateTime<Utc>>,
-    /// Number of `NEW` and `RETRY` events that come later in the same aggregate and wait for that event.
+    /// Number of later `NEW` and `RETRY` events of the aggregate, which wait for the blocking event.
     pub held: u64,
 }
 
@@ -218,20 +218,20 @@ pub struct UnreadableRow {
     pub event_id: Option<EventId>,
     /// First column that cannot be read.
     pub column: &'static str,
-    /// Reason why its value cannot be read.
+    /// Reason why the value of this column cannot be read.
     pub why: String,
 }
 
 /// Number of outbox rows per status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutboxCounts {
-    /// Not published yet.
+    /// Number of `NEW` rows: not published yet.
     pub new: u64,
-    /// To be published again.
+    /// Number of `RETRY` rows: to be published again.
     pub retry: u64,
-    /// Confirmed by the broker.
+    /// Number of `SENT` rows: confirmed by the broker.
     pub sent: u64,
-    /// Failed permanently.
+    /// Number of `FAILED` rows: failed permanently.
     pub failed: u64,
     /// Creation time of the oldest `NEW` or `RETRY` event that was never confirmed (`create_time`).
     pub oldest_pending: Option<DateTime<Utc>>,
@@ -244,7 +244,7 @@ pub struct FailedPublish {
     pub event_id: EventId,
     /// Status after the failure: `Retry` or `Failed`.
     pub status: OutboxStatus,
-    /// Number of counted failed publishes, including this one if it counts.
+    /// Number of counted failed publishes. Includes this failure only if it counts as an attempt.
     pub retry_count: u32,
     /// Time at which the next attempt is due.
     pub next_retry_time: Option<DateTime<Utc>>,
@@ -298,9 +298,9 @@ pub trait OutboxQueries: Send {
     /// All rows of these aggregates, ordered by aggregate, `aggregate_seq` and id.
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` blocked aggregates of a tenant (`None`: all tenants). The number of an aggregate is the id of
-    /// its first ordered `FAILED` row that was not released. Only aggregates with a number below `before` are returned,
-    /// greatest number first. An aggregate without later pending events is blocked too: its next event would be held.
+    /// At most `limit` blocked aggregates of a tenant (`None`: all tenants). Each is returned with the id of its first
+    /// ordered `FAILED` row that was not released. Only aggregates for which this id is below `before` are returned,
+    /// greatest id first. An aggregate without later pending events is also blocked: its next event would be held.
     async fn blocked_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -310,8 +310,8 @@ pub trait OutboxQueries: Send {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
     /// At most `limit` aggregates of a tenant (`None`: all tenants) whose first ordered pending event that was never
-    /// confirmed is due only after `now`. The number of an aggregate is the id of that row. Only aggregates with a
-    /// number below `before` are returned, greatest number first. Under [`OnFailed::Hold`] an aggregate of
+    /// confirmed is due only after `now`. Each is returned with the id of the row of this event. Only aggregates for
+    /// which this id is below `before` are returned, greatest id first. Under [`OnFailed::Hold`] an aggregate of
     /// [`blocked_page`](OutboxQueries::blocked_page) MUST NOT be returned, so that the pages of both queries together
     /// contain each aggregate once.
     async fn waiting_page(

@@ -33,11 +33,11 @@ pub enum StoreError {
     /// A stored value violates the rules of its column. An operator has to correct it.
     #[error("{table}.{column} of {key} is corrupt: {why}")]
     Corrupt {
-        /// Table.
+        /// Table that contains the value.
         table: &'static str,
-        /// Column.
+        /// Column that contains the value.
         column: &'static str,
-        /// Key of the row.
+        /// Key of the row that contains the value.
         key: String,
         /// Reason why the value is invalid.
         why: String,
@@ -63,9 +63,9 @@ impl StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "only `Changed::One` proves that the transition happened"]
 pub enum Changed {
-    /// Exactly one row.
+    /// Exactly one row was changed.
     One,
-    /// No row: it does not exist or has changed since it was read.
+    /// No row was changed: the row does not exist or has changed since it was read.
     None,
 }
 
@@ -149,7 +149,7 @@ pub trait View: Send {
 /// rolls its transaction back.
 #[async_trait]
 pub trait UnitOfWork: View {
-    /// The outbox in this transaction.
+    /// Read and write access to the outbox in this transaction.
     fn outbox(&mut self) -> &mut dyn OutboxUnit;
 
     /// Commits: all changes become visible and durable, or none.

@@ -17,9 +17,9 @@ use crate::{LeaseWatch, Transactor, with_tx};
 /// Handling of partitions beyond this relay's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Surplus {
-    /// Release them: none of their rows is being published.
+    /// Release these partitions: none of their rows is being published.
     Release,
-    /// Keep them: a window is not settled yet.
+    /// Keep these partitions: a window that may contain their rows is not settled yet.
     Keep,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Ownership {
     next_tick: Instant,
     relays: LeaseWatch<RelayId>,
     leases: LeaseWatch<Partition>,
-    /// Whether the relay owns more than its share, because a window was in progress.
+    /// Whether the relay owns more partitions than its share, because a window was in progress.
     has_surplus: bool,
 }
 
@@ -68,7 +68,7 @@ impl Ownership {
         &self.id
     }
 
-    /// Partitions that may be published now.
+    /// Owned partitions whose rows may be published now.
     pub(super) fn owned(&self) -> PartitionSet {
         let now = Instant::now();
         self.owned_leases
@@ -78,7 +78,7 @@ impl Ownership {
             .collect()
     }
 
-    /// Partitions that may be published now and are still owned at the given epochs.
+    /// Partitions whose rows may be published now and that are still owned at the given epochs.
     pub(super) fn owned_since(&self, owned_partitions: &[OwnedPartition]) -> PartitionSet {
         let owned = self.owned();
         let same = |owned_partition: &&OwnedPartition| {
@@ -106,8 +106,9 @@ impl Ownership {
         self.next_tick.saturating_duration_since(Instant::now())
     }
 
-    /// Sends the heartbeat, renews leases and rebalances when a third of the lease has passed. A surplus is released
-    /// as soon as possible: a busy relay would otherwise detect it only while a window is in progress.
+    /// Sends the heartbeat, renews leases and rebalances when a third of the lease has passed. Partitions beyond the
+    /// share are released as soon as possible: a busy relay would otherwise detect them only while a window is in
+    /// progress.
     pub(super) async fn tick_if_due(&mut self, surplus: Surplus) -> Result<(), StoreError> {
         let releases_surplus = self.has_surplus && surplus == Surplus::Release;
         if Instant::now() < self.next_tick && !releases_surplus {
@@ -134,7 +135,7 @@ impl Ownership {
         Ok(())
     }
 
-    /// Sends the heartbeat and renews leases; returns the resulting state of the database.
+    /// Sends the heartbeat and renews leases; returns the heartbeats and leases that the database then contains.
     async fn renew(&self) -> Result<LeaseSnapshot, StoreError> {
         let id = self.id.clone();
         let lease_ms = self.lease_ms;
@@ -153,8 +154,8 @@ impl Ownership {
         .await
     }
 
-    /// Releases partitions beyond this relay's share if `surplus` permits it, or takes free ones up to the share.
-    /// Removes the heartbeats of relays that have ended. Returns the owned partitions and the share.
+    /// Releases partitions beyond this relay's share unless `surplus` is [`Surplus::Keep`], or takes free partitions up
+    /// to the share. Removes the heartbeats of relays that have ended. Returns the owned partitions and the share.
     async fn rebalance(
         &mut self,
         snapshot: LeaseSnapshot,

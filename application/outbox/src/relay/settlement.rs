@@ -37,7 +37,8 @@ impl Relay {
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
-        // The same time in every attempt at the unit of work: it identifies an entry that an earlier attempt added.
+        // Time of the history entries. It is the same in every attempt at the unit of work, so that an attempt can
+        // recognize the entries that an earlier attempt added.
         let at = self.outbox.now();
         let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
         let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {
@@ -64,7 +65,8 @@ impl Relay {
         let work = Arc::clone(&job);
         let clock = Arc::clone(&self.outbox.tx.clock);
         let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
-            // Each attempt reads the clock again: the search for lost events uses this time as the send time.
+            // Each attempt at the unit of work reads the clock again: `now` becomes the send time of the rows, which
+            // the search for lost events uses.
             let job = Arc::clone(&work);
             let now = clock.now();
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
@@ -90,7 +92,7 @@ impl Relay {
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
-                // Time from the creation of the event to its confirm, including the time spent waiting.
+                // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");

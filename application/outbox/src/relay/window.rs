@@ -29,7 +29,7 @@ const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Result of publishing a window.
 pub(super) enum WindowEnd {
-    /// All results are recorded.
+    /// All results of the window are recorded in the outbox.
     Settled,
     /// The broker is unreachable; unconfirmed events stay in the outbox.
     BrokerUnreachable,
@@ -39,7 +39,7 @@ impl Relay {
     pub(super) async fn publish_window(&mut self, due: Vec<OutboxRow>) -> Result<WindowEnd, StoreError> {
         let mut results = Results::default();
         let mut blocked_sequences: BTreeSet<(i64, String, i64)> = BTreeSet::new();
-        // Epochs at which the rows were read. Results count only at these epochs.
+        // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
         let owned_partitions = self.ownership.owned_partitions();
         let registry = Arc::clone(&self.outbox.registry);
         let unordered = registry.unordered();
@@ -191,7 +191,7 @@ impl Relay {
         }
     }
 
-    /// A failed publish of this event; counts one attempt.
+    /// Result of a failed publish of this event, which counts as one attempt.
     fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
         let retry_count = row.retry_count.saturating_add(1);
         let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
@@ -211,7 +211,7 @@ impl Relay {
     }
 
     /// Result of a publish that failed because of an outage: the event stays in the outbox, and with [`OnOutage::Wait`]
-    /// no attempt is counted. `None`: the row is already in this state and needs no write.
+    /// no attempt is counted. `None`: an earlier outage set the row to the same values, so the row needs no write.
     fn deferred(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
             OnOutage::Count => Some(self.failed_attempt(row, why)),

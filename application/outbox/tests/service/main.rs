@@ -28,7 +28,7 @@ struct Lent {
 
 const EVENT_TYPES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
 
-/// Appends a note for each event, with a new id each time: an event that is applied twice has two notes.
+/// Appends a note for each event. Each note has a new id, so an event that is applied twice has two notes.
 async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
     for event in events {
         let lent: Lent = event.payload()?;
@@ -65,7 +65,7 @@ impl Handler<MemoryUnit> for Loans {
     }
 }
 
-/// The same handler for a unit of work with nothing but an outbox.
+/// A handler like [`Loans`], for a unit of work that has only an outbox.
 struct OutboxOnly;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Steps of one order after it is placed, up to the gateway's last report.
+//! Steps of one order after it is placed, up to the gateway's last report about a payment or refund.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::super::journal::Step;
 use super::super::plan::{Deal, Scenario};
 use super::{Market, TradingPace};
 
-/// First pause before a request is repeated; the pause is doubled each time, up to [`MAX_PAUSE`].
+/// Pause before the first repetition of a request; doubled before each further repetition, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// A request is not repeated after this time.
+/// A request is not repeated once this time has passed since it was first sent.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 const REASON: &str = "not as described";
@@ -118,11 +118,12 @@ impl Market {
         if is_complete || report == Report::Success {
             self.journal.step(order, Step::Refunded);
         }
-        // A refund without an amount for the gateway succeeds at once: it cannot fail, so it is not retried.
+        // The refund of an order that was paid with assets only succeeds at once, without the gateway. It cannot fail,
+        // so the scenario requests no second refund.
         (report == Report::Success || !is_complete).then_some(())
     }
 
-    /// Reports success for every refund of an order that is in progress.
+    /// Reports success for every refund in progress of an order.
     async fn report_open_refunds(&self, order: OrderId, twice: bool) -> Option<()> {
         let listed = self.acknowledged("refunds", self.api.refunds(self.operator, order).await)?;
         for item in listed.items() {

@@ -101,8 +101,8 @@ impl AssetGrants {
     }
 }
 
-/// Sets the assets of each deal and returns the grants. A deal that uses more than the balance gets a buyer from
-/// `underfunded`; these buyers have no other deals.
+/// Sets the assets of each planned sale and returns the grants. A sale that uses more than the buyer's balance gets its
+/// buyer from `underfunded`; these buyers have no other planned sales.
 pub(super) fn assign_assets(
     deals: &mut [Deal],
     uses: &[AssetUse],
@@ -117,7 +117,7 @@ pub(super) fn assign_assets(
     for (deal, asset_use) in deals.iter_mut().zip(uses) {
         let (buyer, price) = (deal.buyer, deal.price.minor());
         let part = |of: i64| money((price / of).max(1));
-        // A point is worth 0.01.
+        // A point is worth 0.01 in money, which is one minor unit of the price.
         let points = |of: i64| Points::try_from((price / of).max(1));
         let mut assets = PlannedAssets::NOTHING;
         match asset_use {

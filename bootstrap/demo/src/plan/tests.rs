@@ -12,7 +12,7 @@ fn plan_of_same_seed_is_the_same() {
 fn scenario_shares_are_fixed_and_smallest_day_has_eight_of_ten() {
     for seed in 0..50 {
         let small = Plan::draw(seed, 10).unwrap();
-        assert_eq!(small.deals.len(), 9, "the tenth order is that of the lamp");
+        assert_eq!(small.deals.len(), 9, "the tenth order is for `lamp`, which is not in `deals`");
         let kinds: BTreeSet<Scenario> = small.deals.iter().map(|deal| deal.scenario).collect();
         let left_out = [Scenario::PaymentFailed, Scenario::RefundedOnRetry];
         assert_eq!(kinds.len(), 8, "{kinds:?}");

@@ -113,8 +113,8 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
     Some(match EventBody::parse(event_type, &payload).ok()? {
         EventBody::OrderCreated(body) => {
             let mut expected = on_assets(&body.order, OperationKind::Freeze);
-            // If the order was already cancelled or refunded when the event was applied, it does not occupy the
-            // listing.
+            // If the order was already cancelled or refunded when the event was applied, the event is stale and does
+            // not change the seller's listing.
             if !order_is(database, &body.order, Order::is_cancelled_or_refunded)
                 || was_listed(database, &body.order)
             {
@@ -127,7 +127,8 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
             if body.amount.minor() >= MINOR_PER_POINT {
                 expected.push(on_points(&body.order, OperationKind::Earn));
             }
-            // If the order was already refunded when the event was applied, it is not shipped.
+            // If the order was already refunded when the event was applied, the event is stale and adds no shipment
+            // task.
             let is_refunded = |order: &Order| order.status == OrderStatus::Refunded;
             let has_task = database.shipments.iter().any(|task| task.order == body.order.order_id);
             if !order_is(database, &body.order, is_refunded) || has_task {
@@ -156,7 +157,8 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
         }
         EventBody::OrderRefunded(body) => {
             let mut expected = on_assets(&body.order, OperationKind::Revert);
-            // Expected even if no points were earned: the operation prevents points from being earned later.
+            // An `Unearn` operation is expected even if no points were earned: it prevents a later event from earning
+            // points.
             expected.push(on_points(&body.order, OperationKind::Unearn));
             expected.push(effect(&body.order, Kind::Released, body.order.seller_id));
             expected
@@ -242,7 +244,8 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     let mut orders = 0;
     for (consumer, order, seq) in listings.chain(shipments).chain(notifications).chain(credit).chain(assets) {
         match last.insert((consumer, order), seq) {
-            // Equal sequence numbers belong to effects of one event; another promise covers duplicates.
+            // Equal sequence numbers are not a violation: they belong to effects of one event. Another promise covers
+            // duplicates.
             Some(earlier) if earlier > seq => {
                 violations.add(|| {
                     format!("order {order} at {consumer}: event {seq} applied after event {earlier}")

@@ -150,8 +150,8 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     promise("an outage uses no attempts", promised, found, &violations)
 }
 
-/// Promise: the corrupted message is the only dead letter, and an operator replayed or discarded it with a note. No
-/// intact message of its event was delivered from that queue.
+/// Promise: the corrupted message is the only dead letter, and an operator replayed or discarded it with a note. The
+/// queue of the corrupted message delivered no intact message of the same event.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let found = &evidence.database.dead_letters;
     let mut violations = Violations::default();
@@ -165,7 +165,7 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
         }
         Some(corrupted) => {
             let key = (corrupted.queue.clone(), corrupted.event.clone());
-            // An intact message would mean that the event was not applied from the outbox.
+            // No intact message may be delivered: the event must have been applied from the outbox, not from a message.
             if evidence.injected.message_counts.get(&key).is_some_and(|counts| counts.intact > 0) {
                 violations.add(|| format!("{} also reached {} in an intact message", key.1, key.0));
             }

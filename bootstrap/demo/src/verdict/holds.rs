@@ -72,10 +72,10 @@ pub(super) fn is_tombstone(hold: &Hold) -> bool {
     hold.status == HoldStatus::Released && hold.amount == 0 && hold.coupon.is_none()
 }
 
-/// Whether a hold matches the state of its order. A lock may also be rejected after its order was cancelled for another
-/// reason.
+/// Whether a hold matches the state of its order. Any cancelled order may have a tombstone, because a lock may be
+/// rejected after the order was cancelled for another reason.
 fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
-    // A hold that is still frozen violates another promise.
+    // A hold that is still frozen is accepted here: it violates the promise "every hold is resolved".
     if hold.status == HoldStatus::Frozen {
         return true;
     }

@@ -13,7 +13,7 @@ use super::super::journal::{ClientOrder, Step};
 use super::super::plan::AssetCoverage;
 use super::{Evidence, Promise, Violations, promise, seconds};
 
-/// Promise: every response was one that the rules allow.
+/// Promise: every request had a response, and each response was a success or an expected conflict.
 pub(super) fn responses(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     evidence.clients.unexpected.iter().for_each(|unexpected| violations.add(|| unexpected.clone()));
@@ -51,7 +51,7 @@ pub(super) fn states(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (id, client_order) in &evidence.clients.orders {
-        // A missing order violates another promise.
+        // A missing order is skipped: it violates the promise "no acknowledged order is lost".
         let Some(order) = evidence.database.orders.get(id) else { continue };
         let payments = evidence.database.payments.get(id).map(Vec::as_slice).unwrap_or_default();
         if matches_responses(client_order, order, payments) {
@@ -73,7 +73,7 @@ fn matches_responses(client_order: &ClientOrder, order: &Order, payments: &[Paym
     let is_cancelled = |reason| order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason);
     let refused =
         client_order.cover != AssetCoverage::Sufficient && is_cancelled(CancelReason::AssetLockFailed);
-    // The order was not paid in time, or a lock was rejected.
+    // The service closed the order because it was not paid in time or because a lock was rejected.
     let closed = is_cancelled(CancelReason::Timeout) || refused;
     let refund_due =
         payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);
@@ -142,18 +142,18 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
     promise("unpaid orders are cancelled in time", promised, found, &violations)
 }
 
-/// Promise: exactly one of the buyers of the lamp gets the lamp.
+/// Promise: exactly one of the buyers who order the same lamp at the same moment gets it.
 pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
     let (rush, lamp_buyers) = (&evidence.clients.rush, evidence.expected.lamp_buyers);
     let orders = evidence.database.orders.values().filter(|order| Some(order.product) == rush.lamp).count();
     let mut violations = Violations::default();
     if orders != 1 {
-        violations.add(|| format!("{orders} orders of the lamp in the table"));
+        violations.add(|| format!("{orders} orders of the only lamp in the table, expected 1"));
     }
     if (rush.won.len(), rush.refused) != (1, lamp_buyers.saturating_sub(1)) {
         violations.add(|| {
             format!(
-                "{} orders of the lamp accepted, {} refused; expected 1 accepted",
+                "{} orders of the only lamp accepted, {} refused; expected 1 accepted",
                 rush.won.len(),
                 rush.refused
             )

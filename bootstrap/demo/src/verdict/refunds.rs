@@ -7,7 +7,7 @@ use marketplace_domain::{
 
 use super::{Evidence, Promise, Violations, promise};
 
-/// Captured and refunded amounts of one payment, each from its own rows.
+/// Amounts of one payment: captured and paid out according to the ledger, refunded according to the refunds.
 struct Flow<'a> {
     payment: &'a Payment,
     /// Amount captured according to the ledger.
@@ -86,7 +86,8 @@ fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
     flows
 }
 
-/// Promise: refunds of refunded orders equal the captured amounts; no other payment that its order needed was refunded.
+/// Promise: the captured payment of each refunded order was refunded in full, once; no other payment was refunded. Late
+/// payments are excluded: another promise covers them.
 pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
@@ -132,7 +133,7 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Promise: a payment that its order no longer needed was refunded automatically, exactly once.
+/// Promise: each late payment was refunded automatically, exactly once.
 pub(super) fn late_payments(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     let (mut payments, mut refunded) = (0, 0);

@@ -1,6 +1,6 @@
 //! Each violation breaks the promises that cover it.
 
-#![allow(clippy::wildcard_enum_match_arm, reason = "the small day has few event types")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the small day uses only some of the event types")]
 
 mod assets;
 mod effects;
@@ -33,17 +33,18 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     let of = |name: &str| (found(name).promised, found(name).found);
     let same = |text: &str| (text.to_owned(), text.to_owned());
     assert_eq!(of("no acknowledged order is lost"), same("11 orders"));
-    // 11 x (created, timeout), 7 paid, 2 x (shipped, completed), 1 shipped, 4 cancelled, 1 refunded, 9 payments, 3
-    // refunds.
+    // Sum of the events: 11 x (created, timeout), 7 paid, 2 x (shipped, completed), 1 shipped, 4 cancelled, 1 refunded,
+    // 9 payments, 3 refunds.
     assert_eq!(of("no change without its event"), same("51 events"));
-    // 11 + 4 + 1 listings, 7 shipments, 5 x 2 notifications, 2 + 2 + 1 credit, 3 x 2 + 3 x 3 + 2 on holds, 7 + 1 on
-    // points.
+    // Sum of the effects: 11 + 4 + 1 listing changes, 7 shipments, 5 x 2 notifications, 2 + 2 + 1 credit changes, 3 x 2
+    // + 3 x 3 + 2 asset operations on holds, 7 + 1 operations on earned points.
     assert_eq!(of("each effect exactly once"), same("63 effects"));
     assert_eq!(of("the ledger sums to zero"), same("0.00 in money, 0 points"));
     assert_eq!(of("every hold is resolved"), same("8 of 8"));
     assert_eq!(of("holds match their orders"), same("8 holds"));
     assert_eq!(of("no coupon is used twice"), ("3 coupons".to_owned(), "1 used, 2 left".to_owned()));
-    // 5 x 88, and 77 for an order of 88.50 that uses a coupon of 5.00, 5.00 of the wallet and 100 points.
+    // Sum of the points: 88 for each of 5 orders of 88.50, and 77 for an order of 88.50 that uses a coupon of 5.00,
+    // 5.00 of the wallet and 100 points.
     assert_eq!(of("earned points match payments"), same("517 points"));
     assert_eq!(of("refunds equal captured amounts"), same("77.50 refunded, 1 order"));
     assert_eq!(of("a late payment is refunded once"), same("1 of 1"));
@@ -73,14 +74,14 @@ fn copy_that_was_not_acknowledged_and_day_without_copies_break_promise() {
         day.counts(INVENTORY_QUEUE, COPIED).acked = 2;
         day.counts(WEBHOOK_QUEUE, REPUBLISHED).acked = 9;
     });
-    assert_eq!(masked, ignored, "republished messages in another queue do not compensate");
+    assert_eq!(masked, ignored, "republished messages in another queue do not replace a copy");
     assert_eq!(
         after(|day| day.injected.message_counts.values_mut().for_each(|counts| counts.copies = 0)),
         ignored
     );
     assert!(
         after(|day| day.counts(WEBHOOK_QUEUE, COPIED).acked = 3).is_empty(),
-        "a lost confirm causes more messages"
+        "more messages than copies are correct: the relay republishes after a lost confirm"
     );
 }
 

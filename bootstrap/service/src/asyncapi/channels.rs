@@ -119,7 +119,7 @@ fn carried<'a>(
     })
 }
 
-/// The routing key with which a type is published.
+/// The routing key with which events of this type are published.
 fn key(event_type: EventType, timeout: Duration) -> String {
     match event_type {
         EventType::OrderTimeout => timeout_delay_key(timeout),

@@ -7,7 +7,7 @@ use super::payloads::enveloped;
 
 /// The event types that the service emits. Others are omitted, because no message of them would ever arrive.
 pub(super) fn emitted() -> impl Iterator<Item = EventType> {
-    // No use case creates invoices yet.
+    // No use case creates invoices yet, so no message of this type is sent.
     EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::InvoiceGenerated)
 }
 
@@ -48,8 +48,12 @@ fn headers() -> Value {
         "required": ["tenantId", "aggregateType", "aggregateId"],
         "properties": {
             "tenantId": { "type": "string", "pattern": "^[0-9]+$", "description": "The marketplace." },
-            "aggregateType": { "type": "string", "description": "As in the envelope." },
-            "aggregateId": { "type": "string", "pattern": "^-?[0-9]+$", "description": "As in the envelope." },
+            "aggregateType": { "type": "string", "description": "Same value as in the envelope." },
+            "aggregateId": {
+                "type": "string",
+                "pattern": "^-?[0-9]+$",
+                "description": "Same value as in the envelope.",
+            },
             "traceparent": {
                 "type": "string",
                 "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",

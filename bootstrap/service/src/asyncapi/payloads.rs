@@ -79,7 +79,10 @@ pub(super) fn envelope() -> Value {
             "aggregateType": { "type": "string", "description": "Type of the aggregate that changed." },
             "aggregateId": { "type": "integer", "description": "The id of the aggregate." },
             "occurredAt": { "type": "string", "format": "date-time", "description": "Time of the change, in UTC." },
-            "traceId": { "type": "string", "description": "The trace of the request that caused it." },
+            "traceId": {
+                "type": "string",
+                "description": "The trace of the request that caused the change.",
+            },
             "payload": { "type": "object" },
         },
     })

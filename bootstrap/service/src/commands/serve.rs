@@ -46,7 +46,7 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
         return format!("handover runs {parts} on {}, without an API\n", config.database);
     };
     let base = format!("http://{address}");
-    // The program as it was started, so that the printed commands work unchanged in the same folder.
+    // The path by which the program was started, so that the printed commands work unchanged in the same folder.
     let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
     let database_flag = match config.database.file() {
         // With a database server, secrets and address are in the environment or in the configuration file.

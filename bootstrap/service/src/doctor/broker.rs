@@ -62,8 +62,8 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
         missing => Check::warn(
             BROKER,
             format!("{place} is reachable, but has no {}", missing.join(", ")),
-            "another version, or another order.timeout.pending-minutes, declared the existing queues",
-            "nothing if the next `handover serve` uses this configuration: it declares the missing queues",
+            "a process of another version, or with another order.timeout.pending-minutes, declared the existing queues",
+            "no action is needed if the next `handover serve` uses this configuration: it declares the missing queues",
         ),
     }
 }
@@ -78,8 +78,8 @@ async fn management(settings: &RabbitSettings) -> Check {
         Ok(Err(_)) | Err(_) => Check::warn(
             MANAGEMENT,
             format!("{place} does not accept connections"),
-            "handover does not need it, but people can see queues and connections with it",
-            "nothing, or enable it: rabbitmq-plugins enable rabbitmq_management",
+            "handover does not need the management plugin, but people can see queues and connections with it",
+            "no action is needed; to enable the plugin: rabbitmq-plugins enable rabbitmq_management",
         ),
     }
 }

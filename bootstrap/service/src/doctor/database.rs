@@ -101,7 +101,7 @@ fn durability(setting: &String) -> Check {
         "durability",
         format!("unsafe setting of the database server: {setting}"),
         "a crash of the server's machine can lose acknowledged commits",
-        "change it as described in bootstrap/docs/operations.md, \"Settings of the servers\"",
+        "change the setting as described in bootstrap/docs/operations.md, \"Settings of the servers\"",
     )
 }
 
@@ -131,7 +131,7 @@ fn ids((kind, state): (IdKind, IdState)) -> Check {
     Check::warn(
         IDS,
         format!("the next {} id is {}, but id {} exists already", kind.as_str(), state.next, state.largest),
-        "the database was restored or lost commits, and other rows may be missing too",
+        "the database was restored or lost commits, so rows may be missing",
         "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
     )
 }
@@ -147,7 +147,7 @@ fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
                 version.part,
                 version.needed
             ),
-            "an older version of handover created it; only a copy of the file can undo a migration",
+            "an older version of handover created the schema; only a copy of the file can undo a migration",
             "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it",
         ),
         // `serve` migrates database files only.
@@ -190,7 +190,7 @@ fn server_clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>, theirs:
 
 /// Checks that the time is plausible and not before the newest event.
 fn clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>) -> Check {
-    let why = "event times, ids, retries, timeouts and the expiry of tokens depend on it";
+    let why = "event times, ids, retries, timeouts and the expiry of tokens depend on the clock";
     let remedy = "set the clock of this machine (NTP), then start";
     let year = chrono::Datelike::year(&now);
     if !(FIRST_YEAR..=LAST_YEAR).contains(&year) {

@@ -42,7 +42,7 @@ async fn check_connection(endpoint: &Endpoint) -> Check {
     Check::warn(
         NAME,
         format!("{endpoint} cannot be reached: {why}"),
-        "refunds wait until it is reachable; orders and payments continue",
+        "refunds wait until the gateway is reachable; orders and payments continue",
         "check gateway.url, and that this machine may connect to it",
     )
 }

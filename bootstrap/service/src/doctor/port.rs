@@ -48,8 +48,8 @@ pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
         (Listener::NotReady, Served::Here(Some(_)) | Served::Anywhere) => Check::warn(
             NAME,
             format!("handover listens on {listen}, but is not ready"),
-            "it is stopping, or a dependency is unavailable",
-            &format!("see its log, and GET http://{listen}/readyz"),
+            "the process is stopping, or a dependency is unavailable",
+            &format!("see the log of the process, and GET http://{listen}/readyz"),
         ),
         (Listener::OtherProgram, _) | (Listener::Ready | Listener::NotReady, Served::Here(None)) => {
             Check::failed(NAME, &failure)

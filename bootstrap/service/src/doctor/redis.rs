@@ -21,7 +21,10 @@ pub(super) async fn check(config: &Config) -> Option<Check> {
         Err(error) => Check::warn(
             NAME,
             format!("{place} failed the test: {error}"),
-            &format!("until it works, {}; nothing else depends on it", join(RedisUse::without, ", and ")),
+            &format!(
+                "until Redis works, {}; nothing else depends on Redis",
+                join(RedisUse::without, ", and ")
+            ),
             &format!(
                 "check redis.url, that its user may run scripts and write {}, and that Redis answers within redis.timeout",
                 join(key_patterns, " and ")

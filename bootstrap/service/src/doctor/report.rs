@@ -61,7 +61,7 @@ impl Check {
         Check::fail(check, what, why, remedy)
     }
 
-    /// Prefixes a failed check with the address.
+    /// Prefixes the text of a failed check with the address of the checked system.
     pub(super) fn failed_at(self, place: &str) -> Check {
         match self.status {
             Status::Ok | Status::Warn => self,

@@ -9,11 +9,11 @@ use marketplace_wiring::{Failure, Secrets};
 
 const NAME: &str = "secrets";
 
-/// Checks both secrets, the requirements outside loopback, and the files that contain secrets.
+/// Checks `auth.jwt-secret`, `gateway.secret`, the requirements outside loopback, and the files that contain secrets.
 pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
     let mut checks = Vec::new();
     match Secrets::allow(config, &config.listens()) {
-        // Missing secrets and placeholders are reported per key below.
+        // The loop over the secrets reports missing secrets and placeholders.
         Ok(()) | Err(Failure::SharedSecretMissing { .. }) => {}
         Err(failure) => checks.push(Check::failed(NAME, &failure)),
     }
@@ -24,7 +24,7 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
             Ok(Source::Set(secret)) if secret.is_placeholder() => checks.push(Check::warn(
                 NAME,
                 format!("{key} looks like a placeholder"),
-                "anybody who guesses it can sign in as any user or confirm payments",
+                "anybody who guesses the secret can sign in as any user or confirm payments",
                 "set random characters (openssl rand -hex 32; for gateway.secret echo whsec_$(openssl rand -base64 32))",
             )),
             Ok(Source::Set(_)) => notes.push(format!("{key} is set")),
@@ -36,8 +36,8 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
         checks.push(Check::warn(
             NAME,
             format!("{path} contains a secret, and other users can read it"),
-            "anybody who reads it can sign in as any user or confirm payments",
-            &format!("run `chmod 600 {path}`, and set new secrets if another user may have read it"),
+            "anybody who reads the secret can sign in as any user or confirm payments",
+            &format!("run `chmod 600 {path}`, and set new secrets if another user may have read the file"),
         ));
     }
     if checks.is_empty() {

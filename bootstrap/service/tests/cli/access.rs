@@ -89,13 +89,13 @@ fn tokens_of_another_issuer_are_valid_while_its_key_is_in_the_file() {
         2,
         &[
             "error: cannot sign a token: auth.jwt-secret is not set",
-            "get a token from the issuer of these keys",
+            "get a token from the issuer of the public keys",
         ],
     );
 }
 
 #[test]
-fn unusable_or_unrestricted_keys_are_refused_at_startup() {
+fn key_file_without_usable_key_or_without_audience_is_refused_at_startup() {
     let serve = "serve --listen 127.0.0.1:0";
     let world = World::new().set("HANDOVER_AUTH__JWKS_FILE", "keys.json");
     world.run(serve).refused(2, &["auth.jwks-file in the environment variable", "the file cannot be read"]);
@@ -104,7 +104,7 @@ fn unusable_or_unrestricted_keys_are_refused_at_startup() {
     Issuer::new().publish(&world.path("keys.json"));
     world.run(serve).refused(
         2,
-        &["tokens that the issuer made for other services would be accepted too", "set auth.audience"],
+        &["the service would accept tokens that the issuer made for other services", "set auth.audience"],
     );
     assert_eq!(world.files(), ["keys.json"]);
 }

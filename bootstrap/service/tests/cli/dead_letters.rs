@@ -78,7 +78,7 @@ async fn park_event(world: &World, id: &str) {
         .await;
 }
 
-/// Ships the order, as its event states; no other event announces it.
+/// Ships the order without an event, so that only the parked event announces the shipment.
 async fn ship(unit: &mut Work, order: Order) {
     if order.status != OrderStatus::Pending {
         return;
@@ -117,7 +117,7 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     );
     let again = world.run("dlq replay e-1");
     assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.stdout.contains("it was replayed already"), "{again:?}");
+    assert!(again.stdout.contains("the dead letter was already replayed"), "{again:?}");
     assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
     assert_eq!(notifications(), 1);
     let table = world.run("order timeline 1");
@@ -141,10 +141,13 @@ async fn discarded_dead_letter_keeps_its_reason_and_commands_print_the_api_respo
         json!({ "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": [], "more": false })
     );
     let again = world.run("dlq discard e-1 e-2 --dry-run --reason duplicate");
-    assert!(again.done().contains("it was discarded\n"), "a dry run shows refusals and succeeds: {again:?}");
+    assert!(
+        again.done().contains("the dead letter was discarded\n"),
+        "a dry run shows refusals and succeeds: {again:?}"
+    );
     let again = world.run("dlq discard e-1 --reason duplicate");
     assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.stdout.contains("it was discarded\n"), "{again:?}");
+    assert!(again.stdout.contains("the dead letter was discarded\n"), "{again:?}");
     assert!(again.stderr.contains("error: 1 of 1 dead letters was not discarded"), "{again:?}");
     let rest = world.run("dlq discard --event-type ORDER_STATUS_CHANGED --reason too_late");
     assert!(rest.done().contains("discarded  1\n"), "{rest:?}");

@@ -1,11 +1,11 @@
-//! Short market days (`handover demo`) through the real binary: output, exit code, remaining files.
+//! Short runs of `handover demo` through the real binary: output, exit code, remaining files.
 //!
-//! A run plays eight days: two are verified, two have the same seed, two are interrupted, one tests the service after
-//! its day (`--keep`), and the database of one is modified from outside. Seeds are fixed; with `HANDOVER_LONG` four
-//! more days with fresh seeds are verified. The unit tests of the verdict (`bootstrap/demo/src/verdict/tests`) test
-//! which promise detects which violation.
+//! Eight demos run: two must keep every promise, two have the same seed, two are interrupted, one tests the service
+//! that keeps running after the demo (`--keep`), and in one the test modifies the database. Seeds are fixed; with
+//! `HANDOVER_LONG`, four more demos with fresh seeds must keep every promise. Which promise detects which violation is
+//! tested by the unit tests of the verdict (`bootstrap/demo/src/verdict/tests`).
 
-#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+#![allow(clippy::disallowed_methods, reason = "the tests wait for real processes and need the real clock")]
 
 mod days;
 
@@ -17,11 +17,11 @@ use serde_json::Value;
 use crate::inspect::dead_letter;
 use crate::operate::change;
 
-/// Seeds of days in which the amount of a late payment ends in .13. The sandbox would fail the first refund of such an
-/// amount, so these days test that the sandbox receives no refund requests during the day.
+/// Seeds of demos in which the amount of a late payment ends in .13. The sandbox would fail the first refund of such an
+/// amount, so these demos test that the sandbox receives no refund requests during the simulated day.
 const SEEDS: [u64; 2] = [3_579, 37_923];
 
-/// The seeds of the verified days.
+/// The seeds of the demos that must keep every promise.
 fn seeds() -> Vec<u64> {
     let mut seeds = SEEDS.to_vec();
     if std::env::var_os("HANDOVER_LONG").is_some() {
@@ -112,7 +112,7 @@ async fn demo_names_broken_promise_and_exits_with_1() {
     let mut day = Day::new().with("--orders 10 --seed 5").start();
     day.wait_for("granting assets to buyers");
     let unexplained =
-        dead_letter("order.fulfillment.queue", "nobody-explains-this", None, "", "put there by a test");
+        dead_letter("order.fulfillment.queue", "nobody-explains-this", None, "", "parked by a test");
     change(&day.folder().join("handover.db"), async move |unit| {
         unit.outbox().park(&[unexplained]).await.unwrap()
     })
@@ -155,8 +155,8 @@ fn demo_with_keep_prints_a_table_and_keeps_serving() {
         listed["items"].as_array().unwrap().clone()
     };
     assert!(!outbox(&day, "--status sent").is_empty());
-    // After the day the service sends refund requests to the sandbox, which reports their results. The plan of every
-    // seed has two orders that end as paid and use only money.
+    // After the simulated day the service sends refund requests to the sandbox, which reports their results. The plan
+    // of every seed has two orders that end as paid and use only money.
     let paid = outbox(&day, "--event-type ORDER_PAID");
     let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
     let starts = |path: &String| {
@@ -183,7 +183,7 @@ fn demo_with_keep_prints_a_table_and_keeps_serving() {
     let log = std::fs::read_to_string(format!("{}/demo.log", market.folder)).unwrap();
     assert!(
         log.contains("[OutboxRelay] Event sent successfully"),
-        "the log file contains the log of the day"
+        "the log file contains the log of the demo"
     );
     assert!(!day.stderr().contains("[OutboxRelay]"), "stderr contains no log lines: {}", day.stderr());
 }

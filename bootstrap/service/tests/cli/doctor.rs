@@ -1,4 +1,4 @@
-//! `doctor`: problems with their check and exit code.
+//! `doctor`: which check reports a problem, and the exit code.
 
 use std::net::TcpListener;
 
@@ -67,7 +67,7 @@ fn doctor_as_text_prints_one_line_per_check_with_reason_and_advice_below() {
     let text = ran.done();
     assert!(text.starts_with("ok    configuration  every value is valid"), "{text}");
     assert!(text.contains("\nwarn  schema "), "{text}");
-    assert!(text.contains(" why: an older version of handover created it"), "{text}");
+    assert!(text.contains(" why: an older version of handover created the schema"), "{text}");
     assert!(text.contains(" do:  copy the file, then run `handover migrate`"), "{text}");
     assert!(text.ends_with(" ok, 1 warn, 0 fail\n"), "{text}");
 }
@@ -164,8 +164,8 @@ fn doctor_fails_for_database_path_that_is_a_folder() {
     std::fs::create_dir(world.path("shop.db")).unwrap();
     let ran = world.run(&format!("{DOCTOR} --database sqlite://shop.db"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    says(&ran, "folder", "fail", "it is a folder: name a file in it with --database");
-    says(&ran, "database", "fail", "it is a folder");
+    says(&ran, "folder", "fail", "the path is a folder: name a file in it with --database");
+    says(&ran, "database", "fail", "the path is a folder");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ fn outbox_show_prints_the_whole_event() {
         .refused(1, &["error: not found in handover.db: event no-such-event", "see `handover outbox list`"]);
 }
 
-/// Without an index for its filter, a page covers 100,000 ids. Row 1 is on the second page.
+/// A page of a filter without an index covers 100,000 ids, so row 1 is on the second page.
 #[tokio::test]
 async fn page_without_matching_rows_names_the_cursor_of_older_rows() {
     let world = World::new();

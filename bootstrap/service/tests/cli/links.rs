@@ -13,7 +13,7 @@ pub(crate) fn pages(root: &Path) -> Vec<PathBuf> {
     };
     let folders =
         |folder: &Path| entries(folder).into_iter().filter(|path| path.is_dir() && name(path) != "target");
-    // Packages are up to three folders deep.
+    // Packages are up to three folders deep, so three levels are searched.
     let below = |parents: &[PathBuf]| -> Vec<PathBuf> {
         parents.iter().flat_map(|folder| folders(folder).collect::<Vec<_>>()).collect()
     };

@@ -1,5 +1,5 @@
-//! Tests through the real binary: output and exit codes of the command line, short market days, and the contents of the
-//! README, the pages in `bootstrap/docs` and `.deploy`.
+//! Tests through the real binary: output and exit codes of the command line, short runs of `handover demo`, and the
+//! contents of the README, the pages in `bootstrap/docs` and `.deploy`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

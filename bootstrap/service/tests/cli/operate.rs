@@ -130,7 +130,7 @@ async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
 }
 
 #[tokio::test]
-async fn missing_id_exits_with_1_and_empty_filter_result_with_0() {
+async fn unknown_id_exits_with_1_and_filter_without_matches_with_0() {
     let world = World::new().set("HANDOVER_OUTBOX__ON_FAILED", "hold");
     world.run("migrate").done();
     world.add_failed_event("e-1").await;

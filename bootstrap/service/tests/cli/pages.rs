@@ -163,7 +163,7 @@ fn pages_command_line_has_every_command_and_every_flag() {
 }
 
 #[test]
-fn pages_http_api_names_every_route_of_the_document() {
+fn pages_http_api_names_every_route_of_the_openapi_document() {
     let text = read(&page("http-api.md"));
     let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap();

@@ -1,6 +1,6 @@
 //! Runs the built program in a separate folder, with a minimal HTTP client to create test data.
 
-#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+#![allow(clippy::disallowed_methods, reason = "the tests wait for real processes and need the real clock")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -120,7 +120,7 @@ impl World {
         Ran { code: status, stdout: read("out"), stderr: read("err") }
     }
 
-    /// Serves on a free port with these flags; returns when it listens.
+    /// Runs `serve` on a free port with these flags; returns as soon as the program listens.
     pub(crate) fn serve(&self, flags: &str) -> Server {
         let mut command = self.command();
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags.split_whitespace());
@@ -184,7 +184,7 @@ impl Server {
         self.send(request, "", "").1
     }
 
-    /// The status of one request with this token.
+    /// The HTTP status of the response to one request with this token.
     pub(crate) fn status(&self, token: &str, request: &str) -> u16 {
         status(&self.address, token, request)
     }
@@ -194,12 +194,12 @@ impl Server {
     }
 }
 
-/// The status of one request to this address.
+/// The HTTP status of the response to one request, sent to this address.
 pub(crate) fn status(address: &str, token: &str, request: &str) -> u16 {
     answer(address, token, request, "").0
 }
 
-/// Status and body of the response to one request with a JSON body.
+/// HTTP status and body of the response to one request with a JSON body.
 pub(crate) fn answer(address: &str, token: &str, request: &str, json: &str) -> (u16, String) {
     let headers = format!("Authorization: Bearer {token}\r\n{JSON_BODY}");
     let (head, body) = send(address, request, &headers, json);

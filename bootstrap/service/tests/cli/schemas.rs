@@ -31,7 +31,7 @@ fn newer_schema_is_refused_and_left_unchanged() {
             1,
             &[
                 "error: the database handover.db has version 9000 of the marketplace schema, and this program supports versions up to ",
-                "why: a newer version of handover migrated it",
+                "why: a newer version of handover migrated the database",
                 "do:  run the newer version of handover, name another file with --database",
             ],
         );
@@ -50,8 +50,8 @@ fn older_schema_is_migrated_by_serve_and_migrate_only() {
             1,
             &[
                 "error: the database handover.db has version 0 of the outbox schema, and this program needs version ",
-                "why: an older version of handover created it",
-                "stop the process that serves it and run `handover migrate`",
+                "why: an older version of handover created the schema",
+                "stop the process that serves the database and run `handover migrate`",
             ],
         );
         if command == "serve" {
@@ -74,7 +74,7 @@ fn schema_of_unreleased_version_is_refused_and_left_unchanged() {
             1,
             &[
                 "error: the database handover.db was created by a version of handover from before the first release",
-                "why: its migrations were replaced by others",
+                "why: the migrations from before the first release were replaced by others",
                 "do:  start with a new file (--database)",
             ],
         );
@@ -95,7 +95,7 @@ fn schema_that_no_release_created_is_refused_and_left_unchanged() {
             1,
             &[
                 "error: cannot migrate the database handover.db: ",
-                "why: no released version created its schema; the migration was rolled back",
+                "why: no released version of handover created the schema; the migration was rolled back",
                 "do:  use the build that created the file, or start with another file (--database)",
             ],
         );
@@ -113,7 +113,7 @@ fn file_that_is_not_a_database_is_refused_and_left_unchanged() {
             1,
             &[
                 "cannot use the database handover.db",
-                "all orders and events are stored in it",
+                "all orders and events are stored in the database",
                 "name another one",
             ],
         );

@@ -106,7 +106,7 @@ fn port_in_use_is_refused_before_any_file_is_created() {
         1,
         &[
             &format!("error: cannot listen on {address}: "),
-            "why: the API is served there",
+            "why: the API is served on this address",
             "do:  stop the process that listens there, or choose another address with --listen",
         ],
     );
@@ -130,13 +130,13 @@ fn second_process_is_refused_with_id_of_first() {
 }
 
 #[test]
-fn outside_loopback_gateway_must_be_configured() {
+fn gateway_must_be_configured_outside_loopback() {
     let world =
         World::new().set("HANDOVER_AUTH__JWT_SECRET", SECRET).set("HANDOVER_GATEWAY__SECRET", SIGNING);
     world.run("serve --listen 0.0.0.0:0").refused(
         2,
         &[
-            "gateway.url is not set, and 0.0.0.0:0 can be reached",
+            "gateway.url is not set, and 0.0.0.0:0 can be reached from other machines",
             "why: the default is a sandbox: it reports refunds as paid",
             "do:  set gateway.url to https:// and the gateway's address (or to \"sandbox:\"",
         ],
@@ -162,11 +162,11 @@ fn gateway_over_plain_http_on_another_machine_is_refused() {
 }
 
 #[test]
-fn outside_loopback_secrets_are_required() {
+fn secrets_are_required_outside_loopback() {
     World::new().run("serve --listen 0.0.0.0:0").refused(
         2,
         &[
-            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached",
+            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached from other machines",
             "set auth.jwt-secret, or listen on 127.0.0.1",
         ],
     );
@@ -178,7 +178,7 @@ fn operators_listener_outside_loopback_requires_secrets() {
     world.run(SERVE).refused(
         2,
         &[
-            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached",
+            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached from other machines",
             "set auth.jwt-secret, or listen on 127.0.0.1",
         ],
     );
@@ -186,7 +186,7 @@ fn operators_listener_outside_loopback_requires_secrets() {
 }
 
 #[test]
-fn outside_loopback_placeholder_secret_is_refused() {
+fn placeholder_secret_is_refused_outside_loopback() {
     for (jwt, signing, key) in [
         ("changemechangemechangemechangeme", SIGNING, "auth.jwt-secret"),
         (SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "gateway.secret"),
@@ -197,8 +197,10 @@ fn outside_loopback_placeholder_secret_is_refused() {
         ran.refused(
             2,
             &[
-                &format!("error: {key} looks like a placeholder, and 0.0.0.0:0 can be reached"),
-                "why: anybody who guesses it can sign in as any user",
+                &format!(
+                    "error: {key} looks like a placeholder, and 0.0.0.0:0 can be reached from other machines"
+                ),
+                "why: anybody who guesses the secret can sign in as any user",
                 &format!("do:  set {key} to random characters"),
             ],
         );

@@ -82,7 +82,7 @@ fn page_of_tour_shows_only_commands_of_the_script() {
     let page = std::fs::read_to_string(docs().join("tour.md")).unwrap();
     let script = commands(&std::fs::read_to_string(docs().join("tour.sh")).unwrap());
     let blocks = page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());
-    // The first two blocks start the service and set the variables.
+    // Skips the first two code blocks, which start the service and set shell variables.
     let shown: Vec<String> = blocks.skip(2).flat_map(commands).collect();
     assert!(shown.len() > 20, "{shown:#?}");
     for command in shown {

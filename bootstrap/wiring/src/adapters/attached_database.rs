@@ -27,7 +27,7 @@ impl AttachedDatabase {
     pub async fn open(choice: &DatabaseChoice) -> Result<AttachedDatabase, Failure> {
         let (clock, store): (Arc<dyn Clock>, SqlStore) = match choice {
             DatabaseChoice::File(path) => {
-                // SQLite would turn an empty file into a database, so it counts as missing.
+                // SQLite would turn an empty file into a database, so an empty file counts as missing.
                 if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) || !path.exists() {
                     return Err(Failure::NoDatabase { database: path.clone() });
                 }
@@ -82,8 +82,8 @@ impl AttachedDatabase {
 /// Systems that a command accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The database only.
+    /// The command accesses only the database.
     Store,
-    /// Database and broker.
+    /// The command accesses the database and the broker.
     Broker,
 }

@@ -68,7 +68,7 @@ impl RefundReports for SandboxReports {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let context = CommandContext {
             actor: Actor::Gateway,
-            // Callbacks carry no tenant; the refund's row has it.
+            // The callbacks of a gateway carry no tenant; the use case reads the tenant from the row of the refund.
             tenant: TenantId::DEFAULT,
             trace: request.trace.clone(),
             idempotency: None,

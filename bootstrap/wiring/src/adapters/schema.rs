@@ -12,7 +12,7 @@ use crate::config::DatabaseChoice;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
     Current,
-    /// An older program created the schema, or there is none.
+    /// An older program created the schema, or the database has no schema.
     Older(SchemaVersion),
     /// A newer program created the schema.
     Newer(SchemaVersion),

@@ -22,13 +22,17 @@ pub struct AuthConfig {
 pub(super) fn secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
     let Some(item) = reader.secret(JWT_SECRET) else { return Ok(None) };
     let secret = item.as_text()?;
-    // The minimum is the size of the hash output (RFC 7518 §3.2).
+    // HS256 requires a secret that is at least as long as the hash output (RFC 7518 §3.2).
     if Tokens::new(secret.as_bytes()).is_err() {
         let remedy = format!(
-            "set at least {} random characters (openssl rand -hex 32), or leave it out to have one generated",
+            "set at least {} random characters (openssl rand -hex 32), or remove the key to have a secret generated",
             Tokens::MIN_SECRET_BYTES
         );
-        return Err(item.refused_as("too short", "anybody who guesses it can sign in as any user", &remedy));
+        return Err(item.refused_as(
+            "too short",
+            "anybody who guesses the secret can sign in as any user",
+            &remedy,
+        ));
     }
     Ok(Some(Secret::new(secret)))
 }
@@ -49,7 +53,9 @@ fn claim(item: Option<Item>) -> Result<Option<String>, ConfigError> {
     let Some(item) = item else { return Ok(None) };
     let name = item.as_text()?;
     if name.is_empty() {
-        return Err(item.refused("it is empty", "set the value that tokens contain, or leave it out"));
+        return Err(
+            item.refused("it is empty", "set the value that tokens contain in this claim, or remove the key")
+        );
     }
     Ok(Some(name))
 }
@@ -59,7 +65,7 @@ fn keys(item: &Item, rules: &TokenRules) -> Result<PathBuf, ConfigError> {
     let remedy = "name a JSON Web Key Set with the public keys of the token issuer";
     read_keys(&path).map_err(|why| item.refused(&why, remedy))?;
     if rules.audience.is_none() {
-        let why = "tokens that the issuer made for other services would be accepted too";
+        let why = "the service would accept tokens that the issuer made for other services";
         let remedy = "set auth.audience to the \"aud\" claim of tokens for this service";
         return Err(item.refused(why, remedy).related_to(&["auth.audience"]));
     }

@@ -7,7 +7,8 @@ use super::read::Reader;
 use super::{HOUR, MILLISECOND, MINUTE, SECOND, retry};
 
 pub(super) fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
-    let why = "AMQP takes 0 as unlimited, which would fill the memory, and has 16 bits for the number";
+    let why =
+        "AMQP takes 0 as unlimited, which would fill the memory, and has 16 bits for the prefetch count";
     let prefetch = reader.value("consumer.prefetch", "20").count(1..=u16::MAX, why)?;
     let retry = retry::consumer(reader)?;
     let timeout_item = reader.value("consumer.attempt-timeout", "10s");
@@ -24,7 +25,7 @@ pub(super) fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigEr
     let why = "the sweep finds interrupted attempts: it must run regularly, but not continuously";
     let sweep_interval =
         reader.value("consumer.sweep-interval", "5s").duration(MILLISECOND * 10..=HOUR, why)?;
-    let why = "a short time repeats events that are still on their way, a long one delays lost events";
+    let why = "with a short time, the sweep applies events that the broker still delivers; with a long one, lost events are applied late";
     let lost_after = reader.value("consumer.lost-after", "60s").duration(SECOND..=HOUR, why)?;
     Ok(ConsumerSettings { prefetch, retry, attempt_timeout, lease, sweep_interval, lost_after })
 }

@@ -41,7 +41,7 @@ pub enum Shown {
     },
     /// A secret that is set.
     Hidden,
-    /// A secret that is not set; with a database file one is generated.
+    /// A secret that is not set; for a database file, the first start generates it.
     Generated,
     /// An optional setting that is not set.
     Unset,

@@ -51,7 +51,7 @@ impl std::error::Error for ConfigErrors {}
 pub enum ConfigError {
     #[error("unknown key {key} in {origin}")]
     UnknownKey {
-        /// The key as written.
+        /// The key, as written in the source of the settings.
         key: String,
         origin: Origin,
         /// The most similar known key, if one is similar enough.
@@ -59,7 +59,7 @@ pub enum ConfigError {
     },
     #[error("unknown section {section} in {origin}")]
     UnknownSection {
-        /// The section as written.
+        /// The section, as written in the source of the settings.
         section: String,
         origin: Origin,
         /// The section with the most similar name, if one is similar enough.
@@ -150,13 +150,14 @@ impl ConfigError {
             }
             ConfigError::UnknownSection { nearest, .. } => {
                 let nearest = nearest.map(|nearest| format!("[{nearest}]"));
-                unknown("all keys in it would be ignored silently", nearest)
+                unknown("all keys in an unknown section would be ignored silently", nearest)
             }
-            ConfigError::NotASection { key, .. } => {
-                explain("it contains further keys", &format!("write [{key}] and its keys below"))
-            }
+            ConfigError::NotASection { key, .. } => explain(
+                "a section contains keys, not a value",
+                &format!("write [{key}] and below it the keys of the section"),
+            ),
             ConfigError::Unreadable { .. } => explain(
-                "its settings would be ignored silently",
+                "the settings of the file would be ignored silently",
                 "correct the path or the permissions, or leave --config out",
             ),
             ConfigError::Syntax { .. } => explain(

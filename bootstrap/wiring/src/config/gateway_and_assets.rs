@@ -13,9 +13,9 @@ use super::read::{HOURS, Item, MINUTES, Reader};
 use super::{GATEWAY_SECRET, HOUR, MILLISECOND, MINUTE, SECOND, Secret};
 
 const DAY: Duration = HOUR.saturating_mul(24);
-/// Maximum of `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
+/// Upper limit of both `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
 const MAX_DAYS: u32 = 365;
-/// Maximum of `asset.points-per-unit` and `asset.earn-per-unit`.
+/// Upper limit of both `asset.points-per-unit` and `asset.earn-per-unit`.
 const MAX_POINTS: u32 = 1_000_000;
 
 /// Payment gateway used for refunds.
@@ -39,7 +39,7 @@ impl fmt::Display for GatewayChoice {
 #[derive(Debug, Clone)]
 pub struct GatewayConfig {
     pub choice: GatewayChoice,
-    /// Whether it was set explicitly: the built-in default is for trials only.
+    /// Whether `gateway.url` was set explicitly: its built-in default is for trials only.
     pub is_chosen: bool,
 }
 
@@ -49,7 +49,7 @@ const SANDBOX: &str = "sandbox:";
 pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secret>), ConfigError> {
     let item = reader.url("gateway.url", SANDBOX);
     let secret = reader.secret(GATEWAY_SECRET).as_ref().map(secret).transpose()?;
-    let why = "the sandbox must report after the request, and soon enough for a trial";
+    let why = "without a delay the sandbox could report before the request has ended; with a long one a trial waits too long";
     let delay = reader.value("gateway.sandbox-delay", "1s").duration(MILLISECOND..=HOUR, why)?;
     let url = item.as_text()?;
     let choice = if url == SANDBOX {
@@ -67,19 +67,19 @@ fn secret(item: &Item) -> Result<Secret, ConfigError> {
     let secret = item.as_text()?;
     if CallbackVerifier::new(&secret).is_err() {
         let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
-                      (echo whsec_$(openssl rand -base64 32)), or leave it out to have one generated";
+                      (echo whsec_$(openssl rand -base64 32)), or remove the key to have a secret generated";
         return Err(item.refused_as(
             "not a signing secret",
-            "it is the only proof that a payment callback is genuine",
+            "the signature with this secret is the only proof that a payment callback is genuine",
             remedy,
         ));
     }
     Ok(Secret::new(secret))
 }
 
-/// Reads the other keys of `gateway.*`.
+/// Reads `gateway.timeout`, `gateway.scan-interval`, `gateway.retry-base` and `gateway.retry-cap`.
 pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError> {
-    let why = "a short timeout repeats requests to a slow gateway, a long one waits for a gateway that hangs";
+    let why = "with a short timeout, requests to a slow gateway are repeated; with a long one, refunds wait for a gateway that hangs";
     let timeout = reader.value("gateway.timeout", "10s").duration(MILLISECOND * 100..=MINUTE * 10, why)?;
     let why = "the scan sends refund requests: it must run regularly, but not continuously";
     let scan_interval = reader.value("gateway.scan-interval", "1s").duration(MILLISECOND * 10..=HOUR, why)?;

@@ -33,7 +33,7 @@ pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig
     let ops_listen = ops.as_ref().map(address).transpose()?;
     if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
         let error =
-            item.refused("it is the same address as http.listen", "set another port, or leave it out");
+            item.refused("it is the same address as http.listen", "set another port, or remove the key");
         return Err(error.related_to(&["http.listen"]));
     }
     let cors_origins = origins(&reader.value("http.cors-origins", "[]"))?;
@@ -49,7 +49,7 @@ fn address(item: &Item) -> Result<SocketAddr, ConfigError> {
     item.as_text()?.parse().map_err(|_| {
         item.refused(
             "it is not an address with a port",
-            "write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one",
+            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free port",
         )
     })
 }
@@ -76,7 +76,7 @@ pub(super) fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
     };
     let trusted = networks.iter().map(network).collect::<Result<Vec<ipnet::IpNet>, _>>()?;
     if trusted.iter().any(|network| network.prefix_len() == 0) {
-        let why = "it trusts every address, so every client could forge its own";
+        let why = "the list trusts every address, so every client could forge its address";
         return Err(item.refused(why, remedy));
     }
     let header = reader.one_of(

@@ -16,9 +16,9 @@ use super::value::read_value;
 pub(super) enum Kind {
     /// Plain text.
     Text,
-    /// Plain text; a password in it is never shown.
+    /// Plain text; output never shows a password in it.
     Url,
-    /// Plain text, even if it consists of digits only; never shown.
+    /// Plain text, even if it consists of digits only; never shown in output.
     Secret,
     /// A TOML-like value: a number, a list, an inline table, otherwise text.
     Value,

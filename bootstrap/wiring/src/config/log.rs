@@ -42,7 +42,7 @@ fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
         return Ok(None);
     }
     if !cfg!(feature = "otel") {
-        let remedy = "build the program with --features otel, or set it to off";
+        let remedy = "build the program with --features otel, or set log.traces to off";
         return Err(item.refused("this program was built without trace export", remedy));
     }
     let host = endpoint.strip_prefix("http://").unwrap_or_default();
@@ -57,14 +57,14 @@ fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
 /// Reason why a list of directives is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilterError {
-    /// The list is empty, or one of its parts is not a directive.
+    /// The list is empty, or one of its items is not a directive.
     NoDirective,
-    /// A part filters by a span or by fields (`target[span{field}]=level`).
+    /// A directive filters by a span or by fields (`target[span{field}]=level`).
     Span,
 }
 
 impl FilterError {
-    /// The reason, for the user.
+    /// The reason why the list is refused, as text for the user.
     fn why(self) -> &'static str {
         match self {
             FilterError::NoDirective => "it is neither a level nor a list of directives",

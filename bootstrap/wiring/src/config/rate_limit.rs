@@ -45,10 +45,10 @@ pub(super) fn limits(reader: &Reader<'_>, proxies: Proxies) -> Result<LimitConfi
         format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one request in 10 s");
     let rate = per_second.parse("it is not a number", &remedy)?;
     let interval_us = interval_us(rate).ok_or_else(|| {
-        let why = "a slower rate refuses almost every request, and a faster one does not limit anybody";
+        let why = "a rate below the minimum refuses almost every request, and one above the maximum does not limit anybody";
         per_second.refused(why, &remedy)
     })?;
-    let why = "a bucket of 0 refuses every request, and a larger one does not limit anybody";
+    let why = "a capacity of 0 refuses every request, and one above the maximum does not limit anybody";
     let size = capacity.count(1..=MAX_CAPACITY, why)?;
     let bucket = bucket(size, interval_us).ok_or_else(|| {
         let why = "an empty bucket must be full again within a day";
@@ -58,12 +58,12 @@ pub(super) fn limits(reader: &Reader<'_>, proxies: Proxies) -> Result<LimitConfi
     Ok(LimitConfig { bucket, routes: routes(&all_routes, size, rate)?, proxies })
 }
 
-/// Microseconds per token; rounded up, so that nobody gets more than configured.
+/// Microseconds per token; rounded up, so that nobody gets more tokens than configured.
 fn interval_us(per_second: f64) -> Option<u64> {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "positive and below 2^53 by now"
+        reason = "only called for a rate in range: the interval is positive and below 2^53"
     )]
     let interval = |per_second: f64| (1_000_000.0 / per_second).ceil() as u64;
     (MIN_PER_SECOND..=MAX_PER_SECOND).contains(&per_second).then(|| interval(per_second))
@@ -75,7 +75,7 @@ fn bucket(capacity: u32, every_us: u64) -> Option<Bucket> {
 }
 
 fn routes(item: &Item, capacity: u32, per_second: f64) -> Result<Vec<(&'static str, Bucket)>, ConfigError> {
-    let remedy = "write {\"POST /api/v1/orders\" = {capacity = 20, per-second = 5}}, or leave it out";
+    let remedy = "write {\"POST /api/v1/orders\" = {capacity = 20, per-second = 5}}, or remove the key";
     let Value::Table(all) = &item.setting.value else {
         return Err(item.refused("it is not a table of routes", remedy));
     };

@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
         self.with_default(path, default, Kind::Text)
     }
 
-    /// A URL; a password in it is never shown.
+    /// A URL; output never shows a password in it.
     pub(super) fn url(&self, path: &'static str, default: &'static str) -> Item {
         self.with_default(path, default, Kind::Url)
     }
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         self.without_default(path, Kind::Secret)
     }
 
-    /// One of these values; the first is the default.
+    /// Reads a setting that must be one of `choices`; the first choice is the default.
     pub(super) fn one_of<T: Copy>(
         &self,
         path: &'static str,
@@ -112,7 +112,7 @@ impl Item {
         self.refused_as(&show_safely(self.key.kind, &self.setting.value), why, remedy)
     }
 
-    /// An error with another description of the value.
+    /// An error that shows `found` in place of the value.
     pub(super) fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
         ConfigError::Refused {
             key: self.key.path,
@@ -128,13 +128,13 @@ impl Item {
     /// at least".
     pub(super) fn too_short(&self, set_it: &str, other: &Item, limit: Duration, why: &str) -> ConfigError {
         let limit = humantime::format_duration(limit);
-        let remedy = format!("set it {set_it} {}, which is \"{limit}\"", other.key.path);
+        let remedy = format!("set this duration {set_it} {}, which is \"{limit}\"", other.key.path);
         self.refused(why, &remedy).related_to(&[other.key.path])
     }
 
     pub(super) fn as_text(&self) -> Result<String, ConfigError> {
         let text = self.setting.value.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put it in quotes"))
+        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put the text in quotes"))
     }
 
     /// Deserializes the value.
@@ -189,13 +189,13 @@ impl Item {
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "positive and below 2^53 by now"
+            reason = "the check above allows only positive numbers below 2^53"
         )]
         let time = Duration::from_millis((number * unit.seconds * 1000.0).round() as u64);
         if time.is_zero() { Err(self.refused("it is less than a millisecond", &remedy)) } else { Ok(time) }
     }
 
-    /// One of these values.
+    /// Checks that the value is one of `choices`.
     pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         let text = self.as_text()?;
         let choice = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);

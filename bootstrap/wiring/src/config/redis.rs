@@ -24,7 +24,7 @@ pub(super) struct StoreChoice {
     default: &'static str,
 }
 
-/// Reads the key that selects the store for this use.
+/// Reads the key that selects the store of rate limits or of idempotency keys.
 pub(super) fn store(reader: &Reader<'_>, used: RedisUse) -> Result<StoreChoice, ConfigError> {
     let (path, default) = match used {
         RedisUse::Limits => ("rate-limit.store", "local"),
@@ -52,7 +52,7 @@ pub(super) fn items(reader: &Reader<'_>) -> Result<RedisItems, ConfigError> {
 }
 
 impl RedisItems {
-    /// The Redis of these stores; `None` if no store uses Redis.
+    /// The Redis configuration that the two stores share; `None` if neither uses Redis.
     pub(super) fn of(self, stores: [StoreChoice; 2]) -> Result<Option<RedisConfig>, ConfigError> {
         let uses: Vec<RedisUse> = stores.iter().filter_map(|store| store.redis).collect();
         let keys = stores.each_ref().map(|store| store.item.key.path);
@@ -61,7 +61,7 @@ impl RedisItems {
             (None, None, None) => Ok(None),
             (None, Some(item), _) | (None, None, Some(item)) => {
                 let remedy =
-                    "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
+                    "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or remove the key";
                 Err(item.refused_as("set", "no store uses Redis", remedy).related_to(&keys))
             }
             (Some((used, store)), None, _) => Err(without_url(used, &store)),
@@ -75,12 +75,12 @@ impl RedisItems {
 
 fn without_url(used: RedisUse, store: &StoreChoice) -> ConfigError {
     let what = match used {
-        RedisUse::Limits => "processes share their limits in Redis",
+        RedisUse::Limits => "rate limits are counted in Redis",
         RedisUse::Keys => "idempotency keys of operators' requests are stored in Redis",
     };
     let why = format!("{what}, but redis.url is not set");
     let remedy = format!(
-        "set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{}\"",
+        "set redis.url = \"redis://user:password@host:6379/0\", or set the store to \"{}\"",
         store.default
     );
     store.item.refused(&why, &remedy).related_to(&["redis.url"])

@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "0 to 100 after the filter"
+            reason = "the filter allows a share from 0 to 1, so the percentage is from 0 to 100"
         )]
         let percent = share.map(|share| (share * 100.0).round() as u8);
         percent

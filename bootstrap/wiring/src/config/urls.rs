@@ -84,7 +84,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
         return Ok(DatabaseChoice::Server(Box::new(server)));
     };
     if let Some(authorities) = authorities {
-        let error = authorities.refused("a database file needs no network connection", "leave it out");
+        let error = authorities.refused("a database file needs no network connection", "remove the key");
         return Err(error.related_to(&[item.key.path]));
     }
     let remedy = "write sqlite://handover.db (in this folder) or sqlite:///srv/handover/handover.db";
@@ -120,7 +120,10 @@ pub(super) fn broker(reader: &Reader<'_>, database: &DatabaseChoice) -> Result<B
         ("database:", _) => BrokerChoice::Database,
         ("memory:", DatabaseChoice::File(_)) => BrokerChoice::Memory,
         ("memory:", DatabaseChoice::Server(_)) => {
-            let error = item.refused("other processes on this database cannot receive its messages", remedy);
+            let error = item.refused(
+                "other processes on this database cannot receive messages from the memory of this process",
+                remedy,
+            );
             return Err(error.related_to(&["database.url"]));
         }
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
@@ -130,7 +133,7 @@ pub(super) fn broker(reader: &Reader<'_>, database: &DatabaseChoice) -> Result<B
     };
     match authorities {
         Some(authorities) => {
-            let error = authorities.refused("broker.url names no server", "leave it out");
+            let error = authorities.refused("broker.url names no server", "remove the key");
             Err(error.related_to(&[item.key.path]))
         }
         None => Ok(own),

@@ -5,7 +5,7 @@
 
 use toml::{Table, Value};
 
-/// Parses a value. Never fails: input that is not another type of value is text.
+/// Parses a value. Never fails: input that cannot be parsed as another type is text.
 pub(super) fn read_value(text: &str) -> Value {
     let document = with_quotes(text).and_then(|value| format!("value = {value}").parse::<Table>().ok());
     let value = document.and_then(|mut document| document.remove("value"));

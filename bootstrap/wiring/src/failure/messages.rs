@@ -22,7 +22,7 @@ impl Failure {
                 &format!("set {key}, or listen on 127.0.0.1"),
             ),
             Failure::SecretPlaceholder { key, .. } => explain(
-                "anybody who guesses it can sign in as any user or confirm payments",
+                "anybody who guesses the secret can sign in as any user or confirm payments",
                 &format!(
                     "set {key} to random characters (openssl rand -hex 32; for gateway.secret echo whsec_$(openssl \
                      rand -base64 32)), or listen on 127.0.0.1"
@@ -30,7 +30,7 @@ impl Failure {
             ),
             Failure::NoSigningSecret => explain(
                 "auth.jwks-file has public keys, which verify tokens but cannot sign them",
-                "get a token from the issuer of these keys, or also set auth.jwt-secret: both kinds of tokens are then accepted",
+                "get a token from the issuer of the public keys, or also set auth.jwt-secret: both kinds of tokens are then accepted",
             ),
             Failure::GatewayNeeded { .. } => explain(
                 "the default is a sandbox: it reports refunds as paid and moves no money",
@@ -38,7 +38,7 @@ impl Failure {
                  listen on 127.0.0.1",
             ),
             Failure::Gateway(_) => explain(
-                "the service sends refund requests to it",
+                "the service sends refund requests to the payment gateway",
                 "install this system's certificate authorities (ca-certificates), or name them in SSL_CERT_FILE",
             ),
             Failure::SharedSecretMissing { key, .. } => explain(
@@ -46,24 +46,24 @@ impl Failure {
                 &format!("set {key} to the same value for every process that uses the database"),
             ),
             Failure::SecretRefused { key, .. } => explain(
-                "tokens and payment callbacks are verified with it",
-                &format!("correct {key}, or leave it out"),
+                "tokens and payment callbacks are verified with the configured secrets and keys",
+                &format!("correct or remove {key}"),
             ),
             Failure::SecretFile { .. } => explain(
-                "tokens and payment callbacks are verified with it",
+                "tokens or payment callbacks are verified with the secret in this file",
                 "correct the permissions of the file and of its folder",
             ),
             Failure::SecretExposed { path } => explain(
-                "anybody who reads it can sign in as any user",
+                "anybody who reads the secret can sign in as any user",
                 &format!(
-                    "run `chmod 600 {}`; if another user may have read the file, remove it, and the next start generates a new one",
+                    "run `chmod 600 {}`; if another user may have read the file, remove the file: the next start generates a new secret",
                     path.display()
                 ),
             ),
             Failure::SecretFileInvalid { path } => explain(
-                "it is empty, too short, or was overwritten by another program",
+                "the file is empty, too short, or was overwritten by another program",
                 &format!(
-                    "remove {} (the next start generates a new one and existing tokens become invalid), or set the secret in \
+                    "remove {} (the next start generates a new secret and existing tokens become invalid), or set the secret in \
                      the configuration",
                     path.display()
                 ),
@@ -81,18 +81,18 @@ impl Failure {
                 "stop the other process, or name another file with --database",
             ),
             Failure::Database { database, cause } => {
-                explain("all orders and events are stored in it", database_remedy(database, cause))
+                explain("all orders and events are stored in the database", database_remedy(database, cause))
             }
             Failure::AccessRefused { .. } => explain(
                 "the server does not accept this user and password, has no such database, or grants the user no rights on it",
                 "correct user, password and database in database.url, or create the database and grant the user rights on it",
             ),
             Failure::NoDatabase { .. } => explain(
-                "it was not created yet, or it is in another folder",
+                "the database file was not created yet, or is in another folder",
                 "start `handover serve` (or `handover migrate`) here once, or name the file with --database",
             ),
             Failure::SchemaNewer { database, .. } => explain(
-                "a newer version of handover migrated it; this version could misread its rows, so nothing was changed",
+                "a newer version of handover migrated the database; this version could misread the rows, so nothing was changed",
                 match database {
                     DatabaseChoice::Server(_) => {
                         "run the newer version of handover, or restore a backup from before the migration"
@@ -107,51 +107,54 @@ impl Failure {
                 database: DatabaseChoice::Server(_),
                 version: SchemaVersion { found: None, .. },
             } => explain(
-                "its tables have not been created yet",
+                "the tables of handover have not been created yet",
                 "run `handover migrate` once, as a user with the right to create tables",
             ),
             Failure::SchemaOlder { database, .. } => explain(
-                "an older version of handover created it; it lacks columns that this version reads",
+                "an older version of handover created the schema, which lacks columns that this version reads",
                 match database {
                     DatabaseChoice::Server(_) => {
                         "make a backup, then run `handover migrate` once, as a user with the right to alter tables; running \
                          processes of the older version continue"
                     }
                     DatabaseChoice::File(_) => {
-                        "copy the file, stop the process that serves it and run `handover migrate`; or use the older version"
+                        "copy the file, stop the process that serves the database and run `handover migrate`; or use the older version"
                     }
                 },
             ),
             Failure::Migration { database: DatabaseChoice::Server(_), .. } => explain(
-                "no released version created its schema, or this user may not change it",
+                "no released version of handover created the schema, or this user is not permitted to change it",
                 "run `handover migrate` as a user with the right to create and alter tables, in a database that only handover uses",
             ),
             Failure::Migration { database: DatabaseChoice::File(_), .. } => explain(
-                "no released version created its schema; the migration was rolled back, nothing was changed",
+                "no released version of handover created the schema; the migration was rolled back, nothing was changed",
                 "use the build that created the file, or start with another file (--database); if only released versions \
                  used this file, report a bug",
             ),
             Failure::SchemaUnreleased { database } => explain(
-                "its migrations were replaced by others that cannot be applied on top of them; nothing was changed",
+                "the migrations from before the first release were replaced by others that cannot be applied on top of them; nothing \
+                 was changed",
                 match database {
                     DatabaseChoice::Server(_) => {
-                        "create an empty database, name it in database.url and run `handover migrate`; or serve the old one with \
+                        "create an empty database, name it in database.url and run `handover migrate`; or serve the old database with \
                          the version that created it"
                     }
                     DatabaseChoice::File(_) => {
-                        "start with a new file (--database), or serve the old one with the version that created it"
+                        "start with a new file (--database), or serve the old file with the version that created it"
                     }
                 },
             ),
             Failure::SchemaForeign { .. } => explain(
-                "handover would read and write another program's rows there; nothing was changed",
+                "handover would read and write the rows of another program; nothing was changed",
                 "create a database for handover (on PostgreSQL a schema is enough), name it in database.url and run \
                  `handover migrate`",
             ),
-            Failure::Broker(error) => explain("the broker delivers all events", broker_remedy(error)),
+            Failure::Broker(error) => {
+                explain("events reach the consumers only through the broker", broker_remedy(error))
+            }
             Failure::BrokerInMemory => explain(
-                "they are in the memory of the serving process",
-                "call its API with an operator's token: GET /api/v1/ops/queues, POST /api/v1/ops/dead-letters/replay",
+                "the queues are in the memory of the serving process",
+                "call the API of that process with an operator's token: GET /api/v1/ops/queues, POST /api/v1/ops/dead-letters/replay",
             ),
             Failure::Missing { see, .. } => explain(
                 "the id is mistyped, or the row is in another database",
@@ -159,30 +162,31 @@ impl Failure {
             ),
             Failure::NotReplayed { .. } => explain(
                 "each `refused` entry of the output above has its reason",
-                "correct the causes and replay again, or discard them with `handover dlq discard`",
+                "correct the causes and replay again, or discard the dead letters with `handover dlq discard`",
             ),
             Failure::NotDiscarded { .. } => explain(
                 "each `refused` entry of the output above has its reason",
                 "dead letters that were already decided or applied need no action; for dead letters that are being applied, repeat the command later",
             ),
             Failure::Refused(_) => explain(
-                "the current state does not allow it; nothing was changed",
+                "the operation is not allowed in the current state of the service; nothing was changed",
                 "correct the cause in the first line and run the command again; otherwise report a bug",
             ),
             Failure::Listen { listen, cause } => {
-                explain("the API is served there", listen_remedy(listen.port(), cause.kind()))
+                explain("the API is served on this address", listen_remedy(listen.port(), cause.kind()))
             }
             Failure::Http(_) => explain(
-                "it must run until the process is stopped",
+                "the HTTP server must run until the process is stopped",
                 "start again; if it fails again, report a bug",
             ),
             Failure::Usage { remedy, .. } => explain("the command does not accept this value", remedy),
-            Failure::System { .. } => {
-                explain("the program cannot run without it", "start again; if it fails again, report a bug")
-            }
+            Failure::System { .. } => explain(
+                "the program needs this operation of the operating system",
+                "start again; if it fails again, report a bug",
+            ),
             Failure::StillRunning { .. } => explain(
-                "it did not finish in time; committed work is safe, the rest is repeated after the next start",
-                "nothing; the next start continues the work",
+                "a component did not finish in time; committed work is safe, the rest is repeated after the next start",
+                "no action is needed: the next start continues the work",
             ),
         }
     }
@@ -203,7 +207,9 @@ fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> &'static st
         DatabaseChoice::Server(_) => {
             "check that this user may read and write the tables of handover, and that no other program changed them"
         }
-        DatabaseChoice::File(path) if path.is_dir() => "it is a folder: name a file in it with --database",
+        DatabaseChoice::File(path) if path.is_dir() => {
+            "the path is a folder: name a file in it with --database"
+        }
         DatabaseChoice::File(_) if matches!(cause, StoreError::Backend(_) | StoreError::Corrupt { .. }) => {
             "check that the file is an intact, writable database of handover, or name another one with --database"
         }
@@ -234,7 +240,7 @@ pub fn folder_remedy(file: &Path, cause: &io::Error) -> String {
     } else if is(&[io::ErrorKind::NotADirectory]) {
         format!("{folder} is not a folder: name another file with --database")
     } else if is(&[io::ErrorKind::IsADirectory]) {
-        "it is a folder: name a file in it with --database".to_owned()
+        "the path is a folder: name a file in it with --database".to_owned()
     } else if is(&[io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
         format!("free disk space in {folder}")
     } else {

@@ -22,6 +22,6 @@ fn times() -> impl Strategy<Value = DateTime<Utc>> {
     let first = at("0000-01-01T00:00:00Z").timestamp();
     let last = at("9999-12-31T23:59:59Z").timestamp();
     (first..=last, prop_oneof![Just(0), Just(500_000u32), 0..1_000_000u32]).prop_map(|(seconds, micros)| {
-        DateTime::from_timestamp(seconds, micros * 1_000).expect("a moment in range")
+        DateTime::from_timestamp(seconds, micros * 1_000).expect("the time is in the range of RFC 3339")
     })
 }

@@ -101,7 +101,7 @@ proptest! {
             prop_assert_eq!(set.contains(partition), model.contains(&partition));
         }
         prop_assert_eq!(set.is_empty(), model.is_empty());
-        prop_assert_eq!(set.iter().collect::<PartitionSet>(), set, "the partitions of its iterator must form the same set");
+        prop_assert_eq!(set.iter().collect::<PartitionSet>(), set, "the partitions that the iterator returns must form the same set");
         prop_assert_eq!(members.iter().rev().copied().collect::<PartitionSet>(), set, "the insertion order must not matter");
     }
 }

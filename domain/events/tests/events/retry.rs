@@ -136,7 +136,7 @@ fn jitter_above_100_percent_is_rejected() {
 }
 
 #[test]
-fn random_number_scales_the_jitter_from_zero_to_its_full_share() {
+fn jitter_grows_with_the_random_number_from_0_to_the_configured_percentage() {
     let policy = exponential(Duration::from_secs(10), HOUR, 2, 20);
     let shortest = Duration::from_secs(8);
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(10)));
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn jitter_shortens_a_delay_by_at_most_its_share(
+    fn jitter_shortens_a_delay_by_at_most_the_configured_percentage(
         base in durations(), cap in durations(), percent in 0..=100u8, failures in 1..=59u32, random: u64,
     ) {
         prop_assume!(base <= cap);
@@ -192,7 +192,7 @@ proptest! {
             panic!("no retry after failure {failures} of 60 attempts")
         };
         prop_assert!(jittered <= nominal && jittered <= cap);
-        // One nanosecond of tolerance for rounding the share.
+        // One nanosecond of tolerance for rounding.
         let shortest_allowed = nominal.as_nanos() * u128::from(100 - percent) / 100;
         prop_assert!(jittered.as_nanos() + 1 >= shortest_allowed, "{:?} of {:?}", jittered, nominal);
     }

@@ -204,7 +204,7 @@ impl Balance {
         Balance { version: self.version + 1, update_time: now, ..self.clone() }
     }
 
-    /// The marketplace account that committed amounts are posted to, and that reverted amounts are credited back from.
+    /// The account of the marketplace that receives committed amounts and returns reverted amounts.
     const fn sink(&self) -> Account {
         match self.purse {
             Purse::Wallet => Account::Platform,

@@ -119,7 +119,7 @@ impl OperationKey {
         &self.0
     }
 
-    /// Coupon keys start with `order:` instead of the asset (004).
+    /// Keys of coupon operations start with `order:`, those of other assets with the asset's name (004).
     fn of_order(asset: Asset, order: OrderId, coupon: &str, other: &str) -> OperationKey {
         OperationKey(match asset {
             Asset::Coupon => format!("order:{order}:{coupon}"),

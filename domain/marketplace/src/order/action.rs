@@ -121,7 +121,7 @@ named!(OrderActor {
 /// Reason why an action on an order is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
-    #[error("{actor} may not {action} an order")]
+    #[error("{actor} is not permitted to {action} an order")]
     NotAllowed { actor: OrderActor, action: &'static str },
     #[error("cannot {action} an order that is {status}")]
     WrongStatus { status: OrderStatus, action: &'static str },

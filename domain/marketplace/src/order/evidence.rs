@@ -11,9 +11,9 @@ pub enum Contradiction {
     Field {
         /// The name of the field in the payload.
         field: &'static str,
-        /// The value in the event.
+        /// The value of the field in the event.
         said: String,
-        /// The value in the row.
+        /// The value of the field in the order's row.
         stored: String,
     },
     #[error("the order is {status} and was never {claimed}")]
@@ -26,7 +26,7 @@ pub enum Contradiction {
     /// The transition is not possible for any order.
     #[error("an order cannot change from {from} to {to}")]
     NoTransition { from: OrderStatus, to: OrderStatus },
-    /// The order was cancelled for another reason.
+    /// The cancel reasons in the event and in the order's row differ.
     #[error("the cancel reason is {said} in the event and {stored} in the order")]
     CancelReason { said: CancelReason, stored: CancelReason },
 }

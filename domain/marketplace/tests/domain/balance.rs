@@ -225,7 +225,7 @@ fn posting_must_balance_separately_in_money_and_points() {
     assert!(!balances(&[(Account::Points, i64::MAX), (Account::Points, i64::MAX), (Account::Points, 2)]));
 }
 
-/// A change of points that is valid after any sequence of the other changes.
+/// A change of points. Changes of these kinds are valid in any sequence.
 #[derive(Debug, Clone, Copy)]
 enum PointsChange {
     Earned(i64),

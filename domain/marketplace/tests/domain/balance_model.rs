@@ -92,7 +92,7 @@ impl Model {
         let enough = |available: i128| {
             if amount > available { Err(Refused::Insufficient { asked: amount, available }) } else { Ok(()) }
         };
-        // Changes of `net` and `held`, and the marketplace account that balances them.
+        // Changes of `net` and `held`, and the marketplace account that receives the opposite amount.
         let (net, held, other) = match step {
             Step::Receive => (amount, 0, source),
             Step::Revert => (amount, 0, sink),
@@ -167,7 +167,7 @@ impl Ledger {
             assert_eq!(entry.account.asset(), purse.asset());
             assert!(
                 entries[..at].iter().all(|other| other.account != entry.account),
-                "an account may have only one entry"
+                "an operation must not have two entries on one account"
             );
             let total = self.0.entry(entry.account.as_str()).or_default();
             *total += i128::from(entry.amount);

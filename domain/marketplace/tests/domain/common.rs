@@ -152,7 +152,7 @@ pub(crate) fn points(number: i64) -> Points {
     number.try_into().expect("a number of points")
 }
 
-/// Rules with the number of points worth 1.00, and the number earned per 1.00.
+/// Rules for points: `per_unit` points are worth 1.00, and `earned_per_unit` points are earned for each 1.00 paid.
 pub(crate) fn rules(per_unit: u32, earned_per_unit: u32) -> PointsRules {
     PointsRules { per_unit: per_unit.try_into().expect("not zero"), earned_per_unit }
 }

@@ -171,7 +171,7 @@ fn label(refusal: &AssetRefusal) -> String {
         return format!("is {status}");
     }
     let labels = [(AssetRefusal::NotYourCoupon, "not yours"), (NOT_LOCKED, "not locked")];
-    labels.iter().find(|(known, _)| known == refusal).expect("the list contains the refusal").1.into()
+    labels.iter().find(|(known, _)| known == refusal).expect("the refusal must have a label").1.into()
 }
 
 proptest! {
@@ -187,7 +187,7 @@ proptest! {
         let mut coupon = issued();
         let mut model = Model { status: "AVAILABLE", order: None, version: 1 };
         for (step, is_owner, order, seconds) in steps {
-            // Clocks of several processes differ, so time may go back.
+            // The clocks of processes differ, so a step can have an earlier time than the step before it.
             let now = issued().expires_at + TimeDelta::seconds(seconds);
             let user = if is_owner { BUYER } else { SELLER };
             let after = match step {

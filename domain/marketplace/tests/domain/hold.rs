@@ -99,7 +99,7 @@ enum Step {
 
 const STEPS: [Step; 4] = [Step::Lock, Step::Commit, Step::Release, Step::Revert];
 
-/// A hold as plain values. A step returns whether the state changed, or the reason of a rejection.
+/// A hold as plain values. [`Model::step`] returns whether it changed the hold, or the reason of a rejection.
 #[derive(Default)]
 struct Model {
     exists: bool,
@@ -120,7 +120,7 @@ impl Model {
             (Step::Release, true, Some("committed")) => return Err("ended as COMMITTED"),
             (Step::Commit | Step::Release, true, ended) => ended.is_none(),
             (Step::Revert, true, Some("committed")) => !self.reverted,
-            (Step::Revert, true, _) => return Err("beyond what was committed"),
+            (Step::Revert, true, _) => return Err("reverts more than was committed"),
         };
         if changes {
             match step {
@@ -136,7 +136,8 @@ impl Model {
     }
 }
 
-/// Applies a step as a consumer does. `found` is `None` if there is no hold; the result is `None` if nothing changes.
+/// Locks, commits, releases or reverts a hold as a consumer does. `found` is `None` if there is no hold; the result is
+/// `None` if nothing changes.
 fn apply(
     found: Option<&Hold>,
     step: Step,
@@ -162,9 +163,9 @@ fn label(refusal: &AssetRefusal) -> &'static str {
         (AssetRefusal::NotLocked { asset }, "not locked"),
         (AssetRefusal::HoldEnded { asset, status: HoldStatus::Released }, "ended as RELEASED"),
         (AssetRefusal::HoldEnded { asset, status: HoldStatus::Committed }, "ended as COMMITTED"),
-        (AssetRefusal::BeyondCommitted { asset }, "beyond what was committed"),
+        (AssetRefusal::BeyondCommitted { asset }, "reverts more than was committed"),
     ];
-    labels.iter().find(|(known, _)| known == refusal).expect("the list contains the refusal").1
+    labels.iter().find(|(known, _)| known == refusal).expect("the refusal must have a label").1
 }
 
 proptest! {

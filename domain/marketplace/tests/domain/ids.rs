@@ -12,7 +12,7 @@ macro_rules! each_integer_id {
 }
 
 #[test]
-fn id_is_between_1_and_max_id() {
+fn id_is_between_1_and_the_largest_exact_json_integer() {
     macro_rules! rule {
         ($($id:ty),+) => {$(
             for value in [1, 2, 900_001, MAX_ID] {

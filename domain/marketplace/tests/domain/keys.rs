@@ -1,4 +1,4 @@
-//! Idempotency keys of operations: the table of 004, and the additional keys.
+//! Idempotency keys of asset operations: the keys that seed 004 defines, and the keys that this application adds.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use marketplace_domain::{
 
 use crate::common::id;
 
-/// 004 "幂等键设计", unchanged: operation, format, example.
+/// The table "幂等键设计" of seed 004, unchanged: operation, format, example.
 const TABLE: [(&str, &str, &str); 12] = [
     ("优惠券锁定", "order:{orderId}:checkout", "order:123:checkout"),
     ("优惠券核销", "order:{orderId}:commit", "order:123:commit"),
@@ -25,7 +25,7 @@ const TABLE: [(&str, &str, &str); 12] = [
     ("积分赚取", "points:{orderId}:earn", "points:123:earn"),
 ];
 
-/// The key of each operation in the table, in the order of the table.
+/// The key of each operation in [`TABLE`], in the same sequence.
 fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     [
         OperationKey::freeze(Asset::Coupon, order),
@@ -43,7 +43,7 @@ fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     ]
 }
 
-/// Keys that the table does not define.
+/// The keys that this application adds to those of seed 004.
 fn additional_keys(
     order: OrderId,
     refund: RefundId,
@@ -65,7 +65,7 @@ fn every_key_of(number: i64) -> Vec<OperationKey> {
 }
 
 #[test]
-fn keys_match_the_table_of_004() {
+fn operation_keys_match_the_table_of_seed_004() {
     for ((operation, format, example), key) in TABLE.iter().zip(table_of(id(123), id(456))) {
         assert_eq!(key.as_str(), *example, "{operation}");
         assert_eq!(format.replace("{orderId}", "123").replace("{refundId}", "456"), *example, "{operation}");
@@ -73,7 +73,7 @@ fn keys_match_the_table_of_004() {
 }
 
 #[test]
-fn additional_keys_have_the_same_form() {
+fn additional_keys_have_the_format_of_the_keys_of_seed_004() {
     let keys = additional_keys(id(123), id(456), id(789), id(80_001)).map(|key| key.to_string());
     assert_eq!(
         keys,

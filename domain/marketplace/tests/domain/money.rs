@@ -115,8 +115,8 @@ fn amount_in_json_is_a_number_with_two_decimals() {
         let amount: Money = serde_json::from_str(given).unwrap();
         assert_eq!(serde_json::to_string(&amount).unwrap(), written);
         let value: Value = serde_json::from_str(given).unwrap();
-        assert_eq!(serde_json::from_value::<Money>(value).unwrap(), amount, "through a JSON value");
-        assert_eq!(serde_json::to_value(amount).unwrap().to_string(), written, "through a JSON value");
+        assert_eq!(serde_json::from_value::<Money>(value).unwrap(), amount, "a JSON value as an amount");
+        assert_eq!(serde_json::to_value(amount).unwrap().to_string(), written, "an amount as a JSON value");
     }
 }
 
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn text_is_never_parsed_as_another_amount(text in "[-+]?[0-9]{0,18}[.,eE]?[0-9]{0,3}") {
+    fn any_text_is_parsed_as_its_exact_amount_or_rejected(text in "[-+]?[0-9]{0,18}[.,eE]?[0-9]{0,3}") {
         if let Ok(amount) = Money::parse(&text) {
             let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
             let plain = format!("{whole}{fraction:0<2}");

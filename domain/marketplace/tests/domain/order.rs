@@ -113,7 +113,7 @@ fn every_state_action_and_actor_matches_the_table() {
     assert_eq!(
         allowed_count,
         LEGAL.iter().map(|row| row.2.len()).sum::<usize>(),
-        "the table has an unreachable row"
+        "a row of `LEGAL` matches no tested order, action and actor"
     );
 }
 
@@ -126,7 +126,7 @@ fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
         let (order, _) = history.last().expect("an order").clone();
         for action in actions() {
             let applied = OrderActor::ALL.iter().find_map(|actor| order.apply(&action, *actor, now()).ok());
-            // A failed refund returns the order to `paid`, so the length of a history must be limited.
+            // A failed refund returns the order to `paid`, so only the limit of six states ends the histories.
             if let (Some(next), true) = (applied, history.len() < 6) {
                 open.push(history.iter().cloned().chain([next]).collect());
             }
@@ -137,7 +137,7 @@ fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
 }
 
 #[test]
-fn order_confirms_its_past_events_and_no_future_events() {
+fn order_is_consistent_with_its_past_events_but_not_with_future_events() {
     let mut confirmed = 0;
     for history in histories() {
         for (now, (order, _)) in history.iter().enumerate() {
@@ -310,7 +310,7 @@ fn timeout_is_rejected_before_the_deadline_and_allowed_from_then_on() {
 }
 
 #[test]
-fn timeout_checks_the_status_before_the_deadline() {
+fn timeout_of_a_paid_order_is_rejected_for_its_status_not_for_its_deadline() {
     let early = OrderAction::Cancel(CancelCause::Timeout { created_by: placed_at() - TimeDelta::days(1) });
     let refusal = order(OrderStatus::Paid).apply(&early, OrderActor::System, now()).unwrap_err();
     assert_eq!(refusal, OrderRefusal::WrongStatus { status: OrderStatus::Paid, action: "cancel" });
@@ -319,7 +319,7 @@ fn timeout_checks_the_status_before_the_deadline() {
 #[test]
 fn refusal_message_names_actor_and_action() {
     let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Operator, now()).unwrap_err();
-    assert_eq!(refusal.to_string(), "operator may not pay an order");
+    assert_eq!(refusal.to_string(), "operator is not permitted to pay an order");
     let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Gateway, now()).unwrap_err();
     assert_eq!(refusal.to_string(), "cannot pay an order that is paid");
 }

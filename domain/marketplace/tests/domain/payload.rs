@@ -30,7 +30,7 @@ fn routing_key_and_aggregate_match_the_contract() {
 }
 
 #[test]
-fn only_order_timeout_is_unordered() {
+fn only_the_event_type_order_timeout_is_unordered() {
     for event_type in EventType::ALL {
         assert_eq!(event_type.is_ordered(), *event_type != EventType::OrderTimeout, "{event_type}");
     }
@@ -59,8 +59,7 @@ fn envelope_is_parsed_into_its_payload() {
 fn missing_required_field_is_named_in_the_error() {
     for row in ROWS {
         for (field, _) in row.required() {
-            // Without `invoiceId`, the payment or refund is for an order;
-            // `payment_or_refund_for_both_order_and_invoice_is_rejected` covers this.
+            // Without `invoiceId`, a payment or refund is parsed as that of an order, so the error names another field.
             if field == "invoiceId" && row.name != "INVOICE_GENERATED" {
                 continue;
             }

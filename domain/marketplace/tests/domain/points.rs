@@ -11,7 +11,7 @@ fn worth(rate: u32, number: i64) -> Result<String, AssetRefusal> {
 }
 
 #[test]
-fn by_default_100_points_are_worth_1_and_1_point_is_earned_per_1_paid() {
+fn by_default_100_points_are_worth_1_cny_and_1_point_is_earned_per_cny_paid() {
     assert_eq!(PointsRules::default(), rules(100, 1));
     assert_eq!(points(100).to_string(), "100");
 }
@@ -38,19 +38,19 @@ fn value_of_points_is_exact_at_every_rate() {
         (30, 3, "0.10"),
         (u32::MAX, 0, "0.00"),
     ] {
-        assert_eq!(worth(rate, number), Ok(value.into()), "{number} points at {rate}");
+        assert_eq!(worth(rate, number), Ok(value.into()), "{number} points at {rate} points per 1.00");
     }
 }
 
 #[test]
-fn points_without_a_whole_value_are_rejected_with_the_required_multiple() {
+fn points_worth_a_fraction_of_a_cent_are_rejected_with_the_required_multiple() {
     for (rate, number, step) in [(1000, 1, 10), (1000, 995, 10), (3, 1, 3), (30, 100, 3), (101, 100, 101)] {
         assert_eq!(
             worth(rate, number),
             Err(AssetRefusal::PointsNotWhole { step }),
-            "{number} points at {rate}"
+            "{number} points at {rate} points per 1.00"
         );
-        assert!(worth(rate, step).is_ok(), "{step} points at {rate}");
+        assert!(worth(rate, step).is_ok(), "{step} points at {rate} points per 1.00");
     }
     assert_eq!(worth(1000, 15).unwrap_err().to_string(), "points must be a multiple of 10");
 }
@@ -64,7 +64,7 @@ fn points_worth_more_than_the_maximum_amount_are_rejected() {
 }
 
 #[test]
-fn points_are_earned_for_each_whole_unit_paid() {
+fn points_are_earned_for_each_whole_cny_paid() {
     for (each, paid, earned) in [
         (1, "0.00", 0),
         (1, "0.99", 0),
@@ -78,12 +78,12 @@ fn points_are_earned_for_each_whole_unit_paid() {
         (1, "90071992547409.91", 90_071_992_547_409),
         (u32::MAX, "90071992547409.91", MAX_ID),
     ] {
-        assert_eq!(rules(100, each).earned(money(paid)), points(earned), "{paid} at {each}");
+        assert_eq!(rules(100, each).earned(money(paid)), points(earned), "{paid} at {each} points per 1.00");
     }
 }
 
 #[test]
-fn number_of_points_is_between_0_and_max_id() {
+fn number_of_points_is_between_0_and_the_largest_exact_json_integer() {
     for value in [0, 1, MAX_ID] {
         assert_eq!(Points::try_from(value).map(i64::from), Ok(value));
         assert_eq!(serde_json::from_str::<Points>(&value.to_string()).unwrap(), points(value));

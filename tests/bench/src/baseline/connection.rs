@@ -12,7 +12,7 @@ use super::error::BaselineError;
 use super::event::{Envelope, Event, Order, Placed};
 use super::statements::{mysql, postgres, sqlite};
 
-/// Number of prepared statements that a connection caches. Each number of rows is a separate statement.
+/// Number of prepared statements that a connection caches. A statement is prepared separately for each number of rows.
 const STATEMENT_CACHE: usize = 1_024;
 /// Timeout for SQLite's write lock.
 const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl Connection {
                     options = options.ssl_mode(MySqlSslMode::VerifyIdentity).ssl_ca(file);
                 }
                 let mut connection = Connection(Driver::MySql(options.connect().await?));
-                // With the default, REPEATABLE READ, gap locks make concurrent inserts wait for each other.
+                // With the default level, REPEATABLE READ, gap locks would make concurrent inserts wait for each other.
                 connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
                 Ok(connection)
             }

@@ -102,7 +102,7 @@ impl Connection {
     /// Updates statistics and, on PostgreSQL, the visibility map, as autovacuum would do later.
     pub(crate) async fn analyze_tables(&mut self) -> Result<(), BaselineError> {
         let sql = match self.engine() {
-            // The statements of the service name their indexes, so statistics do not matter.
+            // Nothing to update: the statements of the service name their indexes, so SQLite needs no statistics.
             Engine::Sqlite => return Ok(()),
             Engine::MySql => "ANALYZE TABLE outbox_events, products, event_consume_log",
             Engine::Postgres => "VACUUM ANALYZE outbox_events, products, event_consume_log",

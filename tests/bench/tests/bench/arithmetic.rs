@@ -65,7 +65,7 @@ fn numbers_below_1000_are_shown_with_three_digits() {
 }
 
 #[test]
-fn steps_are_scaled_to_1000_and_sorted_longest_first_with_remaining_time_last() {
+fn step_times_are_per_1000_orders_and_sorted_longest_first_with_other_time_last() {
     let ms = Duration::from_millis;
     let totals = BTreeMap::from([("commit".to_owned(), StatementTotals { statements: 4, time: ms(30) })]);
     let round = Measurement::new(2_000, ms(100)).with_step("publish", ms(50)).with_statements(totals);
@@ -77,7 +77,7 @@ fn steps_are_scaled_to_1000_and_sorted_longest_first_with_remaining_time_last() 
 }
 
 #[test]
-fn concurrent_workers_multiply_remaining_time() {
+fn other_time_is_multiplied_by_the_number_of_workers() {
     let round = Measurement::new(1_000, Duration::from_millis(100)).by_workers(4);
     assert_eq!(steps(&[round])[0].ms, 400.0);
 }

@@ -21,7 +21,7 @@ fn command_line_is_valid_and_every_flag_has_help() {
 }
 
 #[test]
-fn urls_keep_their_passwords_in_files_and_variables() {
+fn urls_are_read_with_their_passwords_from_file_and_variables() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("handover.toml");
     let set = format!("broker = {{ url = '{BROKER}' }}\n[database]\nurl = '{DATABASE}'\nconnections = 9\n");
@@ -47,7 +47,7 @@ fn urls_keep_their_passwords_in_files_and_variables() {
 }
 
 #[test]
-fn flag_takes_precedence_and_the_default_database_is_recognised() {
+fn flag_overrides_variable_and_the_default_database_is_recognised() {
     let sources = Sources {
         variables: vec![("HANDOVER_BROKER__URL".to_owned(), BROKER.to_owned())],
         flags: vec![("--broker", "broker.url", "amqp://shop@mq/bench".to_owned())],

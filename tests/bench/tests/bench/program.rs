@@ -106,7 +106,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
     let steps = |mode: &str, which: &str| -> BTreeSet<String> {
         let figure =
             figures.iter().find(|figure| figure["mode"] == mode && figure[which] != Value::Array(vec![]));
-        let steps = figure.unwrap_or_else(|| panic!("{mode} has no {which}"))[which].as_array().unwrap();
+        let steps = figure.unwrap_or_else(|| panic!("{mode} figures: no {which}"))[which].as_array().unwrap();
         steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
     };
     for (mode, which, some) in [

@@ -54,7 +54,7 @@ pub const LEASE: Duration = Duration::from_secs(400);
 pub const RETENTION: Duration = Duration::from_secs(4_000);
 pub(crate) const MARGIN: Duration = Duration::from_secs(100);
 
-/// A scope that no other rule uses.
+/// The scope of a request that no other rule uses.
 pub(crate) fn fresh_scope() -> RequestScope {
     static USED: AtomicI64 = AtomicI64::new(1_000);
     let number = USED.fetch_add(1, Ordering::Relaxed);

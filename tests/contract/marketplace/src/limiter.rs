@@ -55,7 +55,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(400);
 
 /// A bucket that gains one token per [`SLOW`].
 pub(crate) fn slow(capacity: u32) -> Bucket {
-    let us = u64::try_from(SLOW.as_micros()).expect("400 s in microseconds");
+    let us = u64::try_from(SLOW.as_micros()).expect("400 s in microseconds must fit into 64 bits");
     Bucket::new(NonZeroU32::new(capacity).expect("a capacity of at least 1"), us).expect("a valid bucket")
 }
 

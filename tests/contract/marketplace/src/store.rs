@@ -40,9 +40,9 @@ pub trait MarketRig: StoreRig {
 handover_contract::rules! { store_rules: MarketRig;
     units: [
         uncommitted_rows_and_events_are_invisible,
-        unit_reads_its_own_rows,
-        dropped_unit_rolls_back_inserts,
-        dropped_unit_rolls_back_updates,
+        unit_of_work_reads_its_own_rows,
+        dropped_unit_of_work_rolls_back_inserts,
+        dropped_unit_of_work_rolls_back_updates,
         rows_and_events_of_commit_become_visible_together,
         dropped_commit_is_atomic_for_rows_and_events,
         committed_rows_survive_restart,
@@ -50,8 +50,8 @@ handover_contract::rules! { store_rules: MarketRig;
     failed_statements: [
         commit_fails_after_failed_row_write,
         statements_after_failed_row_write_are_not_committed,
-        later_units_work_after_failed_row_write,
-        advance_without_change_does_not_fail_unit,
+        later_units_of_work_succeed_after_failed_row_write,
+        advance_that_changes_no_row_does_not_fail_unit_of_work,
     ]
     races: [
         concurrent_product_changes_succeed_exactly_once,
@@ -77,7 +77,7 @@ handover_contract::rules! { store_rules: MarketRig;
         order_advances_only_from_previous_version,
         order_is_isolated_by_tenant,
         order_is_visible_only_to_its_parties,
-        order_pages_filter_by_user_and_side,
+        order_pages_filter_by_buyer_or_seller,
         order_pages_filter_by_status,
         order_created_at_deadline_is_overdue,
         overdue_orders_are_pending_and_ordered_oldest_first,
@@ -85,14 +85,14 @@ handover_contract::rules! { store_rules: MarketRig;
         many_orders_are_found_by_ids,
         changed_orders_include_range_start_and_exclude_end,
         changed_orders_are_paged_by_time_and_id,
-        order_is_found_only_at_its_last_change,
+        order_is_found_only_at_the_time_of_its_last_change,
     ]
     payments: [
         payment_is_read_as_written,
         duplicate_payment_id_is_conflict,
         second_processing_payment_of_order_is_conflict,
         payment_is_allowed_after_previous_is_settled,
-        unit_may_settle_payment_and_insert_another,
+        unit_of_work_can_settle_payment_and_insert_another,
         processing_payment_is_found_only_in_that_status,
         payment_is_found_by_id_without_tenant,
         payment_advances_only_from_previous_version,
@@ -108,7 +108,7 @@ handover_contract::rules! { store_rules: MarketRig;
         refund_is_found_by_id_without_tenant,
         refund_advances_only_from_previous_version,
         refunds_of_order_are_ordered_by_id,
-        refund_is_due_at_its_time,
+        refund_is_due_at_its_next_attempt_time,
         due_refunds_are_processing_and_ordered_earliest_first,
         concurrent_refunds_of_payment_succeed_exactly_once,
         concurrent_refund_settlements_succeed_exactly_once,
@@ -142,8 +142,8 @@ handover_contract::rules! { store_rules: MarketRig;
         large_batch_of_holds_is_written_completely,
         holds_are_isolated_by_tenant,
         lock_returns_the_requested_holds,
-        holds_of_user_are_frozen_and_ordered_by_order,
-        frozen_holds_include_the_time_bound,
+        query_for_holds_of_user_returns_frozen_holds_ordered_by_order_id,
+        frozen_hold_created_exactly_at_the_given_time_is_included,
         frozen_holds_are_ordered_by_time_order_and_asset,
         frozen_hold_pages_continue_after_the_last_hold,
         concurrent_hold_updates_are_not_lost,
@@ -159,7 +159,7 @@ handover_contract::rules! { store_rules: MarketRig;
         balances_are_isolated_by_tenant_and_purse,
         large_batch_of_balances_is_written_completely,
         concurrent_updates_of_one_balance_are_not_lost,
-        concurrent_balance_locks_in_any_order_succeed,
+        concurrent_balance_locks_in_different_sequences_succeed,
     ]
     ledger: [
         operation_is_read_as_written,
@@ -194,7 +194,7 @@ handover_contract::rules! { store_rules: MarketRig;
         concurrent_listing_changes_are_not_lost,
         effects_are_isolated_by_tenant_and_seller,
         listing_pages_are_ordered_by_descending_product,
-        shipment_pages_filter_by_user_and_side,
+        shipment_pages_filter_by_seller_or_buyer,
     ]
     notifications: [
         notifications_are_read_in_order_written,
@@ -214,8 +214,8 @@ handover_contract::rules! { store_rules: MarketRig;
     ids: [
         first_id_is_one,
         block_starts_after_previous_block,
-        blocks_of_one_unit_do_not_overlap,
-        dropped_unit_reserves_no_id_twice,
+        blocks_of_one_unit_of_work_do_not_overlap,
+        no_id_is_reserved_twice_after_dropped_unit_of_work,
         concurrent_blocks_do_not_overlap,
         raised_block_starts_at_or_above_given_id,
         id_state_reports_next_and_largest_id,

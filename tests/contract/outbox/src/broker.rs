@@ -66,14 +66,14 @@ impl Default for BrokerCapabilities {
 crate::rules! { broker_rules: BrokerRig;
     routing: [
         a_plain_binding_matches_only_its_own_key,
-        a_star_matches_exactly_one_word,
-        a_star_works_at_any_position,
-        a_hash_matches_any_number_of_words,
-        a_hash_works_at_any_position,
-        a_star_and_a_hash_match_at_least_one_word,
+        a_star_wildcard_matches_exactly_one_word,
+        a_star_wildcard_works_at_any_position,
+        a_hash_wildcard_matches_any_number_of_words,
+        a_hash_wildcard_works_at_any_position,
+        a_star_and_a_hash_wildcard_match_at_least_one_word,
         a_message_reaches_every_matching_queue,
         a_message_matched_by_two_bindings_of_a_queue_is_delivered_once,
-        a_single_hash_matches_every_key,
+        a_binding_with_only_a_hash_wildcard_matches_every_key,
         a_queue_without_bindings_receives_nothing,
         the_standard_topology_routes_each_event_to_its_queues,
     ]
@@ -96,9 +96,9 @@ crate::rules! { broker_rules: BrokerRig;
         unsettled_deliveries_never_exceed_the_prefetch,
         a_waiting_consumer_is_woken_by_a_message,
         a_consumer_receives_only_messages_of_its_own_queue,
-        a_full_consumer_continues_after_a_settlement,
+        a_consumer_at_its_prefetch_limit_continues_after_an_ack,
         two_consumers_share_messages_without_overlap,
-        a_full_consumer_leaves_messages_to_another,
+        a_consumer_at_its_prefetch_limit_leaves_messages_to_another,
         a_next_cancelled_at_any_point_loses_no_message,
         a_consumer_with_cancelled_calls_misses_no_message,
         a_publish_cancelled_at_any_point_does_not_affect_the_broker,
@@ -114,9 +114,9 @@ crate::rules! { broker_rules: BrokerRig;
     ]
     settling: [
         an_acked_message_is_deleted,
-        a_settled_tag_is_ignored,
+        settling_a_settled_delivery_changes_nothing,
         deliveries_are_settled_in_any_order,
-        a_requeued_message_is_redelivered_and_marked,
+        a_requeued_message_is_marked_as_redelivered,
         a_requeued_message_precedes_waiting_messages,
         messages_requeued_together_keep_their_order,
         a_requeued_message_may_be_delivered_to_another_consumer,
@@ -131,7 +131,7 @@ crate::rules! { broker_rules: BrokerRig;
         a_redelivered_message_is_dead_lettered_like_any_other,
         a_waiting_consumer_is_woken_by_a_dead_letter,
         a_settled_message_is_not_dead_lettered,
-        a_message_published_again_is_not_dead_lettered,
+        a_message_published_after_its_dead_lettering_has_no_died_in,
     ]
     ttl: [
         a_message_is_dead_lettered_when_it_expires_and_not_before,
@@ -146,8 +146,8 @@ crate::rules! { broker_rules: BrokerRig;
     declaring: [
         a_repeated_declaration_changes_nothing,
         the_standard_topology_can_be_declared_again,
-        another_ttl_is_refused_with_both_values,
-        another_dead_letter_key_is_refused_with_both_values,
+        a_different_ttl_is_refused_with_old_and_new_ttl,
+        a_different_dead_letter_key_is_refused_with_old_and_new_key,
         an_added_or_removed_argument_is_refused,
         a_refused_declaration_deletes_nothing,
         a_queue_omitted_from_a_later_declaration_is_kept,
@@ -156,12 +156,12 @@ crate::rules! { broker_rules: BrokerRig;
     subscription_end: [
         a_closed_subscription_returns_its_unsettled_messages,
         a_dropped_subscription_returns_its_unsettled_messages,
-        a_waiting_consumer_receives_the_messages_of_a_dropped_one,
-        a_waiting_consumer_receives_the_messages_of_a_closed_one,
+        a_waiting_consumer_receives_the_messages_of_a_dropped_consumer,
+        a_waiting_consumer_receives_the_messages_of_a_closed_consumer,
         a_closed_subscription_delivers_nothing,
         a_waiting_call_ends_when_its_subscription_is_closed,
         a_closed_subscription_settles_nothing,
-        a_subscription_can_be_closed_again,
+        a_subscription_can_be_closed_twice,
         closing_a_subscription_does_not_affect_others,
     ]
     queue_depths: [
@@ -327,7 +327,7 @@ async fn stays_pending<T: std::fmt::Debug>(
 }
 
 async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
-    let depths = within("queues", rig.broker().queues()).await.expect("cannot count the queues");
+    let depths = within("queues", rig.broker().queues()).await.expect("cannot read the queue depths");
     depths.into_iter().find(|depth| depth.name == name).expect("the declared queue is not listed")
 }
 
@@ -335,7 +335,7 @@ async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
 /// Unsettled messages are checked only if the broker counts them.
 async fn settles_at(rig: &dyn BrokerRig, name: &str, ready: u64, unacked: u64) {
     let unacked = if rig.capabilities().counts_unacked { Some(unacked) } else { None };
-    let what = format!("{name} has {ready} ready and {unacked:?} unsettled");
+    let what = format!("{name} with {ready} ready and {unacked:?} unsettled messages");
     eventually(&what, || async {
         let depth = depth(rig, name).await;
         (depth.ready == ready && unacked.is_none_or(|unacked| depth.unacked == unacked)).then_some(())

@@ -65,7 +65,7 @@ where
 /// index of that unit of work.
 pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     let changed: Vec<_> =
-        outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).collect();
+        outcomes.into_iter().map(|outcome| outcome.expect("the race must not cause an error")).collect();
     let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
     assert_eq!(winners.len(), 1, "{changed:?}");
     winners[0]

@@ -54,7 +54,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of checks by [`eventually`] without a pause, so that short-lived states are observed.
 const QUICK_CHECKS: u32 = 200;
 
-/// Longest pause between later checks; the pause grows, to limit the number of checks.
+/// Longest pause between checks after the first [`QUICK_CHECKS`]; the pause grows, to limit the number of checks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Whether the long variants of tests are enabled (`tests/run --long`).
@@ -126,8 +126,8 @@ impl<F: Future> Future for CancelAfter<F> {
 pub const MAX_POLLS: usize = 64;
 
 /// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates
-/// `sqlite::units::a_unit_reads_its_own_writes` and so on. The port is `store` or `broker`; `sqlite_rig` is an `async
-/// fn` or closure that returns a fresh rig.
+/// `sqlite::units::a_unit_of_work_reads_its_own_writes` and so on. The port is `store` or `broker`; `sqlite_rig` is an
+/// `async fn` or closure that returns a fresh rig.
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {

@@ -30,7 +30,7 @@ pub struct Rule<R: ?Sized> {
 /// compiles to one call.
 pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>], file: &str, name: &str) {
     let rule =
-        rules.iter().find(|rule| rule.file == file && rule.name == name).expect("the rule is not listed");
+        rules.iter().find(|rule| rule.file == file && rule.name == name).expect("RULES lacks this rule");
     run(async {
         let rig = rig().await;
         (rule.run)(rig.as_ref()).await;

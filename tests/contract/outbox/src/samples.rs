@@ -15,13 +15,13 @@ use handover_outbox::ports::{
 
 /// Aggregate type of the sample events.
 pub const BOOK: &str = "Book";
-/// Event type of [`event`].
+/// Sample event type: a book was lent; the type of [`event`].
 pub const BOOK_LENT: &str = "BOOK_LENT";
-/// Event type of a book that was added to the library.
+/// Sample event type: a book was added to the library.
 pub const BOOK_ADDED: &str = "BOOK_ADDED";
-/// Event type of a book that was returned to the library.
+/// Sample event type: a book was returned to the library.
 pub const BOOK_RETURNED: &str = "BOOK_RETURNED";
-/// An event type that is excluded from the order of its aggregate: see [`unordered`].
+/// Sample event type that is excluded from the order of its aggregate: see [`unordered`].
 pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
 
 /// A text with special characters, to check that texts are stored unchanged.
@@ -52,12 +52,12 @@ pub fn relay(name: &str) -> RelayId {
     RelayId(name.to_owned())
 }
 
-/// A book of tenant 1 as an aggregate.
+/// A sample aggregate: the book of tenant 1 with this id.
 pub fn aggregate(id: i64) -> AggregateRef {
     AggregateRef { tenant: TenantId::DEFAULT, kind: BOOK.to_owned(), id }
 }
 
-/// The partition of a book of tenant 1.
+/// The partition of [`aggregate`].
 pub fn partition(id: i64) -> Partition {
     Partition::of(TenantId::DEFAULT, id)
 }
@@ -118,7 +118,7 @@ pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
     }
 }
 
-/// A failed publish without a further attempt.
+/// A failed publish attempt after which the event is `FAILED`, so it is not attempted again.
 pub fn to_failed(id: &str) -> FailedPublish {
     FailedPublish {
         status: OutboxStatus::Failed,
@@ -219,7 +219,7 @@ pub fn audit_entry(action: &str) -> AuditEntry {
         selection: "{\"eventIds\":[\"e-1\"]}".into(),
         matched: 2,
         changed: 1,
-        reason: Some("the cause is fixed".into()),
+        reason: Some("the cause of the failure is fixed".into()),
         trace_id: "trace-1".into(),
         at: start(),
     }

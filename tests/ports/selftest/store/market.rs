@@ -6,17 +6,17 @@ use super::broken_by;
 
 faults! { broken_by(Fault) {
     insert_ignores_taken_ids: InsertIgnoresTakenIds breaks [
-        "later_units_work_after_failed_row_write",
+        "later_units_of_work_succeed_after_failed_row_write",
         "duplicate_product_id_is_conflict",
         "commit_fails_after_failed_row_write",
         "statements_after_failed_row_write_are_not_committed",
     ]
     second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks [
-        "later_units_work_after_failed_row_write",
+        "later_units_of_work_succeed_after_failed_row_write",
         "second_processing_payment_of_order_is_conflict",
         "commit_fails_after_failed_row_write",
         "concurrent_payments_of_order_succeed_exactly_once",
-        "unit_may_settle_payment_and_insert_another",
+        "unit_of_work_can_settle_payment_and_insert_another",
         "statements_after_failed_row_write_are_not_committed",
     ]
     titles_are_trimmed: TitlesAreTrimmed breaks [
@@ -26,16 +26,16 @@ faults! { broken_by(Fault) {
         "order_is_isolated_by_tenant",
     ]
     pages_repeat_last_row: PagesRepeatLastRow breaks [
-        "the_filter_for_changes_omits_reads",
-        "pages_of_blocked_aggregates_are_ordered_by_descending_number",
+        "the_filter_for_changes_omits_entries_of_reads",
+        "pages_of_blocked_aggregates_are_ordered_by_descending_outbox_id",
         "pages_of_dead_letters_are_ordered_last_parked_first",
         "listing_pages_are_ordered_by_descending_product",
         "notification_pages_are_ordered_newest_first",
         "product_pages_filter_by_status",
         "product_pages_are_ordered_by_descending_id",
-        "shipment_pages_filter_by_user_and_side",
+        "shipment_pages_filter_by_seller_or_buyer",
         "pages_of_the_audit_log_are_ordered_newest_first",
-        "pages_of_the_log_are_ordered_by_descending_number",
+        "pages_of_the_log_are_ordered_by_descending_record_id",
     ]
     overdue_excludes_deadline: OverdueExcludesDeadline breaks [
         "order_created_at_deadline_is_overdue",
@@ -73,7 +73,7 @@ faults! { broken_by(Fault) {
     ]
     products_are_written_outside_unit: ProductsAreWrittenOutsideUnit breaks [
         "dropped_commit_is_atomic_for_rows_and_events",
-        "dropped_unit_rolls_back_inserts",
+        "dropped_unit_of_work_rolls_back_inserts",
         "commit_fails_after_failed_row_write",
         "uncommitted_rows_and_events_are_invisible",
         "rows_and_events_of_commit_become_visible_together",
@@ -94,7 +94,7 @@ faults! { broken_by(Fault) {
         "unbalanced_entries_are_refused",
     ]
     balances_are_not_locked: BalancesAreNotLocked breaks [
-        "concurrent_balance_locks_in_any_order_succeed",
+        "concurrent_balance_locks_in_different_sequences_succeed",
         "concurrent_updates_of_one_balance_are_not_lost",
     ]
     negative_balances_are_ignored: NegativeBalancesAreIgnored breaks [
@@ -129,7 +129,7 @@ faults! { broken_by(Fault) {
         "request_without_response_is_dropped_with_its_token",
     ]
     refunds_are_due_late: RefundsAreDueLate breaks [
-        "refund_is_due_at_its_time",
+        "refund_is_due_at_its_next_attempt_time",
         "due_refunds_are_processing_and_ordered_earliest_first",
     ]
     coupons_expire_late: CouponsExpireLate breaks [

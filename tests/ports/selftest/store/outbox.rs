@@ -11,20 +11,20 @@ faults! { broken_by(Fault) {
         "a_commit_is_visible_as_a_whole",
         "a_commit_that_redrove_rows_notifies_for_their_partitions",
         "a_commit_that_released_an_aggregate_notifies_for_its_partition",
-        "a_failed_unit_does_not_affect_later_units",
+        "a_failed_unit_of_work_does_not_affect_later_ones",
         "an_existing_event_id_is_a_conflict",
-        "unit_reads_its_own_rows",
-        "a_unit_reads_its_own_writes",
-        "an_uncommitted_unit_sends_no_notification",
+        "unit_of_work_reads_its_own_rows",
+        "a_unit_of_work_reads_its_own_writes",
+        "an_uncommitted_unit_of_work_sends_no_notification",
         "after_a_failed_statement_nothing_can_be_committed",
-        "exactly_one_of_concurrent_units_redrives_a_row",
-        "exactly_one_of_concurrent_units_releases_an_aggregate",
+        "exactly_one_of_concurrent_units_of_work_redrives_a_row",
+        "exactly_one_of_concurrent_units_of_work_releases_an_aggregate",
         "rows_and_events_of_commit_become_visible_together",
         "statements_after_a_failed_one_are_not_stored",
     ]
     append_keeps_first_hundred_only: AppendKeepsFirstHundredOnly breaks [
         "a_large_batch_is_handled_completely",
-        "many_rows_are_redriven_each_with_its_own_time",
+        "many_rows_are_redriven_each_with_its_own_due_time",
         "rows_of_many_aggregates_are_returned_completely",
     ]
     append_ignores_case: AppendIgnoresCase breaks [
@@ -38,20 +38,20 @@ faults! { broken_by(Fault) {
     ]
     retry_times_are_truncated_to_milliseconds: RetryTimesAreTruncatedToMilliseconds breaks [
         "a_failed_publish_is_stored",
-        "a_retry_is_due_at_its_time_and_not_before",
+        "a_retry_is_due_at_its_next_retry_time_and_not_before",
         "an_aggregate_whose_next_event_is_not_due_is_listed",
-        "the_next_due_time_counts_pending_rows_of_the_partitions_only",
+        "the_next_due_time_is_of_a_pending_row_in_a_requested_partition",
         "the_next_due_time_is_the_earliest_after_now",
     ]
     due_includes_blocked_rows: DueIncludesBlockedRows breaks [
         "a_failed_row_does_not_block_earlier_rows",
-        "a_failed_row_blocks_later_rows_only_under_hold",
+        "a_failed_row_blocks_later_rows_only_if_on_failed_is_hold",
         "a_redriven_row_can_be_settled_again",
-        "a_redriven_row_is_due_at_its_time_and_not_before",
+        "a_redriven_row_is_due_at_the_requested_time_and_not_before",
         "a_release_unblocks_later_events_permanently",
         "a_row_that_is_not_due_does_not_block_earlier_rows",
         "a_retry_row_that_is_not_due_blocks_only_its_own_aggregate",
-        "an_earlier_sequence_number_blocks_a_smaller_id",
+        "a_row_blocks_greater_sequence_numbers_even_if_its_id_is_greater",
         "an_event_of_an_unordered_type_is_never_blocked",
         "an_unknown_type_is_ordered_like_any_other",
         "rows_with_the_same_sequence_are_ordered_by_id",
@@ -63,36 +63,36 @@ faults! { broken_by(Fault) {
         "blocked_rows_do_not_count_against_the_limit",
     ]
     next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
-        "a_redriven_row_is_due_at_its_time_and_not_before",
+        "a_redriven_row_is_due_at_the_requested_time_and_not_before",
         "the_next_due_time_is_the_earliest_after_now",
     ]
     mark_sent_moves_failed_rows: MarkSentMovesFailedRows breaks [
         "a_confirm_does_not_change_a_settled_row",
     ]
     retries_within_bound_are_brought_forward: RetriesWithinBoundAreBroughtForward breaks [
-        "a_retry_due_beyond_the_bound_is_brought_forward",
+        "a_retry_due_after_the_bound_becomes_due_now",
     ]
     retries_of_other_partitions_are_brought_forward: RetriesOfOtherPartitionsAreBroughtForward breaks [
-        "only_retries_of_the_partitions_are_brought_forward",
+        "only_retries_of_the_requested_partitions_become_due_now",
     ]
     redriven_rows_are_brought_forward: RedrivenRowsAreBroughtForward breaks [
-        "a_redriven_row_is_not_brought_forward",
+        "a_redriven_row_keeps_its_due_time_when_retries_are_brought_forward",
     ]
     fence_always_succeeds: FenceAlwaysSucceeds breaks [
-        "the_fence_rejects_a_partition_that_was_lost_in_between",
+        "the_fence_rejects_the_old_epoch_of_a_partition_that_was_lost",
         "the_fence_rejects_partitions_that_are_not_owned",
     ]
     record_ignores_expected_state: RecordIgnoresExpectedState breaks [
         "a_batch_that_names_an_event_twice_is_a_conflict",
         "a_conflict_names_its_key",
-        "a_failed_unit_does_not_affect_later_units",
+        "a_failed_unit_of_work_does_not_affect_later_ones",
         "a_record_expected_to_be_absent_conflicts_with_an_existing_one",
         "a_record_in_an_unexpected_state_is_a_conflict",
         "after_a_failed_statement_nothing_can_be_committed",
-        "exactly_one_of_concurrent_workers_with_reads_retries_an_event",
+        "exactly_one_of_concurrent_workers_that_read_first_retries_an_event",
         "exactly_one_of_concurrent_workers_records_a_new_event",
         "exactly_one_of_concurrent_workers_retries_an_event",
-        "one_conflict_undoes_the_whole_unit",
+        "one_conflict_undoes_the_whole_unit_of_work",
         "statements_after_a_failed_one_are_not_stored",
     ]
     unapplied_excludes_failed: UnappliedExcludesFailed breaks [
@@ -107,15 +107,15 @@ faults! { broken_by(Fault) {
     id_blocks_overlap: IdBlocksOverlap breaks [
         "raised_block_starts_at_or_above_given_id",
         "block_starts_after_previous_block",
-        "dropped_unit_reserves_no_id_twice",
-        "blocks_of_one_unit_do_not_overlap",
+        "no_id_is_reserved_twice_after_dropped_unit_of_work",
+        "blocks_of_one_unit_of_work_do_not_overlap",
         "concurrent_blocks_do_not_overlap",
     ]
     deleted_relays_keep_heartbeat: DeletedRelaysKeepHeartbeat breaks [
         "an_ended_relay_is_removed",
     ]
     expired_leases_are_not_renewed: ExpiredLeasesAreNotRenewed breaks [
-        "an_expired_lease_that_was_not_taken_is_renewed",
+        "an_expired_lease_is_renewed_if_no_other_relay_took_the_partition",
         "only_own_leases_are_renewed_and_returned",
     ]
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
@@ -145,7 +145,7 @@ faults! { broken_by(Fault) {
         "redriven_rows_are_returned_with_their_earlier_values",
     ]
     redrive_keeps_attempts: RedriveKeepsAttempts breaks [
-        "a_redriven_row_is_not_brought_forward",
+        "a_redriven_row_keeps_its_due_time_when_retries_are_brought_forward",
         "a_redriven_row_has_no_counted_attempts",
     ]
     redrive_reports_unchanged_rows: RedriveReportsUnchangedRows breaks [
@@ -159,9 +159,9 @@ faults! { broken_by(Fault) {
         "history_is_ordered_by_insertion",
     ]
     history_is_written_outside_unit: HistoryIsWrittenOutsideUnit breaks [
-        "a_dropped_unit_undoes_everything",
-        "a_history_entry_is_part_of_its_unit",
-        "writes_of_a_unit_are_invisible_before_its_commit",
+        "a_dropped_unit_of_work_undoes_all_its_writes",
+        "a_history_entry_is_part_of_its_unit_of_work",
+        "writes_of_a_unit_of_work_are_invisible_before_its_commit",
     ]
     release_reaches_other_tenants: ReleaseReachesOtherTenants breaks [
         "a_release_applies_to_one_aggregate",
@@ -176,40 +176,40 @@ faults! { broken_by(Fault) {
         "every_part_of_a_filter_narrows_the_page_of_dead_letters",
     ]
     dead_letters_of_key_include_one_queue_only: DeadLettersOfKeyIncludeOneQueueOnly breaks [
-        "dead_letters_by_key_are_ordered_by_parking",
+        "dead_letters_found_by_key_are_ordered_by_first_parking",
     ]
     park_ignores_dead_letter_being_replayed: ParkIgnoresDeadLetterBeingReplayed breaks [
         "a_dead_letter_that_is_being_replayed_is_reopened",
     ]
     dead_letters_are_parked_outside_unit: DeadLettersAreParkedOutsideUnit breaks [
-        "a_begin_cancelled_at_any_point_does_not_affect_later_units",
+        "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",
         "a_commit_cancelled_at_any_point_is_atomic",
         "a_commit_is_visible_as_a_whole",
-        "a_dropped_unit_undoes_everything",
-        "a_unit_cancelled_during_a_statement_is_rolled_back",
+        "a_dropped_unit_of_work_undoes_all_its_writes",
+        "a_unit_of_work_dropped_during_a_statement_is_rolled_back",
         "after_a_failed_statement_nothing_can_be_committed",
         "statements_after_a_failed_one_are_not_stored",
-        "writes_of_a_unit_are_invisible_before_its_commit",
+        "writes_of_a_unit_of_work_are_invisible_before_its_commit",
     ]
     park_refuses_nul: ParkRefusesNul breaks [
         "dead_letters_with_any_text_are_parked_in_storable_form",
     ]
     decide_ignores_status: DecideIgnoresStatus breaks [
         "a_decision_applies_only_in_the_expected_status",
-        "exactly_one_of_concurrent_units_decides_about_a_dead_letter",
+        "exactly_one_of_concurrent_units_of_work_decides_about_a_dead_letter",
     ]
     decide_clears_note: DecideClearsNote breaks [
         "a_decision_without_a_note_keeps_the_previous_note",
     ]
     audit_changes_include_reads: AuditChangesIncludeReads breaks [
-        "the_filter_for_changes_omits_reads",
+        "the_filter_for_changes_omits_entries_of_reads",
     ]
     audit_leaks_to_other_tenants: AuditLeaksToOtherTenants breaks [
         "audit_entries_belong_to_one_tenant",
     ]
     audit_is_written_outside_unit: AuditIsWrittenOutsideUnit breaks [
-        "a_dropped_unit_undoes_everything",
-        "an_audit_entry_is_part_of_its_unit",
-        "writes_of_a_unit_are_invisible_before_its_commit",
+        "a_dropped_unit_of_work_undoes_all_its_writes",
+        "an_audit_entry_is_part_of_its_unit_of_work",
+        "writes_of_a_unit_of_work_are_invisible_before_its_commit",
     ]
 }}

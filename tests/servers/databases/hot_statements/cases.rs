@@ -1,4 +1,4 @@
-//! The frequent statements, by the port that runs them.
+//! The frequent statements, grouped by the port that runs them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use marketplace_sql::SqlMarket;
 
 use super::fill::{ACTIVE, CONSUMER};
 
-/// A statement, or a few that belong together.
+/// One statement, or several statements that belong together.
 pub(super) struct Case {
     pub(super) name: &'static str,
     /// Allowed indexes. The primary key is named PRIMARY on MariaDB.
@@ -47,7 +47,7 @@ macro_rules! view {
     };
 }
 
-/// Statements of a unit of work. On empty tables the unit of work ends with a conflict.
+/// Statements of a unit of work. On empty tables they fail with a conflict, and the unit of work is not committed.
 macro_rules! unit {
     ($name:literal, $indexes:expr, |$unit:ident| $work:expr) => {
         Case {
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
-    view!("due rows with `hold` after failed rows", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
+    view!("due rows behind failed rows with `hold`", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
         on_failed: OnFailed::Hold,
         limit: 200,
         ..due_at(later(60))

@@ -29,7 +29,7 @@ pub(super) enum Reads {
 }
 
 impl Reads {
-    /// Enables counting or logging on the server.
+    /// Makes the server count the rows that it reads (MariaDB) or log executed plans (PostgreSQL).
     pub(super) async fn of(database: &TestDatabase) -> Reads {
         let server = database.server();
         let name = database.name().to_owned();
@@ -54,7 +54,7 @@ impl Reads {
         }
     }
 
-    /// Starts counting from zero.
+    /// Starts a new measurement: rows that were read before are not counted.
     pub(super) async fn reset(&mut self) {
         match self {
             Reads::MariaDb { connection, database, seen } => *seen = counters(connection, database).await,
@@ -112,7 +112,7 @@ async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<
             counters.insert(key, usize::try_from(rows).unwrap());
         }
     }
-    // The entry `none` becomes the number of rows of the table that were not read by an index.
+    // `none` has all rows that were read from the table. Subtract the rows that were read by an index.
     let of_indexes: BTreeMap<String, usize> = counters.iter().filter(|((_, index), _)| index != "none").fold(
         BTreeMap::new(),
         |mut sums, ((table, _), rows)| {
@@ -145,7 +145,7 @@ fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
         while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
             plan.push_str(line);
         }
-        // The last plan may not be complete yet.
+        // The server may still be writing the last plan; an incomplete plan is skipped.
         if let Ok(plan) = serde_json::from_str::<Json>(&plan) {
             scans(&plan["Plan"], &mut reads);
         }
@@ -167,7 +167,7 @@ fn scans(node: &Json, reads: &mut Vec<Read>) {
         let rows = (of_each * loops).ceil() as usize;
         reads.push(Read { table: text("Relation Name"), index: text("Index Name"), rows });
     }
-    // Rows that a join reads from its own memory.
+    // Rows that a join compared and rejected count as rows read without an index: the join holds them in memory.
     let compared = number("Rows Removed by Join Filter") * loops;
     if compared > 0.0 {
         reads.push(Read { table: "a join".to_owned(), index: "none".to_owned(), rows: compared as usize });

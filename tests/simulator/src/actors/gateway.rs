@@ -44,8 +44,8 @@ pub(super) async fn pay(
             .violation(format!("paying order {} returned payment {} of another order", order.id, payment.id));
     }
     if payment.amount == Money::ZERO {
-        // No amount is left for the gateway.
-        faults.cover(|coverage| coverage.situation("payment without the gateway"));
+        // Assets cover the whole price, so the gateway receives nothing.
+        faults.cover(|coverage| coverage.situation("payment that assets cover completely"));
         return journal.record(&who, ClientResponse::PaymentSettled(payment.id));
     }
     let result = gateway_model.decide(&payment);
@@ -63,7 +63,7 @@ pub(super) async fn pay(
     }
     let repetitions = if faults.occurs(Fault::ReportedAgain) { 1 + faults.random.below(2) } else { 0 };
     let mut accepted = false;
-    // The gateway reports until a report is accepted, and sometimes again.
+    // The gateway repeats its report until the report is accepted, and sometimes sends it again after that.
     for _ in 0..4 + repetitions {
         let settled = settle(app, faults, journal, &payment, report(&payment, result)).await;
         accepted |= settled;
@@ -105,11 +105,12 @@ async fn settle(
     }
 }
 
-/// If the request failed because of missing locks, waits and returns true; the caller then repeats the request.
+/// If the request failed because assets of the order are not locked yet, waits and returns true; the caller then
+/// repeats the request.
 async fn wait_for_locks(faults: &Faults, error: &UseCaseError<PaymentCommandRefusal>) -> bool {
     let waiting = matches!(error, UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked));
     if waiting {
-        faults.cover(|coverage| coverage.situation("payment that waited for its locks"));
+        faults.cover(|coverage| coverage.situation("payment that waited for asset locks"));
         faults.sleep(faults.random.millis(50..800)).await;
     }
     waiting

@@ -25,7 +25,7 @@ pub(crate) enum ClientResponse {
     RefundSettled(RefundId, RefundStatus),
     /// Assets were granted to a user.
     AssetGranted(GrantRecord),
-    /// This number of events was redriven, with this trace id.
+    /// A redrive with this trace id changed this number of events.
     Redriven(String, u64),
     /// The command with this trace id was rejected for this reason: it must have changed nothing.
     Refused(String, String),
@@ -114,7 +114,7 @@ impl Journal {
         self.state().keyed.push((request, None));
     }
 
-    /// Records the response to a request with a key; it must always be the same.
+    /// Records a response to a request with an idempotency key; all responses to one key must be the same.
     pub(crate) fn record_keyed_response(&self, request: &KeyedListing, response: &str) {
         self.faults.note(&format!("seller {}", request.scope.user), || {
             format!("receives for {}: product {response}", request.scope.key)
@@ -205,7 +205,7 @@ impl Journal {
             | UseCaseError::KeyReused => {
                 self.record(who, ClientResponse::Refused(context.trace.trace_id.clone(), error.to_string()));
             }
-            // A repetition of the request may succeed.
+            // The outcome is not recorded: the client may repeat the request, and the repetition may succeed.
             UseCaseError::InProgress | UseCaseError::Store(_) => {
                 self.faults.note(who, || format!("outcome unknown: {error}"));
             }

@@ -1,5 +1,5 @@
-//! Outbox rows inserted manually with SQL (004 Q5): a second event of a fact, an event that contradicts its order, an
-//! unpublishable row.
+//! Outbox rows inserted manually with SQL (seed 004, Q5): a second event of a fact, an event that contradicts its
+//! order, an unpublishable row.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(crate) async fn insert_invalid(app: &App, faults: &Faults, tenant: TenantId)
     }
 }
 
-/// A random ordered event of an order.
+/// A random event of an order, of a type that is applied in the order of `aggregate_seq`.
 async fn random_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<OutboxRow> {
     let mut view = app.view().await.ok()?;
     let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };

@@ -86,7 +86,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
         for aggregate in aggregates {
             match release_aggregate(&app.outbox, &operator, None, aggregate, Some(reason())).await {
                 Ok(events) => released += events,
-                // The aggregate is not blocked, or was released before.
+                // Not an error: the aggregate is not blocked, or another command has already released it.
                 Err(OperationError::NotFound { .. }) => {}
                 Err(error) => require_success(faults, "release", Err(error)),
             }
@@ -95,7 +95,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
     released > 0
 }
 
-/// Reports a violation if an action failed: without faults, every action must succeed.
+/// Reports a violation if an action of an operator failed: after the fault phase, every action must succeed.
 fn require_success(faults: &Faults, what: &str, result: Result<(), OperationError>) {
     if let Err(error) = result {
         faults.violation(format!("without faults, the {what} of an operator failed: {error}"));

@@ -11,10 +11,11 @@ use crate::fault_kinds::Fault;
 use crate::faults::Faults;
 use crate::gateway_model::GatewayRefund;
 
-/// Maximum number of attempts to report a refund; after that it is reported only if the request is repeated.
+/// Maximum number of attempts to report a refund. After that, the gateway reports the refund only if its request is
+/// repeated.
 const REPORTS: usize = 4;
 
-/// Reports the result of a refund; repeats a report that failed.
+/// The gateway reports the result of a refund to the application, and repeats a report that failed.
 pub(crate) async fn report(app: App, state: ActorState, refund: RefundId) {
     let ActorState { faults, journal, gateway_model } = &state;
     let Some(GatewayRefund { result, .. }) = gateway_model.refunds().get(&refund).copied() else { return };

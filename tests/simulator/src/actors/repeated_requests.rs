@@ -12,7 +12,7 @@ use super::{by_user, tenants, user};
 use crate::fault_kinds::Fault;
 use crate::faults::Faults;
 
-/// Sends one request several times, often an earlier one.
+/// Sends one request several times. The request is new, or one that was sent in an earlier call.
 pub(super) async fn send_repeatedly(app: &App, faults: &Faults, journal: &Journal) {
     let random = &faults.random;
     let request = match random.pick(&journal.keyed()) {
@@ -52,7 +52,7 @@ fn new_request(faults: &Faults, journal: &Journal) -> KeyedListing {
     request
 }
 
-/// Makes one attempt, with the same calls as the HTTP adapter.
+/// Sends a request once, with the same calls of use cases as the HTTP adapter.
 async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &KeyedListing) {
     let who = format!("seller {}", request.scope.user);
     let mut context = by_user(faults, request.scope.tenant, request.scope.user);
@@ -70,12 +70,12 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
             ));
         }
         Err(IdempotencyError::InProgress) => {
-            return faults.cover(|coverage| coverage.situation("repetition while the first is in progress"));
+            return faults.cover(|coverage| coverage.situation("request repeated while in progress"));
         }
         Err(error) => return faults.note(&who, || format!("outcome unknown: {error}")),
     };
     if faults.random.permille(250) {
-        // The pause is sometimes longer than the key lease.
+        // The command starts after a pause that is sometimes longer than the lease of the key.
         app.tx.clock.sleep(faults.random.millis(1..3_000)).await;
     }
     context.idempotency = Some(ticket.clone());
@@ -91,7 +91,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
             }
             faults.note(&who, || format!("outcome unknown: {error}"));
             if let Err(error) = ticket.refused().await {
-                faults.note(&who, || format!("could not release its key: {error}"));
+                faults.note(&who, || format!("could not release the idempotency key: {error}"));
             }
         }
     }

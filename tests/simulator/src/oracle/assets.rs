@@ -213,8 +213,8 @@ fn check_points(
     *usage.purses.entry((order.tenant, order.buyer, Purse::Points)).or_default() += net;
 }
 
-/// Each refund is settled and has its event and its ledger entries; refunds do not exceed the payment; each late
-/// payment has a refund.
+/// Checks that each refund has succeeded or failed and has its event and its ledger entries, that refunds do not exceed
+/// the payment, and that each late payment has a refund.
 async fn check_refunds(
     checker: &mut Checker<'_>,
     order: &Order,

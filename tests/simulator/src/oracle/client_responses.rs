@@ -65,7 +65,7 @@ async fn was_granted(view: &mut dyn MarketView, grant: &GrantRecord) -> Result<b
     let purse = match grant.asset {
         Asset::Wallet => Purse::Wallet,
         Asset::Points => Purse::Points,
-        // Coupons are checked individually.
+        // The check of coupons in `money.rs` covers coupon grants.
         Asset::Coupon | Asset::Cash => return Ok(true),
     };
     let entries = view.entries_page(grant.tenant, grant.user, purse, None, ALL).await?;
@@ -104,7 +104,7 @@ async fn check_listed(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         let same: Vec<ProductId> =
             all.iter().filter(|product| product.title == title).map(|product| product.id).collect();
         if same != [listed.id] {
-            checker.violation(format!("product {} was listed once, but these exist: {same:?}", listed.id));
+            checker.violation(format!("product {} was listed once, but exists as {same:?}", listed.id));
         }
     }
     Ok(())

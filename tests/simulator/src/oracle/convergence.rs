@@ -19,7 +19,7 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, BoxE
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
     if !evidence.store.view().await?.outbox_view().dead_letters_page(&discarded, None, 1).await?.is_empty() {
-        // Discarded events have no effects, so the states differ as intended.
+        // Discarded events have no effects, so the final states differ as intended: the runs are not compared.
         return Ok(Vec::new());
     }
     if has_refused_locks(evidence).await? {
@@ -59,8 +59,8 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, BoxE
     Ok(differences)
 }
 
-/// Whether a lock was refused in this run. Which of two orders gets a lock depends on the sequence of their events,
-/// which is not defined, so such runs are not compared.
+/// Whether an asset lock was refused in this run. Which of two orders gets the lock depends on the sequence of their
+/// events, which is not defined, so a run with a refused lock is not compared.
 async fn has_refused_locks(evidence: &Evidence) -> Result<bool, StoreError> {
     let mut view = evidence.store.view().await?;
     let orders = money::orders(view.as_mut(), evidence.app.now()).await?;
@@ -152,7 +152,8 @@ async fn final_state(
         payments,
         notifications: sorted(notifications.collect()),
         shipments: match order.status {
-            // The number is not compared, because timing decides if the task was created before the refund.
+            // Shipment tasks of a refunded order are not compared: timing decides if one was created before the
+            // refund.
             OrderStatus::Refunded => 0,
             OrderStatus::Pending
             | OrderStatus::Paid

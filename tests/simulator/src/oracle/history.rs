@@ -24,7 +24,7 @@ pub(super) async fn check(
         .iter()
         .filter(|row| row.event_type != EventType::OrderTimeout.as_str() && !is_second(row, rows))
         .collect();
-    // A lost event may have been appended again after later ones.
+    // The rows are sorted by `aggregate_seq`, not by id: a lost event may have been appended again after later events.
     changes.sort_by_key(|row| row.aggregate_seq);
     let payments = checker.view.payments_of(order.tenant, order.id).await?;
     let silent = silent_changes(checker, order, &payments).await?;
@@ -103,7 +103,7 @@ fn announced_status(row: &OutboxRow) -> Option<String> {
     Some(status.as_str().to_owned())
 }
 
-/// A settled payment has exactly one event.
+/// Checks that a successful or failed payment has exactly one event.
 fn check_payment(checker: &mut Checker<'_>, payment: &Payment) {
     let announced: Vec<&str> = checker
         .rows
@@ -174,7 +174,7 @@ fn cover_situations(checker: &Checker<'_>, row: &OutboxRow) {
     let has = |text: &str| row.payload.contains(text);
     let situations = [
         (row.status == OutboxStatus::Failed, "FAILED event"),
-        (row.retry_count > 0, "publish after a failed one"),
+        (row.retry_count > 0, "publish after a failed publish"),
         (has("\"reason\":\"timeout\""), "order cancelled by its deadline"),
         (has("\"newStatus\":\"completed\""), "completed order"),
     ];

@@ -44,7 +44,7 @@ fn check_contradiction(checker: &mut Checker<'_>, (name, queue): (&str, &str), r
         .map(|dead_letter| dead_letter.status);
     match (status, dead_letter) {
         (Some(ConsumeStatus::Dead), Some(dead_letter)) if dead_letter != DeadLetterStatus::Replayed => {}
-        // The row is FAILED, or blocked by a FAILED one.
+        // The row is FAILED, or blocked by a FAILED row.
         (None, None) if row.status == OutboxStatus::Failed || checker.is_blocked(row) => {}
         _ => checker.violation(format!(
             "{event} contradicts its order, but is {status:?} at {name}; dead letter {dead_letter:?}"

@@ -1,4 +1,4 @@
-//! Every SENT event is settled by each of its consumers, and every dead event has a dead letter.
+//! Each consumer of a SENT event has recorded the event as applied or DEAD, and every dead event has a dead letter.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     for row in checker.rows {
         if recovered && row.status == OutboxStatus::Failed && !is_invalid(&row.event_id) {
             checker.violation(format!(
-                "{} {} was redriven without faults, but is FAILED",
+                "{} {} was redriven after the end of the faults, but is FAILED",
                 row.event_type, row.event_id
             ));
         }
@@ -81,7 +81,7 @@ fn check_one(
             ));
         }
         if record.attempts > 1 {
-            let place = "attempt after a failed or unfinished one";
+            let place = "attempt after a failed or unfinished attempt";
             checker.evidence.faults.cover(|coverage| coverage.situation(place));
         }
     }
@@ -90,12 +90,12 @@ fn check_one(
         .get(&(queue.to_owned(), row.event_id.to_string()))
         .map(|dead_letter| dead_letter.status);
     match record.map(|record| record.status) {
-        // A dead letter may be discarded while the outbox row of its event is lost.
+        // An applied event with a discarded dead letter is a violation, except if its outbox row was lost at some time.
         Some(ConsumeStatus::Success)
             if dead_letter == Some(DeadLetterStatus::Discarded)
                 && !checker.evidence.faults.observed(|observed| observed.deleted.contains(&row.event_id)) =>
         {
-            checker.violation(format!("{event} was discarded at {name}, but was applied"));
+            checker.violation(format!("{event} was applied at {name}, but its dead letter was discarded"));
         }
         Some(ConsumeStatus::Success) => {}
         None if row.status == OutboxStatus::Failed || checker.is_blocked(row) => {}

@@ -32,7 +32,8 @@ pub(super) async fn orders(
     view.orders_changed(None, DateTime::UNIX_EPOCH, until, None, ALL).await
 }
 
-/// Pending refunds, frozen holds, and lost events that were not appended again.
+/// Returns pending work of the run: refunds without a result, frozen holds, and lost events that were not appended
+/// again.
 pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, StoreError> {
     let mut pending = Vec::new();
     let paid: BTreeSet<(TenantId, i64)> = checker
@@ -216,7 +217,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     match reconcile(app, &operator, command).await {
         Ok(report) => {
             for finding in report.findings {
-                // Foreign messages belong to no event; the run injects them on purpose.
+                // An unknown event in a foreign message is an expected finding: the run injects such messages.
                 let is_foreign = |id: &EventId| {
                     checker.evidence.faults.observed(|observed| {
                         let mut bodies =

@@ -1,5 +1,5 @@
 //! Notifications and credit: buyer and seller are notified once of each change, in the sequence of the changes, and
-//! each end of an order counts once.
+//! the end of an order changes the buyer's credit once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,8 @@ fn credit_step_of(row: &OutboxRow) -> Option<CreditOutcome> {
     }
 }
 
-/// Checks that each end of an order counts once, in the sequence of its events; adds the counts to the buyer's sum.
+/// Checks that each event that ends the order changed the buyer's credit once, in the sequence of the events. Adds the
+/// changes to the buyer's total.
 async fn check_credit(
     checker: &mut Checker<'_>,
     order: &Order,

@@ -45,7 +45,7 @@ pub(super) struct ReferenceRun {
     pub(super) orders: BTreeMap<OrderKey, OrderKey>,
     /// Coupons of the run mapped to those of the reference run.
     pub(super) coupons: BTreeMap<(TenantId, CouponId), CouponId>,
-    /// Payments that wait for a report, by order of the run.
+    /// Payments that wait for the gateway's report. The key is the order in the compared run.
     payments: BTreeMap<OrderKey, Payment>,
 }
 
@@ -145,8 +145,8 @@ impl ReferenceRun {
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
-                // A cancellation for another reason is not repeated: a failed payment also cancels the order in the
-                // reference run, and runs with a refused lock are not compared.
+                // Only a cancellation by the buyer or by the timeout is repeated: a failed payment cancels the order in
+                // the reference run by itself, and runs with a refused lock are not compared.
             }
             Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
             Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,
@@ -176,7 +176,8 @@ impl ReferenceRun {
         self.start_next(run, order_key).await
     }
 
-    /// Starts the next payment that the order had in the run, so that its report can also be late.
+    /// Starts the next payment that the order had in the compared run. It starts before its report is repeated, so that
+    /// the order can end before the report, as in the compared run.
     async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), BoxError> {
         let Some((tenant, id)) = self.orders.get(&order_key).copied() else { return Ok(()) };
         let original = run.store.view().await?.payments_of(order_key.0, order_key.1).await?.len();
@@ -197,7 +198,7 @@ impl ReferenceRun {
         Ok(start_payment(&self.app, &buyer, start).await?)
     }
 
-    /// Waits until the locks of this order are acquired or refused, at most 10 s.
+    /// Waits until each asset lock of this order is acquired or refused, at most 10 s.
     async fn wait_for_locks(&self, (tenant, id): OrderKey) -> Result<(), StoreError> {
         for _ in 0..100 {
             let mut view = self.evidence.store.view().await?;

@@ -25,7 +25,7 @@ pub(crate) struct FaultyBroker {
     pub(crate) plain: Arc<MarketStore>,
 }
 
-/// A copy of the message.
+/// A copy of a message to publish; `Outgoing` is not `Clone`.
 pub(super) fn copy(outgoing: &Outgoing) -> Outgoing {
     let (event, message) = (outgoing.event_id().clone(), outgoing.message().clone());
     match outgoing.route().clone() {
@@ -39,7 +39,7 @@ impl FaultyBroker {
         self.process.faults.occurs(fault)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the wrapper is the broker")]
+    #[allow(clippy::disallowed_methods, reason = "the simulated broker creates the confirms")]
     async fn publish_one(&self, outgoing: Outgoing) -> Result<PublishOutcome, BrokerError> {
         let faults = &self.process.faults;
         if faults.is_unroutable() {
@@ -75,7 +75,7 @@ impl FaultyBroker {
         self.send(outgoing).await
     }
 
-    /// Publishes forged messages: too early, or with another body.
+    /// Publishes forged messages: a copy of a delayed message too early, or a message with another body.
     async fn forge(&self, outgoing: &Outgoing) -> Result<(), BrokerError> {
         let (event, mut message) = (outgoing.event_id().clone(), outgoing.message().clone());
         let Route::Topic(key) = outgoing.route().clone() else { return Ok(()) };
@@ -231,7 +231,7 @@ impl FaultySubscription {
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    /// Fails a settlement: closes the channel, or only loses the response.
+    /// Makes an ack or nack fail: closes the channel, or only loses the response.
     async fn fail_settlement(&self) -> BrokerError {
         if self.broker.process.faults.random.permille(500) {
             return self.close_channel().await;

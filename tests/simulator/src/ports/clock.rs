@@ -44,7 +44,7 @@ impl Clock for FaultyClock {
         stopped_at.unwrap_or_else(|| self.inner.now())
     }
 
-    /// Sleeping uses the machine's monotonic clock, which does not stop.
+    /// Sleeps on the machine's monotonic clock, which runs even while this clock is stopped.
     async fn sleep(&self, duration: Duration) {
         self.inner.sleep(duration).await;
     }

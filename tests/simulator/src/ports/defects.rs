@@ -65,7 +65,7 @@ defects! {
     AckOnDelivery => "ack-on-delivery",
     /// Store: the fence confirms partitions that another relay owns.
     ///
-    /// Observable as: a unit of work settles rows of a partition whose lease its relay does not own.
+    /// Observable as: a unit of work records publish results in a partition whose lease its relay does not own.
     NoFence => "no-fence",
     /// Store: leases are reported as renewed, but are not renewed.
     ///
@@ -73,7 +73,7 @@ defects! {
     LeaseNotRenewed => "lease-not-renewed",
     /// Store: the relay's query ignores `on-failed = hold`.
     ///
-    /// Observable as: under `hold`, an event is published while an earlier one of its aggregate is FAILED.
+    /// Observable as: under `hold`, an event is published while an earlier event of its aggregate is FAILED.
     HoldIgnored => "hold-ignored",
     /// Store: a commit of unknown outcome is reported as done.
     ///
@@ -113,7 +113,7 @@ impl Broker for DefectiveBroker {
         self.inner.declare(topology).await
     }
 
-    #[allow(clippy::disallowed_methods, reason = "these defects forge confirms")]
+    #[allow(clippy::disallowed_methods, reason = "a defective broker creates false confirms")]
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let copies: Vec<Outgoing> = window.iter().map(copy).collect();
         let outcomes = self.inner.publish(window).await;

@@ -104,7 +104,7 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
     }
 }
 
-// No invariant covers these writes.
+// No invariant covers writes of history, id blocks and request records, so these wrappers record nothing.
 impl HistoryRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}

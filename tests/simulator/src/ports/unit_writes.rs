@@ -19,25 +19,25 @@ pub(super) struct UnitWrites {
     transitions: Vec<Transition>,
     /// The transitions as log lines, if the log is recorded.
     lines: Vec<String>,
-    /// The unit of work appended events.
+    /// Whether the unit of work appended events.
     pub(super) appends_events: bool,
-    /// The unit of work settled outbox rows.
+    /// Whether the unit of work recorded publish results in outbox rows.
     pub(super) settles_rows: bool,
-    /// The unit of work counted an attempt that has not begun.
+    /// Whether the unit of work counted an attempt before the attempt began.
     pub(super) counts_attempt: bool,
-    /// The unit of work recorded a failed attempt.
+    /// Whether the unit of work recorded a failed attempt.
     pub(super) records_failure: bool,
-    /// The unit of work acquired partitions.
+    /// Whether the unit of work acquired partitions.
     pub(super) acquires_partitions: bool,
-    /// The unit of work began a replay.
+    /// Whether the unit of work began a replay.
     pub(super) begins_replay: bool,
-    /// The unit of work recorded a refund request to the gateway.
+    /// Whether the unit of work recorded a refund request to the gateway.
     pub(super) records_refund_request: bool,
     /// Balances that the unit of work wrote.
     pub(super) balances: Vec<Balance>,
-    /// The unit of work is an operator's action.
+    /// Whether the unit of work executes a command of an operator.
     pub(super) by_operator: bool,
-    /// The unit of work wrote to the audit log.
+    /// Whether the unit of work wrote to the audit log.
     pub(super) audited: bool,
     /// Failed events with their backoff.
     pub(super) backoffs: Vec<(EventId, Duration)>,
@@ -49,12 +49,12 @@ pub(super) struct UnitWrites {
     pub(super) effects: BTreeSet<(&'static str, EventId)>,
     /// Events that the unit of work recorded as SUCCESS, by consumer.
     pub(super) applied: BTreeSet<(String, EventId)>,
-    /// Ordered events that were unsettled when the unit of work read them last, by consumer. Those that are FAILED in
-    /// the outbox are not included: later events may overtake them.
+    /// For each consumer, the ordered events that were neither applied nor DEAD when the unit of work last read them.
+    /// Events that are FAILED in the outbox are not included: later events may overtake them.
     unsettled: BTreeMap<String, Vec<OrderedEvent>>,
-    /// The relay that settles, with the epochs of its partitions.
+    /// The relay that records publish results, with the epochs of its partitions.
     pub(super) settler: Option<(RelayId, Vec<OwnedPartition>)>,
-    /// Partitions of the settled rows.
+    /// Partitions of the rows whose publish results were recorded.
     pub(super) settled: BTreeSet<Partition>,
     /// Violations; they count only if the unit of work is committed.
     pub(super) violations: Vec<String>,
@@ -68,7 +68,7 @@ struct OrderedEvent {
 }
 
 impl UnitWrites {
-    /// Records the unapplied events that the order gate read.
+    /// Records the unapplied events that the consumer read to find the events that it must apply first.
     pub(super) fn read_unapplied(&mut self, consumer: &str, unapplied: &[Unapplied]) {
         let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventType::is_ordered);
         let rows = unapplied.iter().filter(is_ordered).filter(|row| row.event.status != OutboxStatus::Failed);
@@ -80,8 +80,8 @@ impl UnitWrites {
         self.unsettled.insert(consumer.to_owned(), rows.map(ordered_event).collect());
     }
 
-    /// Records that the consumer applied the event, and checks that no earlier ordered event that the unit of work read
-    /// is still unapplied.
+    /// Records that the consumer applied the event. Reports a violation if the unit of work read an earlier ordered
+    /// event of the aggregate and has not applied it.
     pub(super) fn record_applied(&mut self, consumer: &str, event: &EventId) {
         let unsettled = self.unsettled.get(consumer).map_or(&[][..], Vec::as_slice);
         let applied = unsettled.iter().find(|it| it.event == *event);
@@ -112,8 +112,8 @@ impl UnitWrites {
         }
     }
 
-    /// Checks before the commit that the relay that settles a partition owns it, according to the leases, in the epoch
-    /// that the relay used.
+    /// Checks before the commit that the relay owns each partition whose rows it changed: the lease must name the relay
+    /// and the epoch that the relay used.
     pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         if self.settled.is_empty() {
             return Ok(());
@@ -127,14 +127,14 @@ impl UnitWrites {
                 lease.partition == *partition && lease.owner == relay && Some(lease.epoch) == epoch
             });
             if relay.is_none() || !owned {
-                self.violations.push(format!("{relay:?} settled {partition:?} without owning it"));
+                self.violations.push(format!("{relay:?} changed rows of {partition:?} without owning it"));
             }
         }
         Ok(())
     }
 
-    /// Checks before the commit that the frozen amount of a purse equals its holds. A purse that is written is locked,
-    /// and so are its holds.
+    /// Checks before the commit that the frozen amount of each written purse equals the sum of its holds. The unit of
+    /// work has locked the purse and its holds, so no other unit of work can change them.
     pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         for balance in std::mem::take(&mut self.balances) {
             let (user, purse) = (balance.user, balance.purse);

@@ -23,7 +23,7 @@ impl World {
         loop {
             self.faults.sleep(LEDGER_CHECK_INTERVAL).await;
             for violation in
-                oracle::ledger_violations(&self.store).await.expect("the plain store has no faults")
+                oracle::ledger_violations(&self.store).await.expect("reads without faults succeed")
             {
                 self.faults.violation(violation);
             }
@@ -42,8 +42,8 @@ impl World {
         }
     }
 
-    /// Operators redrive and replay everything, several times because one replay can enable another: a dead commit of
-    /// an asset succeeds only after its lock has been replayed.
+    /// Operators redrive and replay everything, several times because one replay can enable another: the replay of an
+    /// asset's commit succeeds only after its lock has been replayed.
     pub(super) async fn recover(&self) -> Vec<String> {
         let evidence = self.evidence(true);
         let mut pending = Vec::new();
@@ -54,7 +54,7 @@ impl World {
                 pending = self.wait_until_idle(&evidence).await;
             }
             let open_dead_letters =
-                oracle::open_dead_letters(&self.store).await.expect("the plain store has no faults");
+                oracle::open_dead_letters(&self.store).await.expect("reads without faults succeed");
             if !pending.is_empty() || open_dead_letters == 0 {
                 break;
             }
@@ -72,7 +72,7 @@ impl World {
     /// Returns the violations: work that is still pending, and violated invariants.
     async fn check(&self, evidence: &Evidence, pending: Vec<String>) -> Vec<String> {
         let mut violations: Vec<String> = pending.into_iter().map(|what| format!("stuck: {what}")).collect();
-        violations.extend(oracle::violations(evidence).await.expect("the plain store has no faults"));
+        violations.extend(oracle::violations(evidence).await.expect("reads without faults succeed"));
         violations
     }
 
@@ -82,7 +82,7 @@ impl World {
         let mut idle_checks = 0;
         loop {
             let limit = if Instant::now() > deadline { 20 } else { 1 };
-            let pending = oracle::unsettled(evidence, limit).await.expect("the plain store has no faults");
+            let pending = oracle::unsettled(evidence, limit).await.expect("reads without faults succeed");
             // Two checks: a call that began in the fault phase may commit after the first one.
             idle_checks = if pending.is_empty() { idle_checks + 1 } else { 0 };
             if idle_checks > 1 || limit > 1 {

@@ -71,7 +71,7 @@ impl World {
         (app.with_gateway(Arc::new(gateway)), wake)
     }
 
-    /// The application without faults.
+    /// An application on the same store and broker, but without injected faults, for the setup and the checks.
     pub(super) fn plain_app(&self) -> App {
         let app = self.app(0);
         let tx =

@@ -1,4 +1,4 @@
-//! No seed violates an invariant, and a seed is the same run in every process.
+//! No seed violates an invariant, and a seed gives the same run in every process.
 
 #![allow(
     clippy::unwrap_used,

@@ -12,7 +12,7 @@ pub(crate) fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs these seeds; panics with the shortened run of a seed that violates an invariant.
+/// Runs a range of seeds; panics with the shortened run of a seed that violates an invariant.
 fn assert_no_violations(profile: Profile, seeds: std::ops::Range<u64>) -> RunTotals {
     let begun = Instant::now();
     let totals = campaign::run(seeds, jobs(), |seed| play(Run::new(seed, profile)), || {});
@@ -53,7 +53,7 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
         let missing = totals.coverage.rarer_than(totals.seeds / 1_000);
         assert!(
             missing.is_empty(),
-            "{} seeds of {} reach these too rarely: {missing:#?}",
+            "{} seeds of {} have these faults too rarely: {missing:#?}",
             totals.seeds,
             profile.name()
         );
@@ -61,7 +61,7 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
     }
     println!("{}", all.coverage);
     let missing = all.coverage.missing();
-    assert!(missing.is_empty(), "{} seeds never reached these: {missing:#?}", all.seeds);
+    assert!(missing.is_empty(), "{} seeds never reached these faults or situations: {missing:#?}", all.seeds);
     let orders = all.orders as f64 / all.seeds as f64;
     assert!((6.0..20.0).contains(&orders), "a seed has {orders:.1} orders on average, expected 6 to 20");
 }

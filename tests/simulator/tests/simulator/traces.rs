@@ -1,4 +1,4 @@
-//! A seed is the same run in every process and in every build.
+//! A seed gives the same run in every process and in every build.
 
 use std::process::Command;
 
@@ -7,6 +7,7 @@ use handover_simulator::{Profile, Run, play, story};
 /// Number of seeds of each profile.
 const SEEDS: u64 = 50;
 
+/// Hashes of the logs of all seeds, computed in this process.
 fn hashes_of_this_process() -> Vec<String> {
     std::thread::scope(|scope| {
         let profiles = Profile::ALL.map(|profile| {
@@ -19,8 +20,8 @@ fn hashes_of_this_process() -> Vec<String> {
     })
 }
 
-/// Hashes from another process. `HANDOVER_SIMULATE` names the program of another build (`tests/run --long simulator`
-/// sets a development build); the default is the program of this build.
+/// Hashes of the same logs, computed in another process. `HANDOVER_SIMULATE` names the program of another build
+/// (`tests/run --long simulator` sets a development build); the default is the program of this build.
 fn hashes_of_other_process() -> Vec<String> {
     let program =
         std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
@@ -30,7 +31,7 @@ fn hashes_of_other_process() -> Vec<String> {
 }
 
 #[test]
-fn seed_is_the_same_run_in_every_process_and_build() {
+fn seed_gives_same_run_in_every_process_and_build() {
     let here = hashes_of_this_process();
     let elsewhere = hashes_of_other_process();
     assert_eq!(here.len() as u64, SEEDS * Profile::ALL.len() as u64);

@@ -81,7 +81,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 .outbox_view()
                 .blocked_page(&unordered(), None, None, 1_000)
                 .await
-                .expect("cannot read a page");
+                .expect("cannot read the blocked aggregates");
             rendered(
                 view.outbox_view()
                     .blocked_page(&unordered(), t.map(tenant), number_before(&all, skip), limit)
@@ -99,7 +99,11 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 above_id: None,
             };
             let any = ConsumedFilter::default();
-            let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("cannot read a page");
+            let all = view
+                .outbox_view()
+                .consumed_page(&any, None, 1_000)
+                .await
+                .expect("cannot read the consume log");
             let page = view.outbox_view().consumed_page(&filter, number_before(&all, skip), limit).await;
             rendered(
                 page.map(|page| {
@@ -147,8 +151,11 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let queue = queue.map(str::to_owned);
             let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
             let any = DeadLetterFilter::default();
-            let all =
-                view.outbox_view().dead_letters_page(&any, None, 1_000).await.expect("cannot read a page");
+            let all = view
+                .outbox_view()
+                .dead_letters_page(&any, None, 1_000)
+                .await
+                .expect("cannot read the dead letters");
             rendered(
                 view.outbox_view()
                     .dead_letters_page(&filter, number_before(&all, skip), limit)
@@ -166,7 +173,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 .outbox_view()
                 .audit_page(&AuditFilter::default(), None, 1_000)
                 .await
-                .expect("cannot read a page");
+                .expect("cannot read the audit log");
             rendered(
                 view.outbox_view()
                     .audit_page(
@@ -187,8 +194,10 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::ShipmentPage { tenant: t, side, skip, limit } => {
             let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
-            let all =
-                view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("cannot read a page");
+            let all = view
+                .shipments_page(tenant(t), who, side, None, 1_000)
+                .await
+                .expect("cannot read the shipments");
             rendered(
                 view.shipments_page(tenant(t), who, side, number_before(&all, skip), limit)
                     .await
@@ -200,7 +209,10 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         }
         Query::NotificationPage { tenant: t, user: who, skip, limit } => {
             let who = user(who);
-            let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("cannot read a page");
+            let all = view
+                .notifications_page(tenant(t), who, None, 1_000)
+                .await
+                .expect("cannot read the notifications");
             rendered(
                 view.notifications_page(tenant(t), who, number_before(&all, skip), limit)
                     .await
@@ -270,7 +282,7 @@ async fn position<V: MarketView + ?Sized>(view: &mut V, nth: Small) -> i64 {
     nth.checked_sub(1).map_or(0, |before| ids.get(before).or(ids.last()).copied().unwrap_or(0))
 }
 
-/// A subscription whose `after_id` is replaced by the number of rows up to it.
+/// A subscription whose `after_id` is replaced by the number of outbox rows with an id up to `after_id`.
 async fn subscription<V: MarketView + ?Sized>(
     view: &mut V,
     consumer: &str,

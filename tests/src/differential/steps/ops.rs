@@ -149,7 +149,8 @@ fn consuming() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One of many orders, so that most have no effects yet: a second effect of the same fact is a conflict.
+/// One of many orders, so that most orders have no effects yet. A second effect of the same fact would be rejected as a
+/// conflict.
 fn order() -> impl Strategy<Value = Small> {
     1..=40_i64
 }

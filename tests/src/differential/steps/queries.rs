@@ -148,7 +148,7 @@ pub(super) fn operators_query() -> impl Strategy<Value = Query> {
     ]
 }
 
-/// All queries for the end of a sequence.
+/// All queries that are executed after the last step of a sequence.
 pub(crate) fn everything() -> Vec<Query> {
     let mut all = vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }];
     for tenant in [None, Some(1), Some(2)] {

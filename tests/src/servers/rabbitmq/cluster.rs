@@ -87,7 +87,7 @@ impl RabbitCluster {
         self.node_named_in(&self.nodes[via].eval(&code).await?)
     }
 
-    /// Makes this node the leader of a quorum queue.
+    /// Makes the given node the leader of a quorum queue.
     pub async fn make_leader(&self, queue: &str, node: usize) -> Result<(), BoxError> {
         let code = format!("{}, rabbit_quorum_queue:transfer_leadership(Q, node()).", found(queue));
         self.nodes[node].eval(&code).await.map(drop)

@@ -146,7 +146,7 @@ impl Node {
     async fn call(&self, code: &str) -> Result<String, BoxError> {
         let program = program("erl_call")?;
         let code = format!("{code}\n");
-        // The node accepts one such call at a time and rejects the next one until the previous session is removed.
+        // The node accepts one `erl_call` at a time and rejects the next until the session of the previous is removed.
         let _turn = self.calling.lock().await;
         let name = self.name.clone();
         let mapper = self.ports.mapper;

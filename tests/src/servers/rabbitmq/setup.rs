@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::super::{PASSWORD, certify, find};
 use crate::process::BoxError;
 
-/// The only user.
+/// The only RabbitMQ user of the test servers.
 pub(super) const USER: &str = "handover";
 /// Erlang cookie of the nodes, which listen on 127.0.0.1 only.
 const COOKIE: &str = "handover";
@@ -42,7 +42,7 @@ pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> R
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // If `erl_call` cannot connect, it does not read its input.
+    // An error of the write is ignored: an `erl_call` that cannot connect does not read its input, but prints an error.
     let _ = child.stdin.take().ok_or("stdin is piped")?.write_all(code.as_bytes());
     let output = child.wait_with_output()?;
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -64,8 +64,8 @@ pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result
     if !peers.is_empty() {
         for line in [
             "peer_discovery_backend = classic_config",
-            // The first node needs some time to start, and a node that queries it holds a lock that the others wait
-            // for.
+            // Joining nodes retry often and for a long time: the first node needs some time to start, and only the
+            // node that holds a lock queries it.
             "discovery_retry_interval = 100",
             "discovery_retry_limit = 450",
         ] {
@@ -106,7 +106,7 @@ pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<Str
         ("RABBITMQ_PID_FILE", file("pid")),
         // With this variable the script execs the server, so that its process id is that of the server.
         ("RUNNING_UNDER_SYSTEMD", "true".to_owned()),
-        // Idle schedulers that spin would take CPU time from the tests.
+        // `+sbwt none`: idle schedulers do not spin, which would take CPU time from the tests.
         (
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
             format!(

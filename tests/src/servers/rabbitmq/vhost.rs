@@ -83,7 +83,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// Number of messages in each queue, including delivered messages that are not settled.
+    /// Number of messages in each queue, including delivered messages that are not acked or nacked yet.
     pub async fn messages(&self) -> Result<Vec<(String, u64)>, BoxError> {
         let code = format!(
             "Count = fun(Q) -> case amqqueue:get_type(Q) of rabbit_quorum_queue -> \
@@ -136,7 +136,7 @@ impl TestVhost {
     }
 }
 
-/// The text in the result of an evaluation.
+/// The text in the output of an evaluated Erlang expression, for example `text` in `{ok, "text"}`.
 fn text_of(result: &str) -> &str {
     result.trim_start_matches("{ok,").trim().trim_end_matches('}').trim().trim_matches('"')
 }

@@ -35,7 +35,7 @@ const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
         ("repair" = Option<kinds::NoRepair>, Query, description = "Only `false`; to repair, send a POST to `/api/v1/ops/reconciliation/repair`"),
     ),
     responses(
-        (status = 200, description = "What was compared, and the findings", body = ReconciliationView),
+        (status = 200, description = "Numbers of compared rows, and the findings", body = ReconciliationView),
         (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]

@@ -23,7 +23,7 @@ pub(crate) enum CallerKind {
     Expired,
     WrongKey,
     Unsigned,
-    /// Signs the body and has no token.
+    /// The payment gateway: it signs the body and has no token.
     Gateway,
     Buyer,
     OtherBuyer,
@@ -33,9 +33,9 @@ pub(crate) enum CallerKind {
     OtherTenantUser,
     Operator,
     OtherOperator,
-    /// Has a token for the tenant of the orders.
+    /// A caller with the role `platform`; the token names the tenant of the orders.
     Platform,
-    /// Has only the role `pii`.
+    /// A caller with only the role `pii`.
     Pii,
 }
 

@@ -53,7 +53,7 @@ pub(crate) const TABLE: &[Row] = &[
     post("/api/v1/products/{id}/on-shelf", "/api/v1/products/{hidden}/on-shelf", "", "1111 1 33234 3433"),
 
     get("/api/v1/orders", "/api/v1/orders", "1111 1 22000 0000"),
-    // Sellers cannot buy their own products.
+    // The seller gets 403: sellers cannot buy their own products.
     post("/api/v1/orders", "/api/v1/orders", r#"{"productId":{product}}"#, "1111 1 22324 2422"),
     get("/api/v1/orders/{id}", "/api/v1/orders/{pending}", "1111 1 24244 4444"),
     post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24344 4444"),
@@ -96,7 +96,7 @@ pub(crate) const TABLE: &[Row] = &[
     get("/api/v1/ops/reconciliation", "/api/v1/ops/reconciliation", "1111 1 33333 2223"),
     post("/api/v1/ops/reconciliation/repair", "/api/v1/ops/reconciliation/repair", "", "1111 1 33333 2023"),
     get("/api/v1/ops/consumptions", "/api/v1/ops/consumptions", "1111 1 33333 2023"),
-    // Depths contain no payloads, so every operator may read them.
+    // Queue depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),
     get("/api/v1/ops/stats", "/api/v1/ops/stats", "1111 1 33333 2223"),
     get("/api/v1/ops/audit", "/api/v1/ops/audit", "1111 1 33333 2023"),

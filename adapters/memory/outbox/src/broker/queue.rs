@@ -11,7 +11,7 @@ use handover_outbox::ports::Message;
 use handover_outbox::topology::{QueueSpec, topic_matches};
 use tokio::sync::Notify;
 
-/// A message that is ready or delivered.
+/// A message in a queue: ready, or delivered and not yet settled.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) message: Arc<Message>,

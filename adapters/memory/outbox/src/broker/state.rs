@@ -85,7 +85,7 @@ impl State {
         Ok(window.into_iter().map(|outgoing| self.publish_one(outgoing, now)).collect())
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this broker accepted the message itself")]
+    #[allow(clippy::disallowed_methods, reason = "this adapter is the broker that confirms the message")]
     fn publish_one(&mut self, outgoing: Outgoing, now: DateTime<Utc>) -> PublishOutcome {
         if self.nacks_left > 0 {
             self.nacks_left -= 1;
@@ -127,7 +127,8 @@ impl State {
         let Some(queue) = self.queues.get_mut(name) else { return false };
         queue.enter(stored, now);
         if queue.spec.ttl.is_some() && queue.len() == 1 {
-            // Consumers of the dead-letter target wait for the next expiry, which has changed.
+            // Wakes the consumers of the dead-letter queue: they wait for the next expiry in this queue, which has
+            // changed.
             for target in queue
                 .spec
                 .dead_letter_key
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// The earliest expiry that may route a message to this queue.
+    /// The earliest time at which a message of another queue expires and is dead-lettered to this queue.
     pub(super) fn next_expiry_for(&mut self, queue: &str) -> Option<DateTime<Utc>> {
         let expiring = self
             .queues
@@ -242,9 +243,9 @@ impl State {
                     }
                 }
                 Settlement::Nack(Requeue::No) => {
-                    // A rejection is a decision of a consumer, so RabbitMQ does not treat it as a cycle.
+                    // As in RabbitMQ, only expiries without a rejection in between are a dead-letter cycle.
                     stored.expired_in.clear();
-                    // `died_in` is set only here: an expired message was not rejected by a consumer.
+                    // Only a rejection sets `died_in`; an expiry leaves it unchanged.
                     stored.died_in = Some(name.clone());
                     self.dead_letter(&name, stored, now);
                 }

@@ -60,7 +60,7 @@ impl MemorySubscription {
                 return Err(self.closed());
             }
         }
-        // The deliveries are settled from here on, even if the caller is cancelled.
+        // The deliveries are already settled: a cancellation of the caller at this await does not undo that.
         yield_now().await;
         Ok(())
     }

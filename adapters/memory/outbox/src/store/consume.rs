@@ -63,7 +63,8 @@ impl Row<OutboxTables> for ConsumptionRow {
     }
 
     fn leave(&self, index: &mut ConsumptionIndex) {
-        // The id, consumer and event of a row never change, and `enter` overwrites their entries.
+        // The entries in `by_id` and `by_event` stay: id, consumer and event of a row never change, so `enter` writes
+        // the same entries again.
         if let Some(open) = index.open.get_mut(&self.is.consumer) {
             open.remove(&self.entry());
         }

@@ -32,7 +32,7 @@ impl Row<OutboxTables> for Heartbeat {
     }
 }
 
-/// The lease of a partition if the relay still owns it in the same epoch.
+/// The lease of a partition, if the relay still owns the partition and the epoch is still the one in `hold`.
 pub(super) fn current_lease<'s>(
     statement: &'s Statement<'_>,
     owner: &RelayId,
@@ -164,7 +164,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
             for row in leases {
                 statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..row });
             }
-            // By any clock, this time is in the past.
+            // The Unix epoch is in the past of every clock, so the leases of these consume-log records have expired.
             let ended = DateTime::UNIX_EPOCH;
             let processing: Vec<_> = statement
                 .consumptions()

@@ -126,8 +126,8 @@ impl<X: Tables> MemoryUnit<X> {
                             break;
                         }
                         LockAttempt::Deadlock => return Err(transient("deadlock")),
-                        // The future is created while the state is locked, so that the end of that unit of work is not
-                        // missed.
+                        // The future is created while the state is locked, so that the end of the unit of work that
+                        // holds the lock is not missed.
                         LockAttempt::Busy(ended) => ended.notified_owned(),
                     }
                 };

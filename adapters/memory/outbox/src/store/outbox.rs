@@ -115,7 +115,7 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
             .await
     }
 
-    /// Returns no rows: every value in memory is readable.
+    /// Always returns an empty list: in memory there are no unreadable rows.
     async fn unreadable_rows(
         &mut self,
         _tenant: Option<TenantId>,
@@ -208,7 +208,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         let locks = failed.iter().map(|publish| Lock::Event(publish.event_id.clone())).collect();
         self.write_outbox(locks, |statement| {
             if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
-                return Err(StoreError::Backend("a failed publish must be RETRY or FAILED".into()));
+                return Err(StoreError::Backend("a failed publish must become RETRY or FAILED".into()));
             }
             let moved = failed.iter().filter(|publish| {
                 settle(statement, &publish.event_id, |row| OutboxRow {
@@ -250,7 +250,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         self.write_outbox(locks, |statement| {
             let mut changed = 0;
             for event in &found {
-                // Another unit of work may have changed the row while this one waited for its lock.
+                // Checked again: another unit of work may have changed the row while this one waited for the row lock.
                 let Some(row) = of_event(statement, event).filter(|row| is_late(row)).cloned() else {
                     continue;
                 };
@@ -320,7 +320,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             .write_outbox(locks, |statement| {
                 let mut released = 0;
                 for event in &found {
-                    // Another unit of work may have released or redriven the row while this one waited for its lock.
+                    // Checked again: another unit of work may have released or redriven the row while this one waited
+                    // for the row lock.
                     let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
                     else {
                         continue;

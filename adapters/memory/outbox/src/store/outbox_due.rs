@@ -38,9 +38,9 @@ impl<'s> AggregateQueue<'s> {
         for row in ordered(statement, aggregate, unordered) {
             match row.status {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => publishable.push(row),
-                // A redriven row that was sent before: consumers may already have received it, so it does not block.
+                // A redriven row that was sent before does not block later rows: consumers may have received its event.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
-                // A NEW row that is not due yet was inserted by SQL. Such a row does not block.
+                // A NEW row that is not due yet was inserted by SQL. Such a row does not block later rows.
                 OutboxStatus::New => {}
                 OutboxStatus::Retry => break,
                 OutboxStatus::Failed if *on_failed == OnFailed::Hold && is_unreleased(row) => break,
@@ -87,7 +87,7 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     due.into_iter().cloned().collect()
 }
 
-/// The rows of an aggregate with ordered types, sorted by `aggregate_seq`, then by id.
+/// The rows of an aggregate whose event types are ordered, sorted by `aggregate_seq`, then by id.
 fn ordered<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,

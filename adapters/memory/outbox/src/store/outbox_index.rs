@@ -1,4 +1,4 @@
-//! Indexes of outbox rows: by event, by aggregate, by state.
+//! Indexes of outbox rows: by event, by aggregate, by status and time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,8 @@ impl Row<OutboxTables> for OutboxRow {
     }
 
     fn leave(&self, index: &mut OutboxIndex) {
-        // The event and aggregate of a row never change, and `enter` overwrites their entries.
+        // The entries in `by_event` and `by_aggregate` stay: event and aggregate of a row never change, so `enter`
+        // writes the same entries again.
         index.pending.remove(&self.id);
         index.unreleased.remove(&self.id);
         if let Some(due) = self.next_retry_time {

@@ -23,7 +23,7 @@ pub trait Row<X>: Clone {
     /// Adds the entries of the row to the indexes.
     fn enter(&self, _index: &mut Self::Index) {}
 
-    /// Removes the entries that [`Row::enter`] added.
+    /// Removes the entries of the row from the indexes. Entries that the next [`Row::enter`] overwrites may stay.
     fn leave(&self, _index: &mut Self::Index) {}
 }
 

@@ -24,7 +24,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     pub(super) id: UnitId,
     /// The locks that the unit of work holds; released when it ends.
     pub(super) held: Vec<AnyLock<X::Lock>>,
-    /// Notified when the unit of work ends.
+    /// Wakes the units of work that wait for a lock of this one, when this one ends.
     pub(super) ended: Arc<Notify>,
     /// The partitions of appended, redriven and released rows, to notify their relays after the commit.
     pub(super) appended: Vec<Partition>,
@@ -155,7 +155,7 @@ impl<X: Tables> UnitOfWork for MemoryUnit<X> {
         if !self.appended.is_empty() {
             self.wake.notify(self.appended.iter().copied().collect());
         }
-        // The unit of work is committed from here on, even if the caller is cancelled.
+        // The unit of work is already committed: a cancellation of the caller at this await does not undo that.
         yield_now().await;
         Ok(())
     }

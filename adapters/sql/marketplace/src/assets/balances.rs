@@ -128,7 +128,7 @@ pub(super) async fn lock(
 }
 
 pub(super) async fn put(session: &mut Session, balances: &[Balance]) -> Result<(), StoreError> {
-    // One statement cannot write a row twice, so only the last state of each balance is written.
+    // One statement cannot write a row twice, so only the last version of each balance is written.
     let last: BTreeMap<_, &Balance> =
         balances.iter().map(|balance| ((balance.tenant, balance.user, balance.purse), balance)).collect();
     put_rows(session, last.into_values().flat_map(row_of).collect(), REPLACED).await

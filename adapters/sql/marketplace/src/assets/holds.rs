@@ -11,7 +11,7 @@ use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 const COLUMNS: &str = "tenant_id, order_id, asset, user_id, amount, coupon_id, status, reverted, version, create_time, \
                        update_time";
 const KEY: &str = "tenant_id, order_id, asset";
-/// The columns that a later state of a hold replaces: all but the key.
+/// The columns that an update of a hold overwrites: all but the key.
 const REPLACED: &[&str] =
     &["user_id", "amount", "coupon_id", "status", "reverted", "version", "create_time", "update_time"];
 

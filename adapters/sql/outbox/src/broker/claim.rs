@@ -20,8 +20,8 @@ impl DatabaseSubscription {
         if room == 0 {
             return Ok(Vec::new());
         }
-        // The read of undelivered messages also uses the writer connection: it runs after a dropped claim, so that the
-        // outcome of that claim is known.
+        // Undelivered messages are also read with the writer connection. The read follows a claim that was dropped, and
+        // on this connection it waits until that claim has ended.
         let mut session = self.broker.store.writing().await?;
         let mut messages = Vec::new();
         if self.claim_in_progress.swap(true, Ordering::AcqRel) {

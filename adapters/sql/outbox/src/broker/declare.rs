@@ -72,12 +72,12 @@ fn difference(queue: &str, found: &QueueArguments, requested: &QueueArguments) -
     let key = |key: &Option<String>| key.clone().unwrap_or_else(|| "none".to_owned());
     let mut differences = Vec::new();
     if found.ttl_ms != requested.ttl_ms {
-        differences.push(format!("its ttl is {}, requested is {}", ttl(found.ttl_ms), ttl(requested.ttl_ms)));
+        differences.push(format!("the TTL is {}, requested is {}", ttl(found.ttl_ms), ttl(requested.ttl_ms)));
     }
     if found.dead_letter_key != requested.dead_letter_key {
         let found = key(&found.dead_letter_key);
         let requested = key(&requested.dead_letter_key);
-        differences.push(format!("its dead-letter key is {found}, requested is {requested}"));
+        differences.push(format!("the dead-letter key is {found}, requested is {requested}"));
     }
     format!(
         "queue {queue} exists with other arguments: {}; wait until it is empty and delete its row in \

@@ -87,8 +87,8 @@ pub(super) struct Moved {
     pub(super) earliest_expiry: Option<DateTime<Utc>>,
 }
 
-/// Moves messages to the queues bound to the dead-letter key of their queue. If there is none, the message is deleted.
-/// MUST run in a transaction.
+/// Moves messages to the queues that are bound to the dead-letter key of their queue. A message without such a queue is
+/// deleted. MUST run in a transaction.
 pub(super) async fn move_by_dead_letter_key(
     session: &mut Session,
     routes: &Routes,

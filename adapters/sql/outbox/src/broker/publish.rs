@@ -59,14 +59,14 @@ impl Inner {
             let mut next = lock(&self.next_expiry);
             *next = earlier(*next, Some(expiry));
         }
-        // A waiting consumer polls every `POLL_INTERVAL` anyway; an earlier expiry requires a wake-up.
+        // Waiting consumers poll every `POLL_INTERVAL`. They are woken for a message that expires before the next poll.
         if expiry - self.now() < TimeDelta::from_std(POLL_INTERVAL).unwrap_or_default() {
             self.store.notifier().notify_local_queues();
         }
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "this is a broker adapter, and the commit was confirmed")]
+#[allow(clippy::disallowed_methods, reason = "the commit of the messages is their publisher confirm")]
 fn outcomes(
     window: Vec<Outgoing>,
     routed: &[bool],

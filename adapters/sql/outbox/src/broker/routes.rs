@@ -52,7 +52,7 @@ impl Routes {
         targets
     }
 
-    /// The expiry of a message that is inserted into this queue now; `None` if the queue has no TTL.
+    /// The expiry time of a message that is inserted into this queue now; `None` if the queue has no TTL.
     pub(super) fn expiry(&self, queue: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let ttl = self.queues.get(queue)?.ttl_ms?;
         now.checked_add_signed(Duration::milliseconds(ttl))

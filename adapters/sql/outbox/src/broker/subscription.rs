@@ -23,7 +23,7 @@ use crate::value::{Value, values};
 #[derive(Default)]
 pub(super) struct SubscriptionState {
     is_ended: AtomicBool,
-    /// Notified when messages were settled or the subscription ended.
+    /// Wakes the waiting consumer when messages were settled or the subscription ended.
     changed: Notify,
 }
 
@@ -86,7 +86,7 @@ impl DatabaseSubscription {
         Ok(())
     }
 
-    /// The ids of those tags that are not settled yet.
+    /// The ids of the messages with these tags that are not settled yet.
     fn unsettled_ids(&self, tags: &[DeliveryTag]) -> Vec<i64> {
         let unsettled = lock(&self.unsettled);
         let ids: BTreeSet<i64> = tags.iter().filter_map(|tag| i64::try_from(tag.0).ok()).collect();
@@ -259,7 +259,8 @@ impl DatabaseSubscription {
 impl Drop for DatabaseSubscription {
     fn drop(&mut self) {
         self.end_session();
-        // `drop` starts no task: a waiting consumer, or the next call of `return_ended`, returns the messages.
+        // `drop` starts no task: a waiting consumer, or the next call of `return_ended`, returns the unsettled messages
+        // to the queue.
         self.broker.notify_queue(&self.queue);
     }
 }

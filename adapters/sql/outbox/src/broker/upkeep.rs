@@ -27,14 +27,14 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of expired messages that one transaction moves.
 const EXPIRED_BATCH: i64 = 200;
 
-/// Whether sessions are maintained only when the interval has passed, or in any case.
+/// When sessions are maintained: only if [`UPKEEP_INTERVAL`] has passed since the last run, or immediately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Upkeep {
     WhenDue,
     Now,
 }
 
-/// State that is kept between two maintenance runs.
+/// Data that a maintenance run keeps for the next one.
 pub(super) struct UpkeepState {
     last_run: Option<DateTime<Utc>>,
     sessions: LeaseWatch<i64>,

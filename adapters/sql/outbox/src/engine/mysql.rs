@@ -37,8 +37,8 @@ impl MysqlEngine {
 /// Session settings of every connection, independent of the server's defaults.
 async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
-        // REPEATABLE READ, the default, mixes snapshot reads with current locked rows, and locks gaps. Without strict
-        // mode strings and numbers that do not fit are truncated silently.
+        // READ COMMITTED, because REPEATABLE READ (the default) mixes snapshot reads with current locked rows, and
+        // locks gaps. Strict mode, because without it strings and numbers that do not fit are truncated silently.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
          sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
          innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
@@ -206,7 +206,8 @@ impl Dialect for MysqlDialect {
             "idx_outbox_waiting" | "idx_outbox_failed" => "idx_outbox_order",
             other => other,
         };
-        // The statistics of a queue table are usually outdated, and a scan of the wrong index locks every row it reads.
+        // The index is forced, because the statistics of a queue table are usually outdated, and a scan of the wrong
+        // index locks every row it reads.
         format!("FORCE INDEX ({name})")
     }
 

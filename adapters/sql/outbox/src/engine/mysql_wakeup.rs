@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the polling interval uses the local clock and affects no decision"
+    reason = "the local clock determines only how often the database is polled"
 )]
 
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn poll(pool: &Pool<MySql>, notifier: &CommitNotifier) -> Result<PollResul
          FORCE INDEX (idx_outbox_broker_ready) WHERE m.queue = q.queue AND m.session_id IS NULL) ORDER BY q.queue",
         placeholders(subscribed.len())
     );
-    // Safe: only placeholders were inserted.
+    // Safe: only placeholders are inserted into the SQL text.
     let mut query = sqlx::query_scalar(AssertSqlSafe(ready));
     for queue in subscribed {
         query = query.bind(queue);

@@ -39,7 +39,7 @@ pub(super) const IDLE_IN_TRANSACTION_S: u32 = 15;
 /// Time limit for waiting for the migration of another process, in seconds.
 pub(super) const MIGRATION_WAIT_S: u32 = 60;
 
-/// The pool options that both engines use.
+/// The pool options that PostgreSQL and MySQL share.
 pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
     PoolOptions::new()
         .max_connections(connections.get())

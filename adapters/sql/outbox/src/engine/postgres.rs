@@ -85,7 +85,7 @@ impl Engine for PostgresEngine {
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A dedicated connection: closing it releases the advisory lock in every case.
         let mut connection = self.connect.connect().await.map_err(to_store_error)?;
-        // Without this setting the driver waits for the lock indefinitely.
+        // Without `lock_timeout` the driver waits for the migration lock indefinitely.
         let lock_timeout = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock_timeout))
             .execute(&mut connection)
@@ -328,7 +328,7 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 /// Decodes a timestamp. The driver's own conversion panics at `infinity` and at years outside chrono's range.
 fn time(raw: &PgValueRef<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     let bytes = raw.as_bytes().map_err(sqlx::Error::Decode)?;
-    // Statements that return rows are prepared, so values arrive in binary format: eight bytes.
+    // Statements that return rows are prepared, so a timestamp arrives in binary format: eight bytes.
     let bytes = <[u8; 8]>::try_from(bytes).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
     let micros = i64::from_be_bytes(bytes).checked_add(EPOCH_US);
     micros

@@ -5,7 +5,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the notification rate uses the local clock and affects no decision"
+    reason = "the local clock determines only how often notifications are sent"
 )]
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
     let own_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;
-    // Notifications sent before LISTEN were missed.
+    // Notifications that were sent before LISTEN were missed, so every waiter is woken.
     notifier.notify_all_local();
     let mut next = Instant::now();
     loop {
@@ -46,7 +46,8 @@ async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result
             received = listener.try_recv() => match received? {
                 Some(notification) if notification.process_id() == own_pid.cast_unsigned() => {}
                 Some(notification) => notifier.on_notification(notification.payload()),
-                // The connection was lost, and notifications may have been missed.
+                // The connection was lost. The caller listens again and wakes every waiter, because notifications
+                // may have been missed.
                 None => return Ok(()),
             },
             () = pending_at(notifier, next) => {

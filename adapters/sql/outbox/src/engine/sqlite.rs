@@ -74,7 +74,7 @@ impl SqliteEngine {
             .busy_timeout(BUSY_TIMEOUT)
             .synchronous(SqliteSynchronous::Full)
             .statement_cache_capacity(256)
-            // The driver's thread sends rows one by one; the buffer holds a whole window.
+            // The driver's thread sends rows one by one; the buffer holds all rows of a relay window.
             .row_buffer_size(256)
             .pragma("cache_size", "-16384")
             .pragma("mmap_size", "268435456")
@@ -111,8 +111,8 @@ impl SqliteEngine {
                     .clone()
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
-                    // A checkpoint starts when the WAL has 8 MiB: less often than by default (4 MiB), and it is still
-                    // short.
+                    // A checkpoint starts when the WAL has 8 MiB instead of 4 MiB (the default): checkpoints are rarer,
+                    // and each one is still short.
                     .pragma("wal_autocheckpoint", "2000"),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));

@@ -78,7 +78,8 @@ pub(super) fn page(
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // `id + 0` prevents a scan by id: the few records of one event are sorted. All other pages are read in id order.
+    // The few records of one event are found by the event id and then sorted: `id + 0` prevents a scan in id order. All
+    // other pages are read in id order.
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
     let page = Page::below(CONSUMED, id, before)
@@ -274,7 +275,7 @@ impl ConsumeQueries for Session {
                 found.push(consumed(row)?);
             }
         }
-        // An event id that occurs in two chunks was read twice.
+        // Removes duplicates: an event id that occurs in two chunks is read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())

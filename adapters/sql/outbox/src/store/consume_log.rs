@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::value::{Value, aggregate_columns, values};
 
 const KEY: &str = "consumer, event_id";
-/// The columns that a later state of a record replaces: all but the key. The row keeps its id.
+/// The columns that an update of a record overwrites: all but the key. The row keeps its id.
 const REPLACED: &[&str] = &[
     "event_type",
     "consume_time",
@@ -35,7 +35,8 @@ const REPLACED: &[&str] = &[
 ];
 
 impl Session {
-    /// Writes records that are distinct by consumer and event. Fails if a record is not in its expected state.
+    /// Writes records that are distinct by consumer and event. Fails if a stored record differs from what the caller
+    /// expects: no record, or a record with a given status and number of attempts.
     async fn record_distinct(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         let mut new = Vec::new();
         let mut existing = Vec::new();
@@ -92,7 +93,7 @@ impl Session {
     }
 }
 
-/// The values of [`KEY`] and [`REPLACED`].
+/// The values of the columns in [`KEY`] and [`REPLACED`].
 fn row(one: &Consumption) -> Vec<Value> {
     let mut row = values![
         &one.consumer,

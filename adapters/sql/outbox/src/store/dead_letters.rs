@@ -92,7 +92,7 @@ impl DeadLetterQueries for Session {
                 found.push(numbered(row)?);
             }
         }
-        // A key that occurs in two chunks was read twice.
+        // Removes duplicates: a message key that occurs in two chunks is read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())

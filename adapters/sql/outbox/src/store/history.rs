@@ -41,7 +41,7 @@ impl HistoryQueries for Session {
                 found.push(entry(row)?);
             }
         }
-        // An event id that occurs in two chunks was read twice.
+        // Removes duplicates: an event id that occurs in two chunks is read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())

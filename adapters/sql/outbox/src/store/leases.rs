@@ -17,7 +17,7 @@ fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
     let number = row.int("partition_no")?;
     Ok(PartitionLease {
         partition: Partition::from_number(number)
-            .ok_or_else(|| row.corrupt("partition_no", "is not between 0 and 63"))?,
+            .ok_or_else(|| row.corrupt("partition_no", "the number is not between 0 and 63"))?,
         owner: row.opt_string("owner")?.map(RelayId),
         epoch: row.int("epoch")?,
         lease_until: row.opt_time("lease_until")?,
@@ -25,7 +25,8 @@ fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
 }
 
 impl Session {
-    /// Locks these partitions and returns those that the relay still owns in the same epoch, in the given order.
+    /// Locks these partitions and returns those that the relay still owns in the epoch given with the partition, in the
+    /// given order.
     pub(super) async fn still_owned(
         &mut self,
         relay: &RelayId,
@@ -168,7 +169,8 @@ impl LeaseRepo for Session {
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
             self.dialect.index("idx_consume_unsettled")
         );
-        // The Unix epoch is earlier than any time with which a lease is compared, so all these leases have expired.
+        // The Unix epoch is earlier than any time with which a lease is compared, so the leases of these consume-log
+        // records have expired.
         self.execute(&processing, values![DateTime::UNIX_EPOCH]).await?;
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
 fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
     let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
     let json: Map<String, Json> = serde_json::from_str(text)
-        .map_err(|error| row.corrupt("metadata", format!("not a JSON object: {error}")))?;
+        .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))?;
     let text = |name: &str| json.get(name).and_then(Json::as_str).map(str::to_owned);
     Ok(EventMetadata {
         trace_id: text("traceId"),
@@ -87,7 +87,8 @@ pub(super) fn select() -> String {
 
 /// Adds the conditions of a filter to a page.
 pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter) -> Page {
-    // Nearly every row is SENT: with the index on the status, almost the whole table would have to be sorted by id.
+    // Nearly every row is SENT. With the index on the status, almost the whole table would have to be sorted by id, so
+    // COALESCE excludes this index.
     let status_condition = match filter.status {
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
         Some(OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed) | None => "o.status = ?",
@@ -152,7 +153,7 @@ impl OutboxQueries for Session {
             let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
             found.extend(self.readable(&rows, outbox_row));
         }
-        // An event id that occurs in two chunks was read twice.
+        // Removes duplicates: an event id that occurs in two chunks is read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found)
@@ -245,7 +246,7 @@ impl OutboxRepo for Session {
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut moved = 0;
         let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
-        // Without these hints SQLite and PostgreSQL would scan all pending rows.
+        // Without the index hint and `unindexed`, SQLite and PostgreSQL would scan all pending rows.
         let by_event = self.dialect.index("uk_event_id");
         let status = self.dialect.unindexed("status");
         for events in events.chunks(2 * MAX_ROWS) {
@@ -266,7 +267,8 @@ impl OutboxRepo for Session {
             return Err(self.refuse("the new status of a failed publish must be RETRY or FAILED"));
         }
         let events: BTreeSet<&EventId> = failed.iter().map(|publish| &publish.event_id).collect();
-        // An event that is given twice is updated twice, which one statement cannot do.
+        // One statement cannot update a row twice. If an event occurs twice in `failed`, each statement updates only
+        // one row.
         let rows = if events.len() == failed.len() { FAILED_ROWS } else { 1 };
         let mut moved = 0;
         let by_event = self.dialect.index("uk_event_id");

@@ -165,7 +165,7 @@ impl Connection for ExplainingConnection {
     }
 }
 
-/// SQLite plans these statements without statistics, unless an operator runs ANALYZE.
+/// SQLite plans the hot statements without statistics until an operator runs ANALYZE, so both cases are tested.
 #[tokio::test]
 async fn hot_statements_use_an_index_with_and_without_statistics() {
     let directory = tempfile::tempdir().unwrap();

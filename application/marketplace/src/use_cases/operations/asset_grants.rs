@@ -140,8 +140,8 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
         Box::pin(async move {
             let (key, trace, command, entry) = &*request;
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
-                // Without an idempotency key, the operation key is derived from the coupon id, which does not prove that
-                // the row belongs to this command.
+                // Without an idempotency key, the operation key is derived from the coupon id, which does not prove
+                // that the row belongs to this command.
                 let is_ours = attempt.may_be_committed() && before.at == now && before.user == command.user;
                 if !is_keyed && !is_ours {
                     return Err(IdInUse::refusal(IdKind::Coupon, id.get()).into());

@@ -1,4 +1,5 @@
-//! Reconciliation: compares business rows, outbox rows, confirms, consume logs and effects within a time window (spec §6).
+//! Reconciliation: compares business rows, outbox rows, confirms, consume logs and effects within a time window
+//! (spec §6).
 //!
 //! **Invariant:** an event in flight is not a finding. An event counts as lost only if it was confirmed before the
 //! grace period and has no consume-log record.
@@ -69,21 +70,22 @@ pub struct Reconciliation {
     pub until: DateTime<Utc>,
     /// Number of compared orders.
     pub orders: u64,
-    /// Number of outbox rows of these orders, their payments and their refunds.
+    /// Number of outbox rows of the compared orders, their payments and their refunds.
     pub events: u64,
-    /// Number of these rows that the broker has confirmed.
+    /// Number of the rows counted in `events` that the broker has confirmed.
     pub confirmed: u64,
-    /// Number of successful consume-log records.
+    /// Number of `SUCCESS` consume-log records of the compared orders.
     pub consumed: u64,
-    /// Number of these records whose effect exists.
+    /// Number of the records counted in `consumed` whose effect exists.
     pub effects: u64,
-    /// Number of consumptions in progress: not published, not delivered, or waiting for a retry.
+    /// Number of pairs of event and consumer in progress: the event is not published, not delivered, or not yet settled
+    /// by the consumer.
     pub pending: u64,
-    /// Number of consumptions that ended as dead letters.
+    /// Number of pairs of event and consumer that ended in a dead letter.
     pub parked: u64,
     /// Discrepancies, at most [`MAX_FINDINGS`].
     pub findings: Vec<Finding>,
-    /// Whether there are more findings.
+    /// Whether there are more findings than returned.
     pub more: bool,
 }
 
@@ -99,9 +101,9 @@ impl Reconciliation {
     }
 }
 
-/// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost event
-/// is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect exists,
-/// only the missing record is written.
+/// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost
+/// event is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect
+/// exists, only the missing record is written.
 ///
 /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
 /// the ledger; these are not repaired.

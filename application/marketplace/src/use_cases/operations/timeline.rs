@@ -20,7 +20,7 @@ pub struct Timeline {
     pub items: Vec<TimelineItem>,
 }
 
-/// Kind of an item. Items of one event with the same time are sorted by kind, in this sequence.
+/// Kind of an item. Items of one event with the same time are sorted by kind, in the sequence of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimelineKind {
     /// The order changed.
@@ -51,7 +51,7 @@ impl TimelineKind {
         TimelineKind::DeadLetter,
     ];
 
-    /// Name in JSON.
+    /// Name of the kind in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             TimelineKind::State => "state",
@@ -82,7 +82,7 @@ pub struct TimelineItem {
     pub idempotency_key: Option<String>,
     /// Amount of the asset operation.
     pub amount: Option<String>,
-    /// Available balance after the operation.
+    /// Available balance of the purse after the asset operation.
     pub balance_after: Option<String>,
     /// Description.
     pub what: String,
@@ -94,7 +94,7 @@ pub struct TimelineItem {
 /// The reader of a timeline.
 #[derive(Debug, Clone, Copy)]
 enum Audience<'a> {
-    /// Buyer or seller.
+    /// Buyer or seller of the order.
     Party,
     /// Operator, who also sees errors and the reasons of redrives and dead-letter decisions.
     Operator(&'a Operator),
@@ -115,8 +115,9 @@ struct Visibility {
     free_text: bool,
 }
 
-/// Returns the timeline of an order to its parties, the operators of its tenant and the platform. For others the order
-/// is not found. The platform may omit the tenant, because an order id exists in one tenant only.
+/// Returns the timeline of an order to its buyer and seller, the operators of its tenant and platform operators. For
+/// others the order is not found. A platform operator can omit the tenant, because an order id exists in one tenant
+/// only.
 pub async fn timeline(
     app: &App,
     context: &CommandContext,

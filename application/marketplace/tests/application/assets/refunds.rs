@@ -55,7 +55,8 @@ async fn earned_points_spent_before_a_refund_become_a_debt_that_is_settled_first
         market.report(&refund, RefundResult::Success).await.unwrap();
         market.process_pending().await;
     }
-    // 87 points are left. The first refund revokes 88; the second returns 80 and revokes 87. The debt is 8.
+    // The buyer has 87 points. The first refund revokes the 88 points that its order earned. The second refund returns
+    // the 80 points that its order used and revokes the 87 points that it earned. The remaining debt is 8 points.
     assert_eq!(market.purse(Purse::Points).await, (0, 0, 8));
     market.assert_ledger_balanced().await;
     market.grant(10).await;

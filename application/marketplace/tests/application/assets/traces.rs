@@ -111,7 +111,7 @@ async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_has_a_new_trace_when_the_order_event_is_lost() {
+async fn timeout_has_a_new_trace_when_the_order_created_event_is_lost() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let created = row(&market, EventType::OrderCreated).await.event_id;

@@ -18,8 +18,8 @@ enum Outcome {
     Applied,
 }
 
-/// Interrupts one command once. `setup` prepares the state, `is_applied` compares the states before and after the command,
-/// and `is_valid_repeat` checks the result of the repeated command. Returns whether the command completed.
+/// Interrupts one command once. `setup` prepares the state, `is_applied` compares the states before and after the
+/// command, and `is_valid_repeat` checks the result of the repeated command. Returns whether the command completed.
 async fn interrupt_once<G, T, E: Display>(
     (interruption, polls): (Interruption, usize),
     setup: impl AsyncFn(&App) -> G,
@@ -67,7 +67,7 @@ async fn interrupt_once<G, T, E: Display>(
     complete
 }
 
-/// The events added after `before`.
+/// The events of the state `now` that are not in the earlier state `before`, oldest first.
 fn new_events(before: &State, now: &State) -> Vec<(String, i64)> {
     let mut events = now.events[..now.events.len() - before.events.len()].to_vec();
     events.reverse();

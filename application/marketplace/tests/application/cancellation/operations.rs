@@ -52,7 +52,7 @@ async fn interrupt_once<T>(
     let changes = Changes { rows: changed(&world).await, recorded: recorded(&world).await };
     assert!(
         changes.rows == changes.recorded && [0, expected].contains(&changes.rows),
-        "{interruption:?} after {polls} polls: {changes:?}, expected equal numbers, 0 or {expected}"
+        "{interruption:?} after {polls} polls: {changes:?}, expected both counts to be 0 or both {expected}"
     );
     let complete = result.is_some();
     assert!(
@@ -65,7 +65,7 @@ async fn interrupt_once<T>(
     assert_eq!(
         changes,
         Changes { rows: expected, recorded: expected },
-        "{interruption:?} after {polls} polls: wrong number of changes after the repetition"
+        "{interruption:?} after {polls} polls: wrong number of changes after the repeated action"
     );
     without_waiting(ordered(&next)).await;
     complete

@@ -129,7 +129,8 @@ pub(crate) async fn continuing_app(world: &World, app: &App, interruption: Inter
     }
 }
 
-/// Runs later work and checks that it does not wait: the interrupted work left no lock and no permit.
+/// Runs work after an interruption and checks that it takes no virtual time: it does not wait for a lock or permit that
+/// the interrupted work left behind.
 pub(crate) async fn without_waiting<T>(work: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let output = work.await;

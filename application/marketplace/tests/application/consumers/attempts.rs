@@ -154,7 +154,7 @@ async fn handler_panic_is_a_failed_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_whose_handler_always_panics_ends_dead() {
+async fn event_whose_handler_always_panics_becomes_dead() {
     let (world, process, _) = consuming(|_, _| Act::Panic).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(secs(5)).await;
@@ -185,7 +185,7 @@ async fn hanging_handler_times_out_and_is_counted_as_a_failed_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_conflict_in_the_handler_is_counted_and_ends_dead() {
+async fn repeated_conflicts_in_the_handler_count_as_failed_attempts_until_the_event_is_dead() {
     let (world, process, handler) = consuming(|_, _| Act::Conflict).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(secs(10)).await;

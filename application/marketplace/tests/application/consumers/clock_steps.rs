@@ -32,7 +32,8 @@ async fn waiting_event_is_applied_after_the_clock_is_set_back() {
 async fn events_dated_before_the_subscription_are_applied_in_order() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
-    // The timestamps of the events are earlier than the subscription of the consumer.
+    // The events get timestamps before the subscription of the consumer. They are applied nevertheless, because the
+    // consumer compares outbox ids.
     world.clock.set_skew(BACK);
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(20)).await;

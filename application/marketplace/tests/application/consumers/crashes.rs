@@ -7,7 +7,7 @@ use super::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{World, eventually, millis, pass, secs};
 
 #[tokio::test(start_paused = true)]
-async fn event_that_always_kills_its_process_ends_dead() {
+async fn event_that_always_kills_its_process_becomes_dead() {
     let world = World::new().await;
     let mut kills = 0;
     let first = world.process();
@@ -47,7 +47,7 @@ async fn event_that_always_kills_its_process_ends_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn predecessor_that_always_kills_its_process_ends_dead() {
+async fn undelivered_predecessor_that_always_kills_its_process_becomes_dead() {
     let world = World::new().await;
     let mut kills = 0;
     let mut process = world.process();

@@ -97,7 +97,7 @@ async fn forged_payload_is_parked_and_the_genuine_event_is_still_applied() {
     assert_eq!(dead_letters.len(), 3);
     assert!(dead_letters.iter().all(|it| is_hash(&it.key)), "{dead_letters:?}");
     assert_eq!(dead_letters[0].reason, "消息消费失败: the outbox row of event e-1 has different content");
-    assert_eq!(world.log(NAME, "e-1").await, None, "the consume log of the event is unchanged");
+    assert_eq!(world.log(NAME, "e-1").await, None, "forged messages must not be recorded for the event");
     world.broker.inject(QUEUE, genuine);
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-1"]);

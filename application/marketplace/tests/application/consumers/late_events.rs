@@ -92,7 +92,7 @@ async fn results_of_status_sync_and_buyer_credit_do_not_depend_on_the_sequence_o
         "expected a notification of the buyer and of the seller of two orders"
     );
     assert_eq!((counts.cancelled_by_timeout, counts.cancelled_by_buyer), (1, 1));
-    assert_eq!(*score, 93, "a cancellation after a refused lock must not count");
+    assert_eq!(*score, 93, "a cancellation after a refused lock must not change the score");
     for sequence in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {
         assert_eq!(results_after(sequence).await, timely, "{sequence:?}");
     }

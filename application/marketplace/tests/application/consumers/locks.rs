@@ -108,7 +108,7 @@ async fn hanging_event_does_not_delay_others() {
         world.commit_and_deliver(&process, id, order, 1).await;
     }
     eventually(secs(3), async || world.effects(1).await.len() + world.effects(3).await.len() == 2).await;
-    // Later deliveries do not wait for the hanging event in a batch either.
+    // A delivery that arrives while the handler hangs in the event `bad` does not wait for that event.
     world.commit_and_deliver(&process, "good-3", 4, 1).await;
     eventually(secs(1), async || world.effects(4).await.len() == 1).await;
     pass(secs(60)).await;

@@ -15,7 +15,7 @@ use crate::support::{World, event_id, eventually, millis, pass, secs};
 const FOLLOW_UP_WITHIN: std::time::Duration = millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn delivered_event_applies_its_undelivered_predecessors_from_the_outbox() {
+async fn delivery_applies_undelivered_predecessors_of_its_event_from_the_outbox() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     world.commit_event(&process, "e-1", 7, 1).await;
     world.commit_event(&process, "e-2", 7, 2).await;
@@ -35,7 +35,7 @@ async fn delivered_event_applies_its_undelivered_predecessors_from_the_outbox() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn retried_event_applies_its_predecessors_first() {
+async fn retry_of_an_event_applies_its_predecessors_first() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-2" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-2", 7, 2).await;
@@ -84,7 +84,7 @@ async fn next_event_waits_for_an_earlier_event_that_was_never_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn undelivered_event_behind_a_backoff_gets_no_record() {
+async fn undelivered_event_behind_an_event_in_backoff_gets_no_record() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;

@@ -46,7 +46,8 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a handler. The script receives the event ids of a call and the number of earlier calls with the first id.
+    /// Creates a handler. The script receives the event ids of a call and the number of earlier calls with the first
+    /// id.
     pub(crate) fn new(
         world: &World,
         script: impl Fn(&[String], u32) -> Act + Send + Sync + 'static,

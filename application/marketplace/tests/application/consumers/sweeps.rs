@@ -57,7 +57,7 @@ async fn confirmed_event_that_the_broker_lost_is_applied_from_the_outbox() {
     pass(secs(59)).await;
     assert!(
         world.effects(7).await.is_empty(),
-        "the events were applied although their messages may still arrive"
+        "the sweep must not apply events whose messages may still arrive"
     );
     eventually(secs(8), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
 }
@@ -84,7 +84,7 @@ async fn events_of_purged_messages_are_applied_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_delivery_after_the_sweep_is_ignored() {
+async fn delivery_of_an_event_that_the_sweep_applied_is_ignored() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     world.commit_event(&process, "e-1", 7, 1).await;
     world.mark_sent_without_message(&["e-1"]).await;
@@ -120,7 +120,7 @@ async fn sweep_skips_events_before_the_subscription() {
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     pass(secs(600)).await;
     assert!(handler.calls().is_empty());
-    // A new event of the same order does not cause the old event to be applied either.
+    // The delivery of a new event of the same order does not cause the old event to be applied.
     world.commit_and_deliver(&process, "new", 7, 2).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["new"]);

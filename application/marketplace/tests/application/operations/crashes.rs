@@ -113,7 +113,7 @@ async fn event_dead_lettered_again_before_the_confirm_stays_open() {
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
     assert_eq!(
         (replayed.replayed, refusals(&replayed)),
-        (0, vec![("e-1", "it was dead-lettered again: 消息消费失败: request rejected")])
+        (0, vec![("e-1", "the event was dead-lettered again: 消息消费失败: request rejected")])
     );
     assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Open);
     assert_eq!(fixture.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
@@ -134,7 +134,7 @@ async fn dead_letter_discarded_before_the_confirm_stays_discarded() {
     let (replayed, discarded) =
         tokio::join!(replay_dead_letters(&process.app.outbox, &operator, replay()), discard);
     assert_eq!(discarded.discarded, 1);
-    assert_eq!(refusals(&replayed.unwrap()), [("e-1", "it was discarded in the meantime")]);
+    assert_eq!(refusals(&replayed.unwrap()), [("e-1", "the dead letter was discarded during its replay")]);
     assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
     // The replayed message is in the queue and has no effect.
     assert_eq!(fixture.world.depth(QUEUE).await.ready, 1);

@@ -47,11 +47,11 @@ async fn discard_keeps_the_row_records_the_reason_and_is_rejected_the_second_tim
     assert_eq!(audit[0].reason.as_deref(), Some("the service is available again"));
     let again =
         discard_dead_letters(&app.outbox, &acting(&operator()), discard(keys(&["e-1"]))).await.unwrap();
-    assert_eq!((again.matched, again.discarded), (1, 0), "it was already discarded");
-    assert_eq!(refusals_of(&again.refused), [("e-1", "it was discarded")]);
+    assert_eq!((again.matched, again.discarded), (1, 0), "the dead letter was already discarded");
+    assert_eq!(refusals_of(&again.refused), [("e-1", "the dead letter was discarded")]);
     let dry = DiscardDeadLetters { dry_run: true, ..discard(keys(&["e-1", "e-2"])) };
     let dry = discard_dead_letters(&app.outbox, &acting(&operator()), dry).await.unwrap();
-    assert_eq!(refusals_of(&dry.refused), [("e-1", "it was discarded")]);
+    assert_eq!(refusals_of(&dry.refused), [("e-1", "the dead letter was discarded")]);
     assert_eq!(world.audited_changes().await.len(), 1);
 }
 
@@ -120,7 +120,7 @@ async fn discard_happens_and_is_audited_once_after_a_commit_fault() {
                 .await
                 .unwrap();
         assert_eq!(discarded.discarded, 2, "{faults:?}");
-        assert_eq!(refusals_of(&discarded.refused), [("e-3", "it was applied")], "{faults:?}");
+        assert_eq!(refusals_of(&discarded.refused), [("e-3", "the event was applied")], "{faults:?}");
         let audit = world.audited_changes().await;
         let discards: Vec<u64> = audit
             .iter()
@@ -198,7 +198,7 @@ async fn dead_letter_whose_event_was_applied_is_reported_and_closed_as_replayed(
             .unwrap();
     for report in [&dry, &discarded] {
         assert_eq!((report.matched, report.discarded), (1, 0));
-        assert_eq!(refusals_of(&report.refused), [("e-1", "it was applied")]);
+        assert_eq!(refusals_of(&report.refused), [("e-1", "the event was applied")]);
     }
     let dead_letter = world.dead_letter(QUEUE, "e-1").await;
     assert_eq!((dead_letter.status, dead_letter.note), (DeadLetterStatus::Replayed, None));
@@ -210,7 +210,7 @@ async fn dead_letter_whose_event_was_applied_is_reported_and_closed_as_replayed(
     let again = discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(keys(&["e-1"])))
         .await
         .unwrap();
-    assert_eq!(refusals_of(&again.refused), [("e-1", "it was replayed already")]);
+    assert_eq!(refusals_of(&again.refused), [("e-1", "the dead letter was already replayed")]);
     assert_eq!(world.effects(7).await, ["e-1"]);
 }
 
@@ -235,7 +235,7 @@ async fn event_in_progress_is_not_discarded_until_its_attempt_ends() {
     let refused =
         discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_dead_letters())).await.unwrap();
     assert_eq!((refused.matched, refused.discarded), (1, 0));
-    assert_eq!(refusals_of(&refused.refused), [("e-1", "its event is being applied")]);
+    assert_eq!(refusals_of(&refused.refused), [("e-1", "the event is being applied")]);
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(world.audited_changes().await.len(), 1, "only the replay may be in the audit log");
     eventually(secs(12), async || is(ConsumeStatus::Failed).await).await;
@@ -289,7 +289,7 @@ async fn dead_letters_of_two_tenants_are_audited_for_each_tenant() {
         let replay = "dead-letters.replay";
         assert_eq!(entries, [(discard, changed, context.tenant), (replay, changed, context.tenant)]);
         assert!(log.iter().all(|entry| entry.effect.actor == "command-line:root"));
-        assert_eq!(log[0].effect.selection, r#"{"filter":{}}"#, "the entry must not reveal other tenants");
+        assert_eq!(log[0].effect.selection, r#"{"filter":{}}"#, "audit entry must not reveal other tenants");
     }
 }
 

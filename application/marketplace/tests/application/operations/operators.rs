@@ -30,7 +30,7 @@ pub(crate) fn operator() -> CommandContext {
     with_role(Role::Operator)
 }
 
-/// The outbox operator of this context.
+/// Returns the caller of a context as an operator of the outbox.
 pub(crate) fn acting(context: &CommandContext) -> Operator {
     context.operator().expect("the actor has an operator role")
 }
@@ -120,7 +120,7 @@ impl World {
         unit.commit().await.unwrap();
     }
 
-    /// Audit entries that changed rows, oldest first.
+    /// Audit entries of calls that changed rows, oldest first.
     pub(crate) async fn audited_changes(&self) -> Vec<AuditEntry> {
         self.audit_entries().await.into_iter().filter(|entry| entry.changed > 0).collect()
     }

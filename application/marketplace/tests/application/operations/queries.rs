@@ -167,7 +167,7 @@ async fn audit_log_shows_changes_to_rows_of_the_tenant_newest_first() {
 }
 
 #[test]
-fn named_items_are_deduplicated_and_limited_to_900() {
+fn named_ids_are_deduplicated_and_limited_to_900_per_call() {
     assert_eq!(Named::<i32>::new(vec![]), None);
     assert_eq!(Named::new(vec![2, 1, 2]).unwrap().as_slice(), [2, 1]);
     assert_eq!(Named::new((0..900).collect()).unwrap().as_slice().len(), 900);
@@ -183,7 +183,7 @@ fn reason_is_one_nonblank_line_of_at_most_500_characters() {
 }
 
 #[test]
-fn redrive_rate_is_between_1_and_10_000_per_second() {
+fn redrive_rate_is_between_1_and_10_000_events_per_second() {
     assert!([1, 100, 10_000].into_iter().all(|pace| RedriveRate::new(pace).is_some()));
     assert!([0, 10_001].into_iter().all(|pace| RedriveRate::new(pace).is_none()));
     assert_eq!(RedriveRate::new(100), Some(RedriveRate::default()));

@@ -114,7 +114,7 @@ async fn filter_selects_failed_events_by_default_and_is_narrowed_by_each_field()
         let redriven =
             redrive_events(&process.app.outbox, &acting(&operator()), filter(fields.clone())).await.unwrap();
         assert_eq!((redriven.matched, redriven.redriven, redriven.more), (count, count, false), "{fields:?}");
-        assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "it belongs to another tenant");
+        assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "e-4 belongs to another tenant");
         let entries: Vec<_> =
             world.audit_entries().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
         assert_eq!(entries, [(count, count)], "{fields:?}");
@@ -229,7 +229,7 @@ impl Store for InterposedStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_redriven_and_published_in_the_meantime_is_skipped() {
+async fn row_redriven_and_published_by_another_process_is_skipped() {
     let (world, process) = failed_events().await;
     let world = Arc::new(world);
     let inner = Arc::clone(&process.app.outbox.tx.store);
@@ -318,7 +318,7 @@ async fn cursor_selects_all_sent_events_once_although_they_are_sent_again_in_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn store_outage_during_a_redrive_keeps_finished_parts_and_reports_more() {
+async fn store_outage_during_a_redrive_keeps_committed_changes_and_reports_that_rows_remain() {
     let (world, process) = many_failed(600).await;
     let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     process.faults.next_commits([CommitFault::None, CommitFault::Unavailable]);

@@ -29,8 +29,8 @@ async fn unreplayable_dead_letters_are_refused_with_a_reason() {
     let mut refused = refusals(&replayed);
     refused.sort_unstable();
     let expected = [
-        (foreign.key.as_str(), "not an event of this outbox: discard it"),
-        ("e-1", "it was discarded"),
+        (foreign.key.as_str(), "the message is not an event of this outbox: discard it"),
+        ("e-1", "the dead letter was discarded"),
         ("e-1", "no consumer is registered for queue old.queue"),
     ];
     assert_eq!(refused, expected);
@@ -44,10 +44,13 @@ async fn replayed_dead_letter_is_not_replayed_again() {
     fixture.replay(keys(&["e-1"])).await.unwrap();
     pass(millis(100)).await;
     let again = fixture.replay(keys(&["e-1"])).await.unwrap();
-    assert_eq!((again.replayed, refusals(&again)), (0, vec![("e-1", "it was replayed already")]));
+    assert_eq!(
+        (again.replayed, refusals(&again)),
+        (0, vec![("e-1", "the dead letter was already replayed")])
+    );
     let dry = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: true, reason: None };
     let dry = replay_dead_letters(&fixture.process.app.outbox, &acting(&operator()), dry).await.unwrap();
-    assert_eq!(refusals(&dry), [("e-1", "it was replayed already")]);
+    assert_eq!(refusals(&dry), [("e-1", "the dead letter was already replayed")]);
     assert_eq!(fixture.replay(all_dead_letters()).await.unwrap(), Replayed::default());
     assert_eq!(fixture.world.audited_changes().await.len(), 1);
 }

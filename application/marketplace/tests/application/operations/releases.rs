@@ -151,7 +151,7 @@ async fn aggregate_with_a_failed_and_a_waiting_event_is_listed_once_across_pages
 }
 
 #[tokio::test(start_paused = true)]
-async fn continue_mode_lists_and_releases_no_aggregates() {
+async fn on_failed_continue_lists_and_releases_no_aggregates() {
     let (mut world, _) = blocked_order().await;
     world.on_failed = OnFailed::Continue;
     let process = world.process();

@@ -71,7 +71,7 @@ async fn stale_copy_does_not_reopen_a_discarded_dead_letter() {
     let decided = world.dead_letter(QUEUE, "e-1").await;
     fixture.process.start_drainer(&[fixture.handler.subscriber()]);
     pass(millis(700)).await;
-    // A redelivered message whose event is DEAD does not reopen the dead letter either.
+    // The delivery of another message of the DEAD event does not reopen the dead letter.
     world.deliver(QUEUE, "e-1").await;
     pass(millis(700)).await;
     assert!(world.is_drained(DEAD_LETTER_QUEUE).await && world.is_drained(QUEUE).await);

@@ -94,7 +94,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_of_the_same_time_are_ordered_by_cause() {
+async fn timeline_lists_a_cause_before_its_consequences_of_the_same_time() {
     let world = World::new().await;
     let process = world.process();
     // No task runs and the clock does not advance: all changes have the same time.

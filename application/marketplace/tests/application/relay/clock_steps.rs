@@ -55,7 +55,7 @@ async fn partitions_of_a_killed_relay_are_taken_over_soon_after_its_lease_despit
 }
 
 #[tokio::test(start_paused = true)]
-async fn relay_started_after_the_clock_was_set_back_takes_over_within_two_leases() {
+async fn relay_started_after_the_clock_was_set_back_takes_over_within_two_lease_lengths() {
     let world = World::new().await;
     let a = process_with_relay(&world, "a").await;
     pass(secs(2)).await;
@@ -74,7 +74,7 @@ async fn clock_step_does_not_move_partitions_of_live_relays() {
         let b = process_with_relay(&world, "b").await;
         pass(secs(10)).await;
         let before = owners(&world).await;
-        // The steps happen at different points between two renewals.
+        // Each of the five clock steps happens at another point between two lease renewals.
         for _ in 0..5 {
             world.store.move_database_clock(step);
             pass(millis(2_100)).await;

@@ -26,7 +26,8 @@ async fn later_event_is_published_only_after_the_confirm_of_the_earlier_one() {
         ])
         .await;
     pass(millis(100)).await;
-    // Each window contains at most one event per aggregate, and its confirms arrive before the next window is published.
+    // Each window contains at most one event per aggregate, and its confirms arrive before the next window is
+    // published.
     assert_eq!(windows.ids(), [vec!["a-1", "b-1"], vec!["a-2", "b-2"], vec!["a-3"]]);
 }
 
@@ -93,7 +94,7 @@ async fn failed_event_blocks_its_aggregate_under_on_failed_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_event_neither_blocks_nor_is_blocked() {
+async fn timeout_event_neither_blocks_other_events_nor_is_blocked_by_them() {
     let returned = Arc::new(Mutex::new("t-1"));
     let returned_id = Arc::clone(&returned);
     let (broker, windows) = mock_broker_by_id(move |id| {

@@ -55,7 +55,7 @@ async fn nacked_event_is_retried_after_5_s_30_s_and_2_min_and_then_fails() {
     assert_retry_schedule(BrokerReply::Nack, "消息发送失败: refused: the disk is full").await;
 }
 
-/// Kinds, attempts and errors of the history of an event.
+/// Kind, number of attempts and error of each history entry of an event.
 async fn history(world: &World, id: &str) -> Vec<(HistoryKind, u32, Option<String>)> {
     let history = world.view().await.outbox_view().history_of(&[event_id(id)]).await.unwrap();
     assert!(history.iter().all(|entry| (entry.tenant, &entry.consumer) == (TENANT, &None)), "{history:?}");

@@ -181,7 +181,8 @@ async fn relay_that_loses_its_lease_between_two_events_does_not_publish_the_seco
 async fn stalled_relay_does_not_settle_rows_of_an_old_epoch() {
     let world = World::new().await;
     let started = tokio::time::Instant::now();
-    // No queue is bound for the events, so the slow broker returns the messages of the slow relay after 9 s.
+    // No queue is bound for the events, so the broker returns their messages. The relay `a-slow` receives this outcome
+    // only after 9 s.
     world.unbind_changed();
     let slow = world.process_on(SlowBroker::first(&world.broker, secs(9)));
     slow.start_relay("a-slow", RelaySettings::default());

@@ -81,7 +81,7 @@ impl Windows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 
-    /// Event ids of each window.
+    /// Event ids of each window that was passed to the broker.
     pub(crate) fn ids(&self) -> Vec<Vec<String>> {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.iter().map(|window| window.iter().map(|it| it.id.clone()).collect()).collect()

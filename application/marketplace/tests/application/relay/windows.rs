@@ -81,7 +81,7 @@ async fn broker_outage_between_single_publishes_spends_no_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_is_published_without_waiting_for_the_scan() {
+async fn committed_event_is_published_without_waiting_for_the_scan() {
     let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     pass(secs(12)).await;
@@ -92,7 +92,7 @@ async fn commit_is_published_without_waiting_for_the_scan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_of_another_process_is_found_within_the_scan_interval() {
+async fn event_committed_by_another_process_is_found_within_the_scan_interval() {
     let (broker, _) = confirming_broker();
     let (world, _publisher) = relay_on(broker, RelaySettings::default()).await;
     let other = world.process();
@@ -116,7 +116,7 @@ async fn idle_relay_rarely_queries_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_commits_are_all_published_exactly_once() {
+async fn events_of_concurrent_commits_are_all_published_exactly_once() {
     let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let commits =

@@ -42,7 +42,8 @@ struct Switches {
 }
 
 impl StoreFaults {
-    /// Lowers the id blocks of this kind by this amount, as after a restored backup, until they are raised.
+    /// Lowers the ids of each new id block of this kind by this amount, as after a restored backup, until the process
+    /// raises the id sequence.
     pub(crate) fn lower_id_blocks(&self, kind: IdKind, by: i64) {
         self.switches().lowered_by.insert(kind, by);
     }

@@ -39,7 +39,7 @@ pub(crate) fn event_id(text: &str) -> EventId {
     text.parse().unwrap()
 }
 
-/// Events of sample orders: buyer 10 orders product `order + 1000` of seller 20 for 88.50.
+/// Events of sample orders: buyer 10 orders a product of seller 20 for 88.50. The product id is the order id plus 1000.
 pub(crate) mod sample {
     use super::*;
 

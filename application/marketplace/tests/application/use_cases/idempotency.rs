@@ -79,8 +79,8 @@ async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
     );
 }
 
-/// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait until
-/// the clock has caught up.
+/// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait
+/// until the clock has caught up.
 #[tokio::test(start_paused = true)]
 async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let world = World::new().await;

@@ -11,7 +11,8 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, CommitFault, Process, SELLER, TENANT, World, by, money, pass, report, secs};
 
-/// A deployment with existing rows, and a process whose id blocks of these kinds are lowered by this amount.
+/// A deployment with existing rows, and a process that receives id blocks of these kinds with ids that are too low by
+/// this amount, so that they overlap the ids of the existing rows.
 async fn lowered_ids(kinds: &[IdKind], by: i64) -> (World, Process) {
     let world = World::new().await;
     let first = world.process();
@@ -30,11 +31,12 @@ fn context(user: i64, tenant: TenantId) -> CommandContext {
     CommandContext { tenant, ..by(user) }
 }
 
-/// Creates one row of every kind, and checks that each returned row belongs to the caller.
+/// Creates a product, an order, a payment, a refund and a coupon, and checks that each returned row belongs to the
+/// caller.
 async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tenant: TenantId) {
     let app = &process.app;
     let id = |user: i64| UserId::try_from(user).unwrap();
-    let title: Title = format!("a lamp of {seller}").try_into().unwrap();
+    let title: Title = format!("lamp of seller {seller}").try_into().unwrap();
     let listing = ListProduct { title: title.clone(), price: money(4_200) };
     let product = list_product(app, &context(seller, tenant), listing).await.unwrap();
     let listed = (product.seller, product.tenant, product.title.clone(), product.status);
@@ -84,7 +86,7 @@ async fn lowered_id_block_of_any_kind_never_returns_rows_of_others() {
                     pass(secs(1)).await;
                 }
             }
-            // The outbox rows of other users are unchanged.
+            // The outbox rows that existed before are unchanged.
             let after = world.rows().await;
             assert_eq!(after[..before.len()], before[..], "{kind:?} by {by}");
         }
@@ -101,11 +103,11 @@ async fn commands_succeed_when_all_id_blocks_are_lowered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn command_happens_once_with_a_lowered_id_block_and_a_commit_fault() {
+async fn command_takes_effect_once_with_a_lowered_id_block_and_a_commit_fault() {
     for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process) = lowered_ids(&[IdKind::Product, IdKind::Order], 100).await;
-        // The listing has already replaced its lowered id block. The fault affects the commit that reserves the block
-        // of order ids.
+        // Listing the product has already replaced the lowered block of product ids, so the fault affects the commit
+        // that reserves the block of order ids.
         let product = process.listed().await;
         process.faults.next_commits([fault]);
         let order =

@@ -1,4 +1,5 @@
-//! Lost commit replies, lost commits and transient errors: each command happens once, and its caller receives the result.
+//! Lost commit replies, lost commits and transient errors: each command takes effect once, and its caller receives the
+//! result.
 
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;

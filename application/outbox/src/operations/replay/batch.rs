@@ -51,7 +51,7 @@ enum BeginOutcome {
     Publish,
     /// The event was applied: nothing has to be published.
     Applied,
-    /// The dead letter is already decided, or no longer exists.
+    /// Another call has decided about the dead letter, or the dead letter no longer exists. The text is the reason.
     Decided(&'static str),
 }
 
@@ -144,9 +144,10 @@ async fn decided_meanwhile(
             BeginOutcome::Applied
         }
         Some(now) => BeginOutcome::Decided(
-            already_decided(now.status).unwrap_or("another operator is replaying or discarding it"),
+            already_decided(now.status)
+                .unwrap_or("another operator is replaying or discarding the dead letter"),
         ),
-        None => BeginOutcome::Decided("it no longer exists"),
+        None => BeginOutcome::Decided("the dead letter no longer exists"),
     })
 }
 
@@ -162,7 +163,9 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
                 window.push(outgoing);
                 published.push(*dead_letter);
             }
-            Err(why) => end.refused.push(dead_letter.refused(format!("it cannot be published: {why}"))),
+            Err(why) => {
+                end.refused.push(dead_letter.refused(format!("the event cannot be published: {why}")));
+            }
         }
     }
     if window.is_empty() {
@@ -204,7 +207,7 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
     confirmed
 }
 
-/// Closes the confirmed dead letters. A dead letter that was parked again in the meantime stays open.
+/// Closes the confirmed dead letters. A dead letter that was parked again after its publish stays open.
 async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome) {
     if confirmed.is_empty() {
         return;
@@ -225,7 +228,8 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     .await;
     let refusals = closed.unwrap_or_else(|error| {
         warn!(%error, "[DeadLetters] {} replays were confirmed but their dead letters cannot be closed; replay them again", dead_letters.len());
-        let why = "it was sent to its consumer but could not be closed; replay it again to close it";
+        let why = "the event was sent to its consumer, but the dead letter could not be closed; replay it again \
+                   to close it";
         dead_letters.iter().map(|_| Some(why.to_owned())).collect()
     });
     for (dead_letter, refusal) in dead_letters.iter().zip(refusals) {
@@ -255,9 +259,15 @@ async fn close(
     Ok(match now.map(|now| (now.status, now.reason)) {
         // Another replay, or an earlier attempt at this unit of work, has closed the dead letter.
         Some((DeadLetterStatus::Replayed, _)) => None,
-        Some((DeadLetterStatus::Open, reason)) => Some(format!("it was dead-lettered again: {reason}")),
-        Some((DeadLetterStatus::Replaying, _)) => Some("another replay of it is in progress".to_owned()),
-        Some((DeadLetterStatus::Discarded, _)) => Some("it was discarded in the meantime".to_owned()),
-        None => Some("it no longer exists".to_owned()),
+        Some((DeadLetterStatus::Open, reason)) => {
+            Some(format!("the event was dead-lettered again: {reason}"))
+        }
+        Some((DeadLetterStatus::Replaying, _)) => {
+            Some("another replay of the dead letter is in progress".to_owned())
+        }
+        Some((DeadLetterStatus::Discarded, _)) => {
+            Some("the dead letter was discarded during its replay".to_owned())
+        }
+        None => Some("the dead letter no longer exists".to_owned()),
     })
 }

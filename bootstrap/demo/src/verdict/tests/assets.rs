@@ -199,7 +199,7 @@ fn state_of_order_with_assets_or_refund_that_differs_from_response_breaks_promis
         assert_eq!(after(|day| day.client(order).step = step), states, "{order}: {step:?}");
     }
     let enough = after(|day| day.client(REFUSED).cover = AssetCoverage::Sufficient);
-    assert_eq!(enough, [states[0], ENDED[0]], "the buyer had enough");
+    assert_eq!(enough, [states[0], ENDED[0]], "the buyer had enough assets, so no lock may be rejected");
     let broken = after(|day| day.client(WITH_ASSETS).cover = AssetCoverage::Insufficient);
     assert_eq!(broken, states, "the order was paid with more than the balance");
 }

@@ -6,7 +6,7 @@ use super::after;
 use super::small_day::TIMED_OUT;
 
 #[test]
-fn missing_duplicate_or_unexplained_effect_breaks_promise_despite_consume_log() {
+fn missing_duplicate_or_unexplained_effect_breaks_promise_even_if_consume_log_is_correct() {
     let once = ["each effect exactly once"];
     assert_eq!(after(|day| drop(day.database.listing_changes.remove(0))), once);
     assert_eq!(after(|day| drop(day.database.shipments.remove(0))), once);

@@ -58,7 +58,7 @@ fn order_without_or_with_two_created_events_breaks_promise() {
 }
 
 #[test]
-fn version_without_event_breaks_promise() {
+fn row_version_without_event_breaks_promise() {
     assert_eq!(after(|day| day.row(PAID).version += 1), ["no change without its event"]);
     let broken = after(|day| {
         let payments = day.database.payments.get_mut(&PAID.try_into().unwrap()).unwrap();

@@ -63,7 +63,7 @@ fn payment_after_deadline_is_expected_if_refund_is_due() {
             day.client(TIMED_OUT).step = Step::Paid;
         })
     };
-    // The payment added by this test has neither an event nor ledger entries.
+    // The payment added by this test has neither an event nor ledger entries, so it breaks further promises.
     assert_eq!(broken_if(true), ["no change without its event", "a late payment is refunded once"]);
     let states = "order states match the responses";
     assert_eq!(broken_if(false), [states, "no change without its event", "refunds equal captured amounts"]);
@@ -85,7 +85,7 @@ fn order_cancelled_too_late_too_early_or_without_message_breaks_promise() {
 }
 
 #[test]
-fn second_accepted_order_missing_refusal_and_second_order_of_lamp_break_promise() {
+fn wrong_number_of_accepted_refused_or_stored_orders_of_the_only_lamp_breaks_promise() {
     let lamp = ["one buyer gets the lamp"];
     assert_eq!(after(|day| day.clients.rush.won.push(COMPLETED.try_into().unwrap())), lamp);
     assert_eq!(after(|day| day.clients.rush.won.clear()), lamp);
@@ -99,7 +99,7 @@ fn second_accepted_order_missing_refusal_and_second_order_of_lamp_break_promise(
 }
 
 #[test]
-fn unacknowledged_order_of_lamp_breaks_every_promise_about_it() {
+fn unacknowledged_second_order_of_sold_lamp_breaks_every_promise_about_the_order() {
     let broken = after(|day| {
         let sold = day.row(LAMP).clone();
         let id = 999.try_into().unwrap();
@@ -113,7 +113,7 @@ fn unacknowledged_order_of_lamp_breaks_every_promise_about_it() {
             "a product is sold once",
             "every order has one ORDER_CREATED",
             "no change without its event",
-            // The order is completed without a payment.
+            // The second order is completed, but has no payment that could earn points.
             "earned points match payments",
         ]
     );

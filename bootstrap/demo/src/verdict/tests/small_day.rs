@@ -27,27 +27,27 @@ use super::super::super::journal::{ClientOrder, ClientRecord, Step};
 use super::super::super::plan::AssetCoverage;
 use super::super::{ConsumerEvents, Evidence, Expectations, Promise, check_all};
 
-/// The order of the lamp.
+/// Id of the accepted order of the lamp that 64 buyers order at the same moment.
 pub(super) const LAMP: i64 = 1;
-/// Orders by their final state.
+/// Ids of orders, named after the final state of the order.
 pub(super) const COMPLETED: i64 = 2;
 pub(super) const SHIPPED: i64 = 3;
 pub(super) const PAID: i64 = 4;
 pub(super) const CANCELLED: i64 = 5;
 pub(super) const TIMED_OUT: i64 = 6;
-/// The first payment failed, the second succeeded.
+/// Id of an order whose first payment failed and whose second payment succeeded.
 pub(super) const PAID_ON_RETRY: i64 = 7;
-/// Orders that use a coupon, wallet balance and points: one paid, one refunded at the second attempt.
+/// Ids of orders that use a coupon, wallet balance and points: one paid, one refunded at the second attempt.
 pub(super) const WITH_ASSETS: i64 = 8;
 pub(super) const REFUNDED: i64 = 9;
-/// An order that uses more than its buyer has.
+/// Id of an order that uses more assets than its buyer has.
 pub(super) const REFUSED: i64 = 10;
-/// Cancelled before the payment succeeded; the payment was refunded.
+/// Id of an order that was cancelled before its payment succeeded; the payment was refunded.
 pub(super) const PAID_AFTER_CANCEL: i64 = 11;
 
-/// The event whose messages were duplicated.
+/// Number in the id of the event whose messages were duplicated.
 pub(super) const COPIED: i64 = 1;
-/// The event that was published again.
+/// Number in the id of the event that was published again.
 pub(super) const REPUBLISHED: i64 = 3;
 
 /// A day with all the evidence that the promises are checked against.

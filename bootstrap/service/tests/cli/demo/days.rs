@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use crate::program::{World, answer};
 
-/// Timeout of a day, on a machine that is busy with other tests.
+/// Timeout of one demo, on a machine that is busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Maximum number of concurrent days of all tests. Days mostly wait, and other tests run at the same time.
+/// Maximum number of demos that all tests together run at the same time. A demo mostly waits, so other tests can run.
 const MAX_CONCURRENT: usize = 3;
 
 static PLAYING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// Permit to play a day. Dropping it releases the permit.
+/// Permit to run one demo. Dropping it releases the permit.
 struct Permit;
 
 impl Permit {
@@ -40,20 +40,20 @@ impl Drop for Permit {
     }
 }
 
-/// A day to play.
+/// A demo that has not started yet: its folder and its arguments.
 pub(crate) struct Day {
     world: World,
     arguments: Vec<String>,
 }
 
-/// A running day. Dropping it kills the process.
+/// A running demo. Dropping it kills the process.
 pub(crate) struct Running {
     day: Day,
     child: Child,
     _permit: Permit,
 }
 
-/// A finished day.
+/// A finished demo: exit code and output.
 pub(crate) struct Played {
     day: Day,
     code: Option<i32>,
@@ -96,7 +96,7 @@ impl Day {
         command
     }
 
-    /// Starts the day as soon as a permit is available.
+    /// Starts the demo as soon as a permit is available.
     pub(crate) fn start(self) -> Running {
         let permit = Permit::acquire();
         let [out, err] = ["out", "err"].map(|name| File::create(self.world.path(name)).unwrap());
@@ -109,7 +109,7 @@ impl Day {
     }
 }
 
-/// Plays a day for each item concurrently, limited by the permits.
+/// Runs `play` for all items concurrently; the permits limit the number of running demos.
 pub(crate) fn at_once<T: Send, U: Send>(each: Vec<T>, play: impl Fn(T) -> U + Sync) -> Vec<U> {
     std::thread::scope(|scope| {
         let play = &play;
@@ -146,19 +146,19 @@ impl Running {
         }
     }
 
-    /// Waits until a phase begins.
+    /// Waits until the demo prints that this phase begins.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, phase: &str) {
         self.until(phase, |day| day.output("err").lines().any(|line| line == phase).then_some(()));
     }
 
-    /// The folder of the running day.
+    /// The folder that the running demo created.
     pub(crate) fn folder(&self) -> PathBuf {
         let mut entries = std::fs::read_dir(self.day.world.path("tmp")).unwrap();
         entries.next().unwrap().unwrap().path()
     }
 
-    /// Waits until the service that keeps running has printed its instructions; their last line is a command.
+    /// Waits until the demo has printed how to use the service that keeps running; the text ends with a command.
     #[track_caller]
     pub(crate) fn market(&mut self) -> Market {
         let text = self
@@ -202,7 +202,7 @@ impl Running {
         };
         let stdout = self.output("out");
         let stderr = self.output("err");
-        // `Played` takes over the folder; the process has ended, so dropping `self` kills nothing.
+        // `Played` takes over the folder; the process has ended, so dropping `self` stops no process.
         let day = std::mem::replace(&mut self.day, Day::new());
         Played { day, code, stdout, stderr }
     }
@@ -210,7 +210,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // `kill` fails only if the process of this day has already ended.
+        // `kill` fails only if the demo has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -235,7 +235,7 @@ impl Played {
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Asserts that every promise was kept; returns the report.
+    /// Asserts that the demo reports every promise as kept; returns the report.
     #[track_caller]
     pub(crate) fn kept(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}\n{}", self.stdout, self.stderr);
@@ -243,7 +243,7 @@ impl Played {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// Asserts that a promise was broken; returns the report.
+    /// Asserts that the demo reports a broken promise; returns the report.
     #[track_caller]
     pub(crate) fn broken(&self) -> Value {
         assert_eq!(self.code, Some(1), "{}\n{}", self.stdout, self.stderr);
@@ -251,7 +251,7 @@ impl Played {
     }
 }
 
-/// A service that keeps running after its day, and the token of its operator.
+/// A service that keeps running after the demo (`--keep`), and the token of an operator.
 pub(crate) struct Market {
     address: String,
     pub(crate) folder: String,

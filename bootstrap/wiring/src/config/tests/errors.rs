@@ -34,7 +34,7 @@ fn all_invalid_keys_and_values_are_reported_at_once() {
 }
 
 #[test]
-fn conflicting_values_are_one_error_and_hide_no_other() {
+fn conflicting_values_cause_one_error_and_hide_no_other_error() {
     let errors = load(&[
         ("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s"),
         ("HANDOVER_CONSUMER__SWEEP_INTERVAL", "0s"),

@@ -10,14 +10,14 @@ fn bucket(capacity: u32, every_us: u64) -> Bucket {
 }
 
 #[test]
-fn limits_are_200_per_second_unless_configured_in_total_or_per_route() {
+fn rate_limit_is_200_per_second_by_default_and_can_be_set_for_all_routes_or_one_route() {
     let limits = load(&[]).unwrap().limits;
     assert_eq!((limits.bucket, limits.routes.len()), (bucket(200, 5_000), 0));
     assert!(limits.proxies.trusted.is_empty());
     let file = "[rate-limit]\ncapacity = 10\nper-second = 3\n[rate-limit.routes]\n\
                 \"POST /api/v1/orders\" = { per-second = 0.1 }\n\"GET /api/v1/orders/{id}\" = { capacity = 5 }\n";
     let limits = load_file(file).unwrap().limits;
-    // Rounded up, so that nobody gets more than configured.
+    // The interval per token is rounded up, so that nobody gets more tokens than configured.
     assert_eq!(limits.bucket, bucket(10, 333_334));
     let mut routes = limits.routes;
     routes.sort_unstable();

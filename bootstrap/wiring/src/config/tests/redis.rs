@@ -28,7 +28,7 @@ fn redis_needs_a_url_and_a_store_that_uses_it() {
 }
 
 #[test]
-fn limits_and_keys_use_redis_independently() {
+fn rate_limits_and_idempotency_keys_use_redis_independently() {
     let uses = |more: &[(&str, &str)]| load(&[&[URL], more].concat()).unwrap().redis.unwrap().uses;
     assert_eq!(uses(&[LIMITS]), [RedisUse::Limits]);
     assert_eq!(uses(&[KEYS]), [RedisUse::Keys]);

@@ -58,7 +58,7 @@ fn broker_is_in_database_or_memory_or_rabbitmq() {
     assert!(!format!("{settings:?}").contains("hush"));
     assert_eq!(settings.queue_type, QueueType::Classic);
     assert_eq!(rabbit(&[]).queue_type, QueueType::Quorum);
-    // Below the relay's timeout, so that the adapter still returns an outcome per message.
+    // The adapter's timeout is below the relay's, so that the adapter still returns an outcome per message.
     assert_eq!(rabbit(&[]).confirm_timeout, Duration::from_millis(9_500));
     assert_eq!(
         rabbit(&[("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "600ms")]).confirm_timeout,

@@ -73,7 +73,7 @@ pub async fn released_key_is_free(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &other).await, ClaimOutcome::First);
 }
 
-/// Requests are distinguished by every part of their scope, byte by byte, also if the concatenated parts are equal.
+/// Requests are distinguished by every part of their scope, byte by byte, even if the concatenated parts are equal.
 pub async fn scopes_differ_by_tenant_user_route_and_key(rig: &dyn KeysRig) {
     let of = |tenant: i64, user_id: i64, route: &str, key: &str| RequestScope {
         tenant: TenantId::try_from(tenant).unwrap(),

@@ -57,8 +57,8 @@ pub async fn concurrent_takeovers_succeed_exactly_once(rig: &dyn KeysRig) {
     assert_eq!(rig.keys().release(&late.scope, &token).await.unwrap(), Changed::One);
 }
 
-/// A stored response cannot be replaced with the token of its claim, and its key cannot be released, neither with that
-/// token nor with the token of the response.
+/// A stored response is final: the token of its claim cannot replace it, and neither this token nor the token of the
+/// response can release its key.
 pub async fn stored_response_is_not_replaced_or_released(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);

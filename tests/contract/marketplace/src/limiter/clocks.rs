@@ -19,7 +19,7 @@ pub async fn clock_set_back_does_not_stop_refill(rig: &dyn LimiterRig) {
     assert!(wait <= SLOW, "{wait:?}");
     rig.advance(wait);
     assert!(matches!(take(rig, &key, bucket).await, RateLimitDecision::Token { .. }));
-    // A bucket that was used before but is not empty refills, too.
+    // A used bucket that is not empty refills like an empty bucket.
     let key = fresh_key();
     take(rig, &key, bucket).await;
     rig.set_clock(-day());

@@ -112,7 +112,7 @@ fn check(granted: &[GrantedToken], bucket: Bucket, steps: &[Step]) {
     for (first, early) in granted.iter().enumerate() {
         for (last, late) in granted.iter().enumerate().skip(first) {
             let fills = 1 + (late.set_forward - early.set_forward) as usize;
-            // The longest possible interval between the two tokens.
+            // The longest possible interval between the grants of the tokens `early` and `late`.
             let elapsed = late.to - early.from;
             let refilled = (elapsed.as_nanos() / bucket.refill_interval().as_nanos()) as usize;
             let count = last - first + 1;

@@ -42,7 +42,7 @@ pub async fn each_party_and_route_has_a_separate_bucket(rig: &dyn LimiterRig) {
         Party::Unknown,
     ];
     for route in ["POST /api/v1/orders", "GET /api/v1/orders", "GET /api/v1/orders/{id}"] {
-        // The addresses are the same in every run, so the route is made unique.
+        // The addresses are the same in every run and may already have buckets, so the route is made unique.
         let route: Arc<str> = Arc::from(format!("{route} of {}", key.party));
         for party in parties {
             assert_eq!(

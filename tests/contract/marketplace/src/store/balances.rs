@@ -42,7 +42,7 @@ pub async fn balance_is_read_as_written(rig: &dyn MarketRig) {
     }
 }
 
-/// A balance does not exist before its first change, also if it was locked.
+/// A balance does not exist before its first change, even if it was locked.
 pub async fn balance_does_not_exist_before_first_change(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 10, Wallet).await, None);
     in_unit!(rig, |unit| {
@@ -180,7 +180,7 @@ pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig)
 }
 
 /// Concurrent units of work that lock the same balances in different sequences all succeed and lose no update.
-pub async fn concurrent_balance_locks_in_any_order_succeed(rig: &dyn MarketRig) {
+pub async fn concurrent_balance_locks_in_different_sequences_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
             let mut users: Vec<_> = (10..15).map(|of| (TenantId::DEFAULT, user(of))).collect();

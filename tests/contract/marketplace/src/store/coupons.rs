@@ -46,7 +46,7 @@ pub async fn coupon_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A duplicate id is a conflict, also in another tenant.
+/// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_coupon_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[coupon(1)]).await;
     is_conflict(begin(rig).await.insert_coupon(&Coupon { user: user(11), ..coupon(1) }).await);
@@ -54,7 +54,7 @@ pub async fn duplicate_coupon_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(coupon(1)));
 }
 
-/// A coupon is replaced only if its stored version is one less than the new version, also when it returns to an earlier
+/// A coupon is replaced only if its stored version is one less than the new version, even when it returns to an earlier
 /// status.
 pub async fn coupon_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = coupon(1);

@@ -73,7 +73,7 @@ pub async fn credit_is_counted_per_kind_and_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 12).await, None);
 }
 
-/// The score depends only on the counts, also after it has reached a limit.
+/// The score depends only on the counts, even after it has reached a limit.
 pub async fn score_depends_only_on_counts(rig: &dyn MarketRig) {
     let mut order = 0;
     let mut many = |count: usize, step| -> Vec<_> {
@@ -105,7 +105,7 @@ pub async fn large_batch_of_credit_is_counted_completely(rig: &dyn MarketRig) {
     }
 }
 
-/// Credit is separate per tenant, also with equal buyer and order ids.
+/// Credit is separate per tenant, even with equal buyer and order ids.
 pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = CreditChange { tenant: tenant(2), ..credit_change(10, 7, CancelledByTimeout, "f") };
     change(rig, &[credit_change(10, 7, Completed, "a"), foreign.clone()]).await;
@@ -146,10 +146,10 @@ pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
             })
             .collect();
         for unit in units {
-            within("a unit of work", unit)
+            within("a concurrent unit of work", unit)
                 .await
-                .expect("a unit of work panicked")
-                .expect("cannot commit a unit of work");
+                .expect("a concurrent unit of work panicked")
+                .expect("cannot commit a concurrent unit of work");
         }
         assert_eq!(credit(rig, 10).await.unwrap().counts, counts(round * UNITS, 0, 0));
     }

@@ -143,7 +143,7 @@ pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
     assert_eq!(events(None, 2).await, ["d", "c"]);
 }
 
-/// `Occupied` assigns the product to the order, also if another order had it.
+/// `Occupied` assigns the product to the order, even if another order had it.
 pub async fn occupied_product_is_assigned_to_its_order(rig: &dyn MarketRig) {
     change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;
     assert_eq!(listing(rig).await, [entry(1, Some(7), "a")]);
@@ -217,7 +217,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
         for index in order {
             change(rig, &[changes(product)[index].clone()]).await;
         }
-        // Another product gets two of its changes in one call, and the third change in another call.
+        // Another product gets the same three changes: two in one call, the third in a second call.
         let product = product + 10;
         let [first, second, third] = order.map(|index| changes(product)[index].clone());
         change(rig, &[first, second]).await;
@@ -237,7 +237,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     );
 }
 
-/// Concurrent units of work that change one listing lose no change, also if the listing has no row yet.
+/// Concurrent units of work that change one listing lose no change, even if the listing has no row yet.
 pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
     async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;
@@ -266,10 +266,10 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
             })
         });
         for unit in units {
-            within("a unit of work", unit)
+            within("a concurrent unit of work", unit)
                 .await
-                .expect("a unit of work panicked")
-                .expect("cannot commit a unit of work");
+                .expect("a concurrent unit of work panicked")
+                .expect("cannot commit a concurrent unit of work");
         }
     }
     for (product, taken_by, event) in listing(rig).await {
@@ -319,8 +319,8 @@ pub async fn listing_pages_are_ordered_by_descending_product(rig: &dyn MarketRig
     assert_eq!(page(Some(1), 2).await, Vec::<i64>::new());
 }
 
-/// A page contains the shipment tasks of one user on one side below the given id, newest first.
-pub async fn shipment_pages_filter_by_user_and_side(rig: &dyn MarketRig) {
+/// A page contains the shipment tasks of one seller, or of one buyer, below the given id, newest first.
+pub async fn shipment_pages_filter_by_seller_or_buyer(rig: &dyn MarketRig) {
     let swapped = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
     let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(5, "e") };
     let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), swapped, foreign];

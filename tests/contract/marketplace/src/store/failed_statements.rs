@@ -71,7 +71,7 @@ pub async fn statements_after_failed_row_write_are_not_committed(rig: &dyn Marke
         let id = 50 + n as i64;
         let mut unit = begin(rig).await;
         is_conflict(write_duplicate(kind, unit.as_mut()).await);
-        // These statements may fail, or be executed and rolled back; they must not be committed.
+        // An adapter may reject these statements, or execute them and roll them back; it must not commit them.
         drop(unit.insert_product(&product(id)).await);
         drop(unit.outbox().append(&[event("lost", id, 1)]).await);
         assert!(unit.commit().await.is_err(), "commit reports success after a failed {kind}");
@@ -79,7 +79,7 @@ pub async fn statements_after_failed_row_write_are_not_committed(rig: &dyn Marke
     }
 }
 
-pub async fn later_units_work_after_failed_row_write(rig: &dyn MarketRig) {
+pub async fn later_units_of_work_succeed_after_failed_row_write(rig: &dyn MarketRig) {
     insert_conflicting_rows(rig).await;
     for (n, kind) in FAILURES.into_iter().enumerate() {
         let id = 50 + n as i64;
@@ -93,7 +93,7 @@ pub async fn later_units_work_after_failed_row_write(rig: &dyn MarketRig) {
 }
 
 /// An advance that changes no row is not a failure: the unit of work can be committed.
-pub async fn advance_without_change_does_not_fail_unit(rig: &dyn MarketRig) {
+pub async fn advance_that_changes_no_row_does_not_fail_unit_of_work(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         unit.insert_product(&product(1)).await.unwrap();
         changes_none(unit.advance_product(&Product { version: 9, ..product(1) }).await);

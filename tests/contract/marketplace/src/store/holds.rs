@@ -111,7 +111,7 @@ pub async fn large_batch_of_holds_is_written_completely(rig: &dyn MarketRig) {
     }
 }
 
-/// Holds are visible in their tenant only, also with equal order and user ids.
+/// Holds are visible in their tenant only, even with equal order and user ids.
 pub async fn holds_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = Hold { tenant: tenant(2), amount: 7, ..hold(1, Wallet) };
     put(rig, &[hold(1, Wallet), foreign.clone()]).await;
@@ -152,7 +152,7 @@ pub async fn lock_returns_the_requested_holds(rig: &dyn MarketRig) {
 }
 
 /// The query for the holds of a user and an asset returns only frozen holds, sorted by order id.
-pub async fn holds_of_user_are_frozen_and_ordered_by_order(rig: &dyn MarketRig) {
+pub async fn query_for_holds_of_user_returns_frozen_holds_ordered_by_order_id(rig: &dyn MarketRig) {
     let other = Hold { user: user(11), ..hold(4, Wallet) };
     put(rig, &[hold(30, Wallet), hold(2, Wallet), hold(100, Wallet), hold(5, Points), other.clone()]).await;
     let mut ended = vec![hold(7, Wallet), hold(8, Wallet)];
@@ -168,8 +168,8 @@ pub async fn holds_of_user_are_frozen_and_ordered_by_order(rig: &dyn MarketRig) 
     assert_eq!(of(11, Wallet).await, [other]);
 }
 
-/// The time bound is inclusive, with microsecond precision.
-pub async fn frozen_holds_include_the_time_bound(rig: &dyn MarketRig) {
+/// The query for frozen holds includes a hold that was created exactly at the given time, with microsecond precision.
+pub async fn frozen_hold_created_exactly_at_the_given_time_is_included(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let at = |order, create_time| Hold { create_time, ..hold(order, Wallet) };
     put(rig, &[at(1, start() - micro), at(2, start()), at(3, start() + micro)]).await;
@@ -226,7 +226,7 @@ pub async fn frozen_hold_pages_continue_after_the_last_hold(rig: &dyn MarketRig)
             seen.extend(page);
             assert!(seen.len() <= all.len(), "a page repeats holds: {:?}", orders(&seen));
         }
-        assert_eq!(seen, all, "in pages of {limit}");
+        assert_eq!(seen, all, "holds in pages of {limit}");
     }
     let absent = Some((later(-20), order_id(4), Asset::Cash));
     assert_eq!(view(rig).await.holds_frozen(start(), absent, 9).await.unwrap(), all[4..]);

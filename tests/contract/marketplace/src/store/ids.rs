@@ -29,12 +29,12 @@ pub async fn block_starts_after_previous_block(rig: &dyn MarketRig) {
     let mut next_free = 1;
     for size in [1, 100, 7, 1, 1000] {
         let first = take(rig, IdKind::Order, size).await;
-        assert!(first >= next_free, "{first} was reserved before");
+        assert!(first >= next_free, "id {first} belongs to an earlier block");
         next_free = first + i64::from(size);
     }
 }
 
-pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
+pub async fn blocks_of_one_unit_of_work_do_not_overlap(rig: &dyn MarketRig) {
     let (first, second) = in_unit!(rig, |unit| {
         let first = unit.take_id_block(IdKind::Order, 10).await.unwrap();
         (first, unit.take_id_block(IdKind::Order, 10).await.unwrap())
@@ -44,7 +44,7 @@ pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
 }
 
 /// A dropped unit of work may leave a gap, but no id is reserved twice.
-pub async fn dropped_unit_reserves_no_id_twice(rig: &dyn MarketRig) {
+pub async fn no_id_is_reserved_twice_after_dropped_unit_of_work(rig: &dyn MarketRig) {
     let first = take(rig, IdKind::Order, 10).await;
     let mut unit = begin(rig).await;
     unit.take_id_block(IdKind::Order, 10).await.unwrap();
@@ -64,7 +64,7 @@ pub async fn raised_block_starts_at_or_above_given_id(rig: &dyn MarketRig) {
     }
 }
 
-/// The state reports the next id of the blocks (initially 1) and the largest id of the rows (initially 0).
+/// `id_state` reports the next id of the blocks (initially 1) and the largest id of the rows (initially 0).
 pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
     let state = async |kind| rig.market().view().await.unwrap().id_state(kind).await.unwrap();
     for kind in IdKind::ALL {
@@ -135,7 +135,7 @@ pub async fn concurrent_blocks_do_not_overlap(rig: &dyn MarketRig) {
     let mut all = BTreeSet::new();
     for task in tasks {
         for id in within("a task", task).await.expect("a task panicked") {
-            assert!(all.insert(id), "{id} was reserved twice");
+            assert!(all.insert(id), "id {id} was reserved twice");
         }
     }
     assert!(all.first().is_some_and(|first| *first >= 1));

@@ -292,7 +292,7 @@ pub async fn account_totals_are_per_tenant(rig: &dyn MarketRig) {
     assert_eq!(view.account_totals(None).await.unwrap(), [&ours[..], &theirs[..]].concat());
 }
 
-/// A ledger whose balances equal the sums of their entries has no discrepancies, also with frozen amounts and debts.
+/// A ledger whose balances equal the sums of their entries has no discrepancies, even with frozen amounts and debts.
 pub async fn consistent_ledger_has_no_discrepancies(rig: &dyn MarketRig) {
     assert_eq!(discrepancies(rig, None, 9).await, []);
     let mut movements = Vec::new();

@@ -17,7 +17,7 @@ async fn about(rig: &dyn MarketRig, order: i64) -> Vec<Notification> {
     view(rig).await.notifications_about(TenantId::DEFAULT, order_id(order)).await.unwrap()
 }
 
-/// The events of a page, and the bound of the next page.
+/// The event ids of a page of notifications, and the cursor of the next page.
 async fn page(
     rig: &dyn MarketRig,
     recipient: i64,
@@ -77,7 +77,7 @@ pub async fn notification_pages_are_ordered_newest_first(rig: &dyn MarketRig) {
     assert_eq!(page(rig, 30, None, 100).await.0, Vec::<String>::new());
 }
 
-/// Notifications are visible in their tenant only, also with equal order and user ids.
+/// Notifications are visible in their tenant only, even with equal order and user ids.
 pub async fn notifications_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = Notification { tenant: tenant(2), ..notification(7, 10, "foreign") };
     notify(rig, &[notification(7, 10, "own"), foreign.clone()]).await;

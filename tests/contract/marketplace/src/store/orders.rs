@@ -59,7 +59,7 @@ pub async fn order_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A duplicate id is a conflict, also in another tenant.
+/// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_order_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     is_conflict(begin(rig).await.insert_order(&Order { buyer: user(11), ..order(1) }).await);
@@ -122,8 +122,8 @@ pub async fn order_is_visible_only_to_its_parties(rig: &dyn MarketRig) {
     }
 }
 
-/// A page contains the orders of one user on one side, greatest id first.
-pub async fn order_pages_filter_by_user_and_side(rig: &dyn MarketRig) {
+/// A page contains the orders of one buyer, or of one seller, greatest id first.
+pub async fn order_pages_filter_by_buyer_or_seller(rig: &dyn MarketRig) {
     let swapped = |id| Order { buyer: user(20), seller: user(10), ..order(id) };
     add(rig, &[order(3), swapped(1), order(10), order(2), swapped(7), Order { buyer: user(11), ..order(8) }])
         .await;
@@ -266,7 +266,7 @@ pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
                 seen.extend(page);
                 assert!(seen.len() <= expected.len(), "a page repeats orders");
             }
-            assert_eq!(seen, expected, "in pages of {limit}");
+            assert_eq!(seen, expected, "orders in pages of {limit}");
         }
     }
     let mut view = view(rig).await;
@@ -276,8 +276,8 @@ pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
     assert_eq!(view.orders_changed(None, start(), later(9), absent, 9).await.unwrap(), all[3..]);
 }
 
-/// An order that changes again is found only at the time of its last change.
-pub async fn order_is_found_only_at_its_last_change(rig: &dyn MarketRig) {
+/// The query for changed orders finds an order only at the time of its last change.
+pub async fn order_is_found_only_at_the_time_of_its_last_change(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));
     in_unit!(rig, |unit| {

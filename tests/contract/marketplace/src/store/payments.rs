@@ -41,7 +41,7 @@ pub async fn payment_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// A duplicate id is a conflict, also in another tenant.
+/// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_payment_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     is_conflict(begin(rig).await.insert_payment(&payment(1, 2)).await);
@@ -58,7 +58,7 @@ pub async fn second_processing_payment_of_order_is_conflict(rig: &dyn MarketRig)
     is_conflict(unit.insert_payment(&payment(5, 4)).await);
 }
 
-/// After a payment is settled, its order may have another payment.
+/// An order can have another payment after its previous payment was settled.
 pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
@@ -69,9 +69,8 @@ pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     assert_eq!(open, Some(payment(3, 1)));
 }
 
-/// One unit of work may settle a payment and insert another payment, which is then the payment in
-/// `PROCESSING`.
-pub async fn unit_may_settle_payment_and_insert_another(rig: &dyn MarketRig) {
+/// One unit of work can settle a payment and insert another payment, which is then the payment in `PROCESSING`.
+pub async fn unit_of_work_can_settle_payment_and_insert_another(rig: &dyn MarketRig) {
     for (old, new) in [(1, 2), (4, 3)] {
         let order = old;
         add(rig, &[payment(old, order)]).await;
@@ -109,8 +108,8 @@ pub async fn payment_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A payment is replaced only if its stored version is one less than the new version. The gateway's transaction id and
-/// the refund flag are replaced, too.
+/// A payment, with the gateway's transaction id and the refund flag, is replaced only if its stored version is one less
+/// than the new version.
 pub async fn payment_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     let after =

@@ -55,7 +55,7 @@ pub async fn product_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 31).await, None);
 }
 
-/// A duplicate id is a conflict, also in another tenant.
+/// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_product_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[product(1)]).await;
     is_conflict(begin(rig).await.insert_product(&Product { title: title("another"), ..product(1) }).await);

@@ -47,8 +47,8 @@ pub async fn concurrent_order_changes_succeed_exactly_once(rig: &dyn MarketRig) 
 /// read an outdated state changes nothing.
 pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
-    // If units of work can run concurrently, all of them read before one of them writes; a retried unit of work does
-    // not wait again.
+    // If units of work can run concurrently, each waits until all have read the order, and then writes; a retried unit
+    // of work does not wait.
     let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();

@@ -68,7 +68,7 @@ pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A duplicate id is a conflict, also in another tenant.
+/// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_refund_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(1, 2)).await);
@@ -116,8 +116,8 @@ pub async fn refund_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A refund is replaced only if its stored version is one less than the new version; attempts and last error are
-/// replaced, too.
+/// A refund, with its attempts and its last error, is replaced only if its stored version is one less than the new
+/// version.
 pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     let retried = Refund {
@@ -162,8 +162,8 @@ pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     assert_eq!(of(1, 7).await, []);
 }
 
-/// A refund is due if its time is at or before now, with microsecond precision.
-pub async fn refund_is_due_at_its_time(rig: &dyn MarketRig) {
+/// A refund is due if its next attempt time is at or before now, with microsecond precision.
+pub async fn refund_is_due_at_its_next_attempt_time(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let due = |id, at| Refund { next_attempt_time: Some(at), ..refund(id, id) };
     add(rig, &[due(1, start() - micro), due(2, start()), due(3, start() + micro)]).await;

@@ -64,7 +64,7 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
 }
 
 /// A unit of work reads its own inserted and changed rows.
-pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
+pub async fn unit_of_work_reads_its_own_rows(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
     assert_eq!(seen(unit.as_mut()).await.len(), EVERYTHING);
@@ -73,7 +73,7 @@ pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
     assert_eq!(unit.payment_by_id(payment_id(1)).await.unwrap(), Some(paid));
 }
 
-pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
+pub async fn dropped_unit_of_work_rolls_back_inserts(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
     drop(unit);
@@ -81,7 +81,7 @@ pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     assert_eq!(seen(begin(rig).await.as_mut()).await, [""; 0]);
 }
 
-pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
+pub async fn dropped_unit_of_work_rolls_back_updates(rig: &dyn MarketRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
         unit.insert_product(&old).await.unwrap();
@@ -110,7 +110,7 @@ pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketR
         }
     });
     for n in 1..=COMMITS {
-        eventually("the next commit is visible", || async {
+        eventually("visibility of the next commit", || async {
             let mut view = view(rig).await;
             view.product_by_id(TenantId::DEFAULT, product_id(n)).await.unwrap()?;
             let order = view.order_by_id(TenantId::DEFAULT, order(n).id).await.unwrap();

@@ -106,7 +106,7 @@ pub async fn a_settled_message_is_not_dead_lettered(rig: &dyn BrokerRig) {
 }
 
 /// A message that was dead-lettered and is published again is delivered without `died_in`.
-pub async fn a_message_published_again_is_not_dead_lettered(rig: &dyn BrokerRig) {
+pub async fn a_message_published_after_its_dead_lettering_has_no_died_in(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;
     reject(rig, QUEUE, 1).await;

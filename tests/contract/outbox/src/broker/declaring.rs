@@ -41,7 +41,7 @@ pub async fn a_repeated_declaration_changes_nothing(rig: &dyn BrokerRig) {
     stays_empty(rig, consumer.as_ref()).await;
 }
 
-/// The standard topology can be declared repeatedly, also with another delay.
+/// The standard topology can be declared repeatedly, even with another delay.
 pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
     for seconds in [900, 30, 900, 30] {
         let standard = standard(Duration::from_secs(seconds));
@@ -52,7 +52,7 @@ pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
 }
 
 /// A different TTL is rejected; the error contains the name of the queue and both values.
-pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
+pub async fn a_different_ttl_is_refused_with_old_and_new_ttl(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue(QUEUE, &[KEY]), Duration::from_secs(61))]).await;
     let what = refusal(rig, expiring(queue(QUEUE, &[KEY]), Duration::from_secs(37))).await;
     for part in [QUEUE, "ttl", "61", "37"] {
@@ -61,7 +61,7 @@ pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
 }
 
 /// A different dead-letter key is rejected; the error contains the name of the queue and both values.
-pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn BrokerRig) {
+pub async fn a_different_dead_letter_key_is_refused_with_old_and_new_key(rig: &dyn BrokerRig) {
     declare(rig, &[dead_lettered(queue(QUEUE, &[KEY]), "first.dead")]).await;
     let what = refusal(rig, dead_lettered(queue(QUEUE, &[KEY]), "second.dead")).await;
     for part in [QUEUE, "dead", "first.dead", "second.dead"] {

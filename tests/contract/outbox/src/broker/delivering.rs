@@ -52,7 +52,7 @@ pub async fn a_waiting_consumer_is_woken_by_a_message(rig: &dyn BrokerRig) {
     for n in 0..5 {
         let id = format!("e{n}");
         let (deliveries, _) = tokio::join!(next(consumer.as_ref()), async {
-            // The waiting call was polled before this one.
+            // `join!` has polled the waiting `next` before this publish.
             publish_as(rig, &[(&id, KEY)]).await
         });
         assert_eq!(ids(&deliveries), [id]);
@@ -71,7 +71,7 @@ pub async fn a_consumer_receives_only_messages_of_its_own_queue(rig: &dyn Broker
 }
 
 /// A consumer at its prefetch limit receives the next message after it settled one.
-pub async fn a_full_consumer_continues_after_a_settlement(rig: &dyn BrokerRig) {
+pub async fn a_consumer_at_its_prefetch_limit_continues_after_an_ack(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;
@@ -117,7 +117,7 @@ pub async fn two_consumers_share_messages_without_overlap(rig: &dyn BrokerRig) {
 }
 
 /// A consumer at its prefetch limit does not prevent deliveries to another consumer.
-pub async fn a_full_consumer_leaves_messages_to_another(rig: &dyn BrokerRig) {
+pub async fn a_consumer_at_its_prefetch_limit_leaves_messages_to_another(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let one = subscribe(rig, QUEUE, 1).await;
@@ -219,7 +219,7 @@ pub async fn every_delivery_has_a_different_tag(rig: &dyn BrokerRig) {
         publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let deliveries = receive(consumer.as_ref(), 4).await;
         for delivery in &deliveries {
-            assert!(tags.insert(delivery.tag), "{:?} is used twice", delivery.tag);
+            assert!(tags.insert(delivery.tag), "the delivery tag {:?} is used twice", delivery.tag);
         }
         ack(consumer.as_ref(), &deliveries[..2]).await;
     }

@@ -145,8 +145,8 @@ pub async fn a_message_is_delivered_as_it_was_published(rig: &dyn BrokerRig) {
         ),
     };
     let minimal = Message { body: "not even JSON".into(), ..Message::default() };
-    // One consumer receives both messages: a recently closed consumer may still receive the next message and return it
-    // marked as redelivered.
+    // A single consumer for both messages: if a consumer of the first message were closed, it could still receive the
+    // second message and return it marked as redelivered.
     let consumer = subscribe(rig, QUEUE, 1).await;
     for message in [full, minimal] {
         let window = vec![Outgoing::new(event_id("e"), KEY.into(), message.clone())];

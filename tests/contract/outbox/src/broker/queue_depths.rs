@@ -14,7 +14,7 @@ pub async fn every_declared_queue_is_listed_by_name(rig: &dyn BrokerRig) {
     assert_eq!(names, ["a", "b", "c", CONTROL]);
 }
 
-/// Before a declaration the list is empty.
+/// Before the first declaration, the broker lists no queues.
 pub async fn no_queue_is_listed_before_a_declaration(rig: &dyn BrokerRig) {
     assert_eq!(rig.broker().queues().await.unwrap(), []);
 }
@@ -38,7 +38,7 @@ pub async fn a_message_is_counted_by_its_state(rig: &dyn BrokerRig) {
 pub async fn live_subscriptions_are_counted(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumers = async |count: u64| {
-        eventually("the consumers are counted", || async {
+        eventually("the expected number of consumers", || async {
             (depth(rig, QUEUE).await.consumers == count).then_some(())
         })
         .await;

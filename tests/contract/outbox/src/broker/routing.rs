@@ -31,31 +31,31 @@ pub async fn a_plain_binding_matches_only_its_own_key(rig: &dyn BrokerRig) {
 }
 
 /// `*` matches exactly one word.
-pub async fn a_star_matches_exactly_one_word(rig: &dyn BrokerRig) {
+pub async fn a_star_wildcard_matches_exactly_one_word(rig: &dyn BrokerRig) {
     let keys = ["loan.granted", "loan.refused", "loan", "loan.a.b", "fine.refused", "loans.a"];
     assert_eq!(matched_keys(rig, "loan.*", &keys).await, ["loan.granted", "loan.refused"]);
 }
 
 /// `*` works in the middle of a pattern.
-pub async fn a_star_works_at_any_position(rig: &dyn BrokerRig) {
+pub async fn a_star_wildcard_works_at_any_position(rig: &dyn BrokerRig) {
     let keys = ["a.x.c", "a.c", "a.x.y.c", "b.x.c", "a.x.d"];
     assert_eq!(matched_keys(rig, "a.*.c", &keys).await, ["a.x.c"]);
 }
 
 /// `#` matches any number of words, including none.
-pub async fn a_hash_matches_any_number_of_words(rig: &dyn BrokerRig) {
+pub async fn a_hash_wildcard_matches_any_number_of_words(rig: &dyn BrokerRig) {
     let keys = ["book", "book.lent", "book.a.b.c", "books.a", "a.book"];
     assert_eq!(matched_keys(rig, "book.#", &keys).await, ["book", "book.lent", "book.a.b.c"]);
 }
 
 /// `#` works in the middle of a pattern.
-pub async fn a_hash_works_at_any_position(rig: &dyn BrokerRig) {
+pub async fn a_hash_wildcard_works_at_any_position(rig: &dyn BrokerRig) {
     let keys = ["a.z", "a.b.z", "a.b.c.d.z", "a.b", "z", "a.b.z.c"];
     assert_eq!(matched_keys(rig, "a.#.z", &keys).await, ["a.z", "a.b.z", "a.b.c.d.z"]);
 }
 
 /// `#.*.c` requires at least one word before `c`.
-pub async fn a_star_and_a_hash_match_at_least_one_word(rig: &dyn BrokerRig) {
+pub async fn a_star_and_a_hash_wildcard_match_at_least_one_word(rig: &dyn BrokerRig) {
     assert_eq!(matched_keys(rig, "#.*.c", &["c", "b.c", "a.b.c", "a.b"]).await, ["b.c", "a.b.c"]);
 }
 
@@ -81,7 +81,7 @@ pub async fn a_message_matched_by_two_bindings_of_a_queue_is_delivered_once(rig:
 }
 
 /// The binding `#` matches every message.
-pub async fn a_single_hash_matches_every_key(rig: &dyn BrokerRig) {
+pub async fn a_binding_with_only_a_hash_wildcard_matches_every_key(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["#"])]).await;
     publish_with(rig, "book.lent", &["one"]).await;
     publish_with(rig, "x", &["two"]).await;

@@ -20,8 +20,8 @@ pub async fn an_acked_message_is_deleted(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 0, 0).await;
 }
 
-/// Settling a settled tag is not an error and changes nothing.
-pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
+/// Settling a delivery that is already settled is not an error and changes nothing.
+pub async fn settling_a_settled_delivery_changes_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -30,7 +30,7 @@ pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
     ack(consumer.as_ref(), &unsettled[..1]).await;
     within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::Yes))
         .await
-        .expect("a nack of a settled tag must be ignored");
+        .expect("a nack of a settled delivery must be ignored");
     ack(consumer.as_ref(), &unsettled[..2]).await;
     ack(consumer.as_ref(), &[]).await;
     stays_empty(rig, consumer.as_ref()).await;
@@ -52,7 +52,7 @@ pub async fn deliveries_are_settled_in_any_order(rig: &dyn BrokerRig) {
 }
 
 /// A requeued message is delivered again and marked as redelivered; the first delivery is not marked.
-pub async fn a_requeued_message_is_redelivered_and_marked(rig: &dyn BrokerRig) {
+pub async fn a_requeued_message_is_marked_as_redelivered(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -79,7 +79,7 @@ pub async fn a_requeued_message_precedes_waiting_messages(rig: &dyn BrokerRig) {
     }
 }
 
-/// Messages requeued together keep their order.
+/// Messages that are requeued in one call are delivered again in the same sequence.
 pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e"]).await;
@@ -97,7 +97,7 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
             "only messages that were delivered before may be marked as redelivered"
         );
     } else {
-        // RabbitMQ may already have sent the two waiting messages to the consumer; they may then be marked, too.
+        // RabbitMQ may have sent "d" and "e" to the closed consumer; then these are also marked as redelivered.
         assert_eq!(ids(&all), ["d", "e", "a", "b", "c"]);
         assert_eq!(marked[2..], [true, true, true]);
     }

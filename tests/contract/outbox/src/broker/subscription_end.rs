@@ -35,8 +35,8 @@ pub async fn a_dropped_subscription_returns_its_unsettled_messages(rig: &dyn Bro
     assert_eq!(returned.iter().map(|delivery| delivery.redelivered).collect::<Vec<_>>()[..2], [true, true]);
 }
 
-/// A waiting consumer receives the unsettled messages of a dropped one.
-pub async fn a_waiting_consumer_receives_the_messages_of_a_dropped_one(rig: &dyn BrokerRig) {
+/// A waiting consumer receives the unsettled messages of a dropped consumer.
+pub async fn a_waiting_consumer_receives_the_messages_of_a_dropped_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let first = subscribe(rig, QUEUE, 3).await;
@@ -47,8 +47,8 @@ pub async fn a_waiting_consumer_receives_the_messages_of_a_dropped_one(rig: &dyn
     assert!(got[0].redelivered);
 }
 
-/// A waiting consumer receives the unsettled messages of a closed one.
-pub async fn a_waiting_consumer_receives_the_messages_of_a_closed_one(rig: &dyn BrokerRig) {
+/// A waiting consumer receives the unsettled messages of a closed consumer.
+pub async fn a_waiting_consumer_receives_the_messages_of_a_closed_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let first = subscribe(rig, QUEUE, 3).await;
@@ -95,8 +95,8 @@ pub async fn a_closed_subscription_settles_nothing(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["a", "b"]);
 }
 
-/// Closing a subscription again has no effect.
-pub async fn a_subscription_can_be_closed_again(rig: &dyn BrokerRig) {
+/// Closing a closed subscription has no effect.
+pub async fn a_subscription_can_be_closed_twice(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;

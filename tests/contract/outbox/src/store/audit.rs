@@ -6,10 +6,10 @@ use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{SPECIAL_CHARACTERS, audit_entry, event, later, tenant};
 
 async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
-    in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("cannot add an entry"));
+    in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("cannot add an audit entry"));
 }
 
-/// Actions of a page, and the cursor of the next page.
+/// The actions of a page of audit entries, and the cursor of the next page.
 async fn page(
     rig: &dyn StoreRig,
     of: Option<i64>,
@@ -17,14 +17,18 @@ async fn page(
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
     let filter = AuditFilter { tenant: of.map(tenant), changes: false };
-    let page =
-        view(rig).await.outbox_view().audit_page(&filter, before, limit).await.expect("cannot read the log");
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .audit_page(&filter, before, limit)
+        .await
+        .expect("cannot read the audit log");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.action).collect(), next)
 }
 
-/// An entry is read back as it was written; the same entry can be written twice.
+/// An audit entry is read back as it was written; the same entry can be written twice.
 pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let full = AuditEntry {
         tenant: tenant(2),
@@ -44,9 +48,9 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [minimal.clone(), minimal, full]);
 }
 
-/// A page contains the entries below the cursor, newest first.
+/// A page contains the audit entries below the cursor, last written first.
 pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig) {
-    // The time of an entry does not affect the order.
+    // The times of the entries do not affect their sequence in a page.
     for (action, at) in [("a", 5), ("b", 4), ("c", 9), ("d", 1), ("e", 2)] {
         audit(rig, &AuditEntry { at: later(at), ..audit_entry(action) }).await;
     }
@@ -59,8 +63,8 @@ pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig)
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
-/// The filter for changes omits entries with `changed` = 0; a page is still filled up to its limit.
-pub async fn the_filter_for_changes_omits_reads(rig: &dyn StoreRig) {
+/// The filter for changes omits audit entries with `changed` = 0; a page is still filled up to its limit.
+pub async fn the_filter_for_changes_omits_entries_of_reads(rig: &dyn StoreRig) {
     for (action, changed) in [("a", 1), ("read", 0), ("b", 2), ("read", 0), ("read", 0), ("c", 9_000_000_000)]
     {
         audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
@@ -77,7 +81,7 @@ pub async fn the_filter_for_changes_omits_reads(rig: &dyn StoreRig) {
     assert_eq!(actions, ["c", "b", "a"]);
 }
 
-/// Entries belong to one tenant; a query without a tenant returns all.
+/// Audit entries belong to one tenant; a query without a tenant returns all.
 pub async fn audit_entries_belong_to_one_tenant(rig: &dyn StoreRig) {
     audit(rig, &audit_entry("own")).await;
     audit(rig, &AuditEntry { tenant: tenant(2), ..audit_entry("other-tenant") }).await;
@@ -87,8 +91,8 @@ pub async fn audit_entries_belong_to_one_tenant(rig: &dyn StoreRig) {
     assert_eq!(page(rig, None, None, 10).await.0, ["other-tenant", "own"]);
 }
 
-/// An entry is committed together with its action, or not at all.
-pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
+/// An audit entry is committed together with the action that it records, or not at all.
+pub async fn an_audit_entry_is_part_of_its_unit_of_work(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("undone", 7, 1)]).await.unwrap();
     unit.outbox().audit(&audit_entry("undone")).await.unwrap();

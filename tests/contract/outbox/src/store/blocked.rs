@@ -180,8 +180,8 @@ pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(r
     assert_eq!(blocked(rig).await, ["failed-foreign", "failed-2", "failed-1"]);
 }
 
-/// Only FAILED ordered events block.
-pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
+/// Only FAILED ordered events block their aggregate.
+pub async fn only_an_ordered_failed_event_blocks_its_aggregate(rig: &dyn StoreRig) {
     let overdue = of_type(BOOK_OVERDUE, event("overdue", 10, 1));
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("sent", 9, 1), overdue]).await;
     in_unit!(rig, |unit| {
@@ -231,7 +231,7 @@ pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
 }
 
 /// Pages are ordered by outbox id, greatest first; each page starts below the cursor of the previous page.
-pub async fn pages_of_blocked_aggregates_are_ordered_by_descending_number(rig: &dyn StoreRig) {
+pub async fn pages_of_blocked_aggregates_are_ordered_by_descending_outbox_id(rig: &dyn StoreRig) {
     let ids = ["a", "b", "c", "d", "e"];
     for (book, id) in (1..).zip(ids) {
         append(rig, &[event(id, book, 1), event(&format!("{id}-later"), book, 2)]).await;

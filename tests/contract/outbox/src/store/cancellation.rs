@@ -8,7 +8,7 @@ use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{dead_letter, event};
 
 /// After a `begin` was cancelled at any point, later units of work are committed and rolled back as usual.
-pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units(rig: &dyn StoreRig) {
+pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let store = rig.store();
         let done = within("a cancelled begin", cancel_after_polls(polls, store.begin())).await.is_some();
@@ -48,7 +48,7 @@ pub async fn cancelled_begins_free_their_resources(rig: &dyn StoreRig) {
 }
 
 /// A unit of work that is dropped during a statement is rolled back like any other.
-pub async fn a_unit_cancelled_during_a_statement_is_rolled_back(rig: &dyn StoreRig) {
+pub async fn a_unit_of_work_dropped_during_a_statement_is_rolled_back(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let mut unit = begin(rig).await;
         unit.outbox().park(&[dead_letter("queue", "first")]).await.unwrap();

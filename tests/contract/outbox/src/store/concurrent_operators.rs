@@ -9,7 +9,7 @@ use crate::samples::{
 };
 
 /// Eight operators redrive one row: it changes once.
-pub async fn exactly_one_of_concurrent_units_redrives_a_row(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_units_of_work_redrives_a_row(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
         unit.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn exactly_one_of_concurrent_units_redrives_a_row(rig: &dyn StoreRig) 
     })
     .await;
     let moved: Vec<usize> =
-        outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).collect();
+        outcomes.into_iter().map(|outcome| outcome.expect("losing the race must not be an error")).collect();
     assert_eq!(moved.iter().sum::<usize>(), 1, "{moved:?}");
     let winner = moved.iter().position(|moved| *moved == 1).unwrap();
     let row = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap().remove(0);
@@ -30,7 +30,7 @@ pub async fn exactly_one_of_concurrent_units_redrives_a_row(rig: &dyn StoreRig) 
 }
 
 /// Eight operators release one aggregate: each failed row is released once.
-pub async fn exactly_one_of_concurrent_units_releases_an_aggregate(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_units_of_work_releases_an_aggregate(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("a", 7, 1), event("b", 7, 2)]).await.unwrap();
         unit.outbox().mark_failed(&[to_failed("a"), to_failed("b")], start()).await.unwrap();
@@ -40,13 +40,13 @@ pub async fn exactly_one_of_concurrent_units_releases_an_aggregate(rig: &dyn Sto
     })
     .await;
     let mut released: Vec<u64> =
-        outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).collect();
+        outcomes.into_iter().map(|outcome| outcome.expect("losing the race must not be an error")).collect();
     released.sort_unstable();
     assert_eq!(released, [0, 0, 0, 0, 0, 0, 0, 2]);
 }
 
 /// Eight operators decide about one dead letter: one decision is stored.
-pub async fn exactly_one_of_concurrent_units_decides_about_a_dead_letter(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_units_of_work_decides_about_a_dead_letter(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().park(&[dead_letter("queue", "key")]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {

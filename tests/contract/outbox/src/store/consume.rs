@@ -124,7 +124,7 @@ pub async fn a_record_in_an_unexpected_state_is_a_conflict(rig: &dyn StoreRig) {
 }
 
 /// After one conflict among many records, none of them is written, nor any other change of the unit of work.
-pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
+pub async fn one_conflict_undoes_the_whole_unit_of_work(rig: &dyn StoreRig) {
     record(rig, &[consumption("inventory", &event("taken", 7, 1))]).await;
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("follow-up", 9, 1)]).await.unwrap();
@@ -187,7 +187,7 @@ pub async fn a_large_batch_is_recorded_completely(rig: &dyn StoreRig) {
     );
 }
 
-/// Recording an empty batch is not an error; the `what` of a conflict is not empty.
+/// Recording an empty batch is not an error; a conflict names the key in `what`.
 pub async fn a_conflict_names_its_key(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().record(&[]).await.unwrap();

@@ -70,7 +70,7 @@ pub async fn an_unapplied_event_is_returned_with_its_rows(rig: &dyn StoreRig) {
 }
 
 /// Only events of the requested aggregates are returned; an aggregate is identified by tenant, kind and id.
-pub async fn only_events_of_the_aggregates_are_unapplied(rig: &dyn StoreRig) {
+pub async fn only_events_of_the_requested_aggregates_are_returned_as_unapplied(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(7) };
     let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
@@ -91,8 +91,8 @@ pub async fn only_events_of_the_aggregates_are_unapplied(rig: &dyn StoreRig) {
     assert_eq!(unapplied(rig, &types, 0, &[aggregate(9)]).await, [""; 0]);
 }
 
-/// Only events of the consumer's types are returned.
-pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
+/// Only events of the requested types are returned.
+pub async fn only_events_of_the_requested_types_are_returned_as_unapplied(rig: &dyn StoreRig) {
     append(
         rig,
         &[
@@ -110,8 +110,8 @@ pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
     assert_eq!(unapplied(rig, &[], 0, &of).await, [""; 0]);
 }
 
-/// Rows up to the position of the subscription are ignored, whatever their times: in this rule the clock is set
-/// back after the first row.
+/// Rows up to the position of the subscription are ignored, whatever their times: the first row after the subscription
+/// has an earlier time than the subscription.
 pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     let subscribed =
@@ -193,8 +193,8 @@ pub async fn unchanged_waiting_and_failed_records_are_stale(rig: &dyn StoreRig) 
     assert_eq!(seen, ["old-FAILED", "old-WAITING"]);
 }
 
-/// A record with a next attempt is stale only if that attempt was also due before `idle_since`.
-pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_stale(rig: &dyn StoreRig) {
+/// A record with a next attempt is stale only if that attempt was due before `idle_since`.
+pub async fn a_record_is_not_stale_if_its_next_attempt_became_due_recently(rig: &dyn StoreRig) {
     let due = |id: &str, at: i64| Consumption {
         next_retry_time: Some(later(at)),
         ..left(id, ConsumeStatus::Failed, -60)
@@ -215,7 +215,7 @@ pub async fn a_processing_record_is_stale_after_its_lease_ended(rig: &dyn StoreR
 
 /// An unsettled record with a `consume_time` after `now` is stale: the clock was set back, and the times of the record
 /// would delay the event for a long time.
-pub async fn a_record_written_later_than_now_is_stale(rig: &dyn StoreRig) {
+pub async fn a_record_with_a_future_consume_time_is_stale(rig: &dyn StoreRig) {
     let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
         lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
         next_retry_time: (*status == ConsumeStatus::Failed).then(|| later(310)),
@@ -277,7 +277,7 @@ async fn send(rig: &dyn StoreRig, id: &str, at: i64) {
 
 /// Events sent within the interval without a record in the log are returned, earliest `sent_time` first, at most
 /// `limit`.
-pub async fn unconsumed_events_are_returned_by_their_sent_time(rig: &dyn StoreRig) {
+pub async fn unconsumed_events_are_ordered_by_sent_time(rig: &dyn StoreRig) {
     append(rig, &["early", "second", "third", "late", "pending"].map(|id| event(id, 7, 1))).await;
     for (id, at) in [("late", 21), ("third", 20), ("second", 11), ("early", 10)] {
         send(rig, id, at).await;
@@ -292,7 +292,8 @@ pub async fn unconsumed_events_are_returned_by_their_sent_time(rig: &dyn StoreRi
     assert_eq!(unconsumed_events(rig, &types, 21, 100, 10).await, [""; 0]);
 }
 
-/// An event with a record of this consumer, in any status, is not unconsumed; records of other consumers do not count.
+/// An event that has a record of this consumer, in any status, is not returned. Records of other consumers do not
+/// count.
 pub async fn an_event_with_any_record_in_the_log_is_not_returned_as_unconsumed(rig: &dyn StoreRig) {
     for status in ConsumeStatus::ALL {
         append(rig, &[event(status.as_str(), 7, 1)]).await;
@@ -347,8 +348,8 @@ pub async fn checked_until_can_be_set_forward_and_backward(rig: &dyn StoreRig) {
     assert_eq!(other.checked_until, start());
 }
 
-/// A subscription is part of its unit of work.
-pub async fn a_dropped_unit_subscribes_no_consumer(rig: &dyn StoreRig) {
+/// A subscription is part of its unit of work: if the unit of work is dropped, the consumer is not subscribed.
+pub async fn a_dropped_unit_of_work_subscribes_no_consumer(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();
     drop(unit);

@@ -42,7 +42,7 @@ async fn keys(rig: &dyn StoreRig) -> Vec<String> {
     page(rig, &DeadLetterFilter::default(), None, 100).await.0
 }
 
-/// A dead letter is read back as it was parked, also without optional fields.
+/// A dead letter is read back as it was parked, with and without optional fields.
 pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     let full = DeadLetter {
         tenant: tenant(2),
@@ -93,8 +93,8 @@ pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn St
         let account = format!("the message has {} bytes", sample.body.len());
         assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", sample.key, kept.reason);
     }
-    // This dead letter is parked only once and not compared in its storable form, because hashing its body takes most
-    // of the time of this rule.
+    // This dead letter is parked only once and is not compared with `storable()`: each of these calls computes the
+    // SHA-256 of its 10 MB body, which takes most of the time of this rule.
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
     let kept = parked(rig, "queue", "10 MB").await.expect("the dead letter is missing");
@@ -115,7 +115,7 @@ pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRi
 }
 
 /// Parking a dead letter twice in one unit of work stores one row.
-pub async fn parking_a_dead_letter_twice_in_a_unit_stores_one_row(rig: &dyn StoreRig) {
+pub async fn parking_a_dead_letter_twice_in_a_unit_of_work_stores_one_row(rig: &dyn StoreRig) {
     let first = dead_letter("queue", "key");
     in_unit!(rig, |unit| {
         unit.outbox()
@@ -141,8 +141,8 @@ pub async fn a_decided_dead_letter_is_reopened(rig: &dyn StoreRig) {
     assert_eq!(keys(rig).await, ["discarded", "replayed"]);
 }
 
-/// A dead letter that is being replayed is reopened, too: its message may be dead-lettered again before the
-/// confirm is recorded.
+/// Parking a dead letter that is being replayed reopens it: its message may be dead-lettered again before the confirm
+/// of the replay is recorded.
 pub async fn a_dead_letter_that_is_being_replayed_is_reopened(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
     opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
@@ -166,7 +166,8 @@ async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStat
     assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("checked")));
 }
 
-/// Pages are ordered by first parking, newest first, whatever the times; each page starts below the cursor.
+/// Pages begin with the dead letter that was first parked last, whatever the values of `died_at`; each page starts
+/// below the cursor.
 pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn StoreRig) {
     let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
     for (key, at) in all {
@@ -228,7 +229,7 @@ async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
 }
 
 /// Dead letters of any queue are found by key, in the order in which they were first parked.
-pub async fn dead_letters_by_key_are_ordered_by_parking(rig: &dyn StoreRig) {
+pub async fn dead_letters_found_by_key_are_ordered_by_first_parking(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
     park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
     in_unit!(rig, |unit| {

@@ -93,8 +93,8 @@ pub async fn a_decision_about_a_missing_dead_letter_changes_nothing(rig: &dyn St
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));
 }
 
-/// A decision is part of its unit of work.
-pub async fn a_decision_is_part_of_its_unit(rig: &dyn StoreRig) {
+/// A decision is visible in its unit of work and is rolled back with it.
+pub async fn a_decision_is_part_of_its_unit_of_work(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     let mut unit = begin(rig).await;
     changes_one(unit.outbox().decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);

@@ -68,7 +68,7 @@ pub async fn statements_after_a_failed_one_are_not_stored(rig: &dyn StoreRig) {
 }
 
 /// A failed unit of work does not affect later units of work.
-pub async fn a_failed_unit_does_not_affect_later_units(rig: &dyn StoreRig) {
+pub async fn a_failed_unit_of_work_does_not_affect_later_ones(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for (n, what) in FAILURES.into_iter().enumerate() {
         let id = format!("next-{n}");

@@ -50,7 +50,7 @@ pub async fn many_history_entries_are_returned_completely(rig: &dyn StoreRig) {
 }
 
 /// A unit of work reads its own entries, and they are rolled back with it.
-pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
+pub async fn a_history_entry_is_part_of_its_unit_of_work(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().add_history(&[history_entry("e-1")]).await.unwrap();
     assert_eq!(

@@ -56,15 +56,15 @@ fn end(lease: &PartitionLease) -> DateTime<Utc> {
     lease.lease_until.expect("there is no lease")
 }
 
-/// All 64 rows exist from the start, in order and without owner.
-pub async fn every_partition_has_a_row_from_the_start(rig: &dyn StoreRig) {
+/// A new store has the lease rows of all 64 partitions, in order and without owner.
+pub async fn every_partition_has_a_lease_row_in_a_new_store(rig: &dyn StoreRig) {
     let leases = view(rig).await.outbox_view().partition_leases().await.unwrap();
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
     assert!(leases.iter().all(|lease| lease.owner.is_none() && lease.lease_until.is_none()));
 }
 
-/// After partitions were taken and released there are still 64 rows, in order.
-pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
+/// After partitions were taken and released there are still 64 lease rows, in order.
+pub async fn there_are_always_as_many_lease_rows_as_partitions(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(40)).await;
     take(rig, "r1", partition(3)).await;
     in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap());
@@ -162,7 +162,7 @@ pub async fn renewal_extends_a_lease_from_the_database_time(rig: &dyn StoreRig) 
 }
 
 /// An expired lease can be renewed as long as no other relay has taken the partition.
-pub async fn an_expired_lease_that_was_not_taken_is_renewed(rig: &dyn StoreRig) {
+pub async fn an_expired_lease_is_renewed_if_no_other_relay_took_the_partition(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     rig.move_database_clock(TimeDelta::minutes(5));
     let before = now(rig).await;
@@ -217,7 +217,7 @@ pub async fn only_own_leases_are_released(rig: &dyn StoreRig) {
 }
 
 /// A dropped unit of work does not take, renew or release leases.
-pub async fn a_dropped_unit_does_not_change_leases(rig: &dyn StoreRig) {
+pub async fn a_dropped_unit_of_work_does_not_change_leases(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     let before = view(rig).await.outbox_view().partition_leases().await.unwrap();
     let mut unit = begin(rig).await;
@@ -230,8 +230,8 @@ pub async fn a_dropped_unit_does_not_change_leases(rig: &dyn StoreRig) {
     assert_eq!(relays(rig).await, [""; 0]);
 }
 
-/// The database clock is shifted by the rig, and otherwise moves forward.
-pub async fn the_database_clock_is_shifted_by_the_rig(rig: &dyn StoreRig) {
+/// The database clock moves forward, and the test rig can shift it.
+pub async fn the_test_rig_can_shift_the_database_clock(rig: &dyn StoreRig) {
     let first = now(rig).await;
     let second = now(rig).await;
     assert!(first <= second);
@@ -312,5 +312,9 @@ pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreR
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);
     let record =
         view(rig).await.outbox_view().consumption("inventory", &rows[0].event_id).await.unwrap().unwrap();
-    assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 1), "the attempt must count");
+    assert_eq!(
+        (record.status, record.attempts),
+        (ConsumeStatus::Processing, 1),
+        "the interrupted attempt must still be counted"
+    );
 }

@@ -90,7 +90,7 @@ pub async fn records_of_events_are_ordered_by_first_write(rig: &dyn StoreRig) {
     assert_eq!(names(of(rig, &[]).await), [""; 0]);
 }
 
-/// Records of many events are returned completely, also if an event is requested twice.
+/// The records of many events are all returned, and each only once even if its event is requested twice.
 pub async fn records_of_many_events_are_returned_completely(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     record(rig, &ids.iter().map(|id| row("inventory", id)).collect::<Vec<_>>()).await;
@@ -100,7 +100,7 @@ pub async fn records_of_many_events_are_returned_completely(rig: &dyn StoreRig) 
 }
 
 /// Pages are ordered by record id, greatest first; each page starts below the cursor of the previous page.
-pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRig) {
+pub async fn pages_of_the_log_are_ordered_by_descending_record_id(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Failed, row("inventory", "a"));
     record(rig, std::slice::from_ref(&first)).await;
     for id in ["b", "c", "d", "e"] {

@@ -168,7 +168,7 @@ pub async fn event_ids_are_compared_byte_by_byte(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "KEY-A").await.status, OutboxStatus::New);
 }
 
-/// Event ids of 1 to 64 characters are stored unchanged, also with characters that have a meaning in SQL.
+/// Event ids of 1 to 64 characters are stored unchanged, even with characters that have a meaning in SQL.
 pub async fn an_event_id_of_64_special_characters_is_stored(rig: &dyn StoreRig) {
     let ids = ["'\"%_\\;--/*?$1:a{}".to_owned(), "x".repeat(64), "~".into()];
     for (n, id) in ids.iter().enumerate() {

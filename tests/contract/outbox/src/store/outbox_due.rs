@@ -84,8 +84,8 @@ pub async fn only_rows_of_the_requested_partitions_are_due(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await.len(), 64);
 }
 
-/// A row is in the partition that `Partition::of` computes from tenant and aggregate id, also for large and negative
-/// ids.
+/// A row is in the partition that `Partition::of` computes from tenant and aggregate id, even if the ids are large or
+/// negative.
 pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &dyn StoreRig) {
     let ids = [0, 1, 63, 64, -1, -65, i64::MAX, i64::MIN, 9_007_199_254_740_991];
     let of = |tenant_id: i64, id: i64| AggregateRef { tenant: tenant(tenant_id), kind: BOOK.into(), id };
@@ -104,7 +104,7 @@ pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &
 }
 
 /// A row is due at `next_retry_time`, not a microsecond earlier.
-pub async fn a_retry_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
+pub async fn a_retry_is_due_at_its_next_retry_time_and_not_before(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1)]).await;
     let due_at = later(5);
     retry(rig, "a", Some(due_at)).await;
@@ -150,7 +150,7 @@ pub async fn a_row_that_is_not_due_does_not_block_earlier_rows(rig: &dyn StoreRi
     assert_eq!(due(rig, start()).await, ["a1"]);
 }
 
-/// A different kind, id or tenant is a different aggregate, also in the same partition.
+/// A different kind, id or tenant is a different aggregate, even in the same partition.
 pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..event("x", 7, 1).aggregate };
     let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
@@ -174,15 +174,15 @@ pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig
     assert_eq!(due_under_hold(rig).await, ["shelf", "neighbour", "other-tenant"]);
 }
 
-/// A failed row blocks later rows only under `Hold`.
-pub async fn a_failed_row_blocks_later_rows_only_under_hold(rig: &dyn StoreRig) {
+/// A failed row blocks later rows only with `OnFailed::Hold`.
+pub async fn a_failed_row_blocks_later_rows_only_if_on_failed_is_hold(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1)]).await;
     fail(rig, "a1").await;
     assert_eq!(due(rig, start()).await, ["a2", "a3", "b1"]);
     assert_eq!(due_under_hold(rig).await, ["b1"]);
 }
 
-/// Under `Hold` a failed row blocks later rows, not earlier ones.
+/// With `OnFailed::Hold` a failed row blocks later rows, not earlier ones.
 pub async fn a_failed_row_does_not_block_earlier_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
     fail(rig, "a2").await;
@@ -190,7 +190,7 @@ pub async fn a_failed_row_does_not_block_earlier_rows(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["a1", "a3"]);
 }
 
-/// An unordered event waits for no other event.
+/// An event of an unordered type waits for no other event.
 pub async fn an_event_of_an_unordered_type_is_never_blocked(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), of_type(BOOK_OVERDUE, event("overdue", 1, 2)), event("a3", 1, 3)]).await;
     retry(rig, "a1", Some(later(5))).await;
@@ -199,7 +199,7 @@ pub async fn an_event_of_an_unordered_type_is_never_blocked(rig: &dyn StoreRig) 
     assert_eq!(due_under_hold(rig).await, ["overdue"]);
 }
 
-/// An unordered event blocks no other event, neither while it is not due nor after it has failed.
+/// An event of an unordered type blocks no other event, whether it waits for its next attempt or has failed.
 pub async fn an_event_of_an_unordered_type_blocks_nothing(rig: &dyn StoreRig) {
     append(rig, &[of_type(BOOK_OVERDUE, event("overdue", 1, 1)), event("a1", 1, 1), event("a2", 1, 2)]).await;
     retry(rig, "overdue", Some(later(5))).await;
@@ -257,7 +257,7 @@ pub async fn rows_with_the_same_sequence_are_ordered_by_id(rig: &dyn StoreRig) {
 
 /// A row with a smaller sequence number (0 if inserted by SQL) blocks rows with a greater one, even if its id is
 /// greater.
-pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) {
+pub async fn a_row_blocks_greater_sequence_numbers_even_if_its_id_is_greater(rig: &dyn StoreRig) {
     append(rig, &[event("a2", 1, 2), event("by-sql", 1, 0), event("b", 2, 1)]).await;
     retry(rig, "by-sql", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["b"]);
@@ -266,9 +266,9 @@ pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) 
     assert_eq!(due(rig, start()).await, ["a2", "b"]);
 }
 
-/// For every limit: no row is returned without the earlier due rows of its aggregate, and at least one row is
-/// returned.
-pub async fn every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_aggregate(rig: &dyn StoreRig) {
+/// Whatever the limit is, at least one row is returned, and every row together with the earlier due rows of its
+/// aggregate.
+pub async fn a_limit_never_skips_an_earlier_due_row_of_an_aggregate(rig: &dyn StoreRig) {
     // Pairs of aggregate and sequence number in the order of insertion. In some aggregates, a greater sequence number
     // has a smaller id.
     let plan = [(1, 2), (2, 1), (1, 1), (3, 5), (2, 2), (1, 0), (3, 4), (3, 3), (2, 3), (4, 1)];
@@ -320,8 +320,8 @@ pub async fn blocked_rows_do_not_count_against_the_limit(rig: &dyn StoreRig) {
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Hold, 2).await, ["free1", "free2"]);
 }
 
-/// A unit of work sees its own changes in the due rows.
-pub async fn a_unit_sees_its_own_changes_in_due_rows(rig: &dyn StoreRig) {
+/// A unit of work sees its own changes when it reads due rows.
+pub async fn a_unit_of_work_sees_its_own_changes_when_it_reads_due_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("a1")], start()).await.unwrap();
@@ -343,8 +343,8 @@ pub async fn the_next_due_time_is_the_earliest_after_now(rig: &dyn StoreRig) {
     assert_eq!(next_due(rig, PartitionSet::ALL, later(9)).await, None);
 }
 
-/// The next due time is that of a pending row in one of the partitions.
-pub async fn the_next_due_time_counts_pending_rows_of_the_partitions_only(rig: &dyn StoreRig) {
+/// The next due time is that of a pending row in one of the requested partitions.
+pub async fn the_next_due_time_is_of_a_pending_row_in_a_requested_partition(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
     retry(rig, "a", Some(later(5))).await;
     retry(rig, "b", Some(later(6))).await;

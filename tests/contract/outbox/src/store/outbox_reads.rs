@@ -15,7 +15,7 @@ async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// All rows of the aggregates are returned by aggregate, sequence and id, whatever their status and type.
+/// All rows of the aggregates are returned, whatever their status and type, ordered by aggregate, sequence and id.
 pub async fn rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     let other_kind = AggregateRef { kind: "book".into(), ..aggregate(7) };
@@ -105,7 +105,7 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
 pub async fn a_readable_row_is_not_listed_as_unreadable(rig: &dyn StoreRig) {
     let ids = ["new", "retry", "sent", "failed", "released", "redriven"];
     append(rig, &(1..).zip(ids).map(|(book, id)| event(id, book, 1)).collect::<Vec<_>>()).await;
-    // These are more rows than one page of the search contains.
+    // More rows than the search reads per page, so that it reads several pages.
     append(rig, &(1..=1_100).map(|n| event(&format!("e{n}"), 100 + n, 1)).collect::<Vec<_>>()).await;
     in_unit!(rig, |unit| {
         let failed = [to_retry("retry", Some(later(5))), to_failed("failed"), to_failed("released")];

@@ -14,7 +14,7 @@ use crate::samples::{confirmed, consumption, dead_letter, event, event_id, parti
 use crate::work::{changes_one, commit};
 
 /// Of concurrent appends of one event id, exactly one succeeds.
-pub async fn exactly_one_of_concurrent_units_appends_an_event(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_units_of_work_appends_an_event(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move { unit.outbox().append(&[event("e", n as i64, 1)]).await })
     })
@@ -46,7 +46,7 @@ async fn one_effect(rig: &dyn StoreRig) {
     assert_eq!(rows.len(), 1, "{rows:?}");
 }
 
-/// Eight workers that consume one event for the first time have one effect.
+/// If eight workers consume one event for the first time, one of them applies it.
 pub async fn exactly_one_of_concurrent_workers_records_a_new_event(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
@@ -59,7 +59,7 @@ pub async fn exactly_one_of_concurrent_workers_records_a_new_event(rig: &dyn Sto
     one_effect(rig).await;
 }
 
-/// Eight workers that retry one event have one effect.
+/// If eight workers retry one event, one of them applies it.
 pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, n| {
@@ -73,8 +73,9 @@ pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreR
     one_effect(rig).await;
 }
 
-/// Eight workers that read the record and then retry the event have one effect: a worker with a stale read has none.
-pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: &dyn StoreRig) {
+/// If eight workers read the record of one event and then retry the event, one of them applies it. A worker
+/// that read an old version of the record must not apply the event.
+pub async fn exactly_one_of_concurrent_workers_that_read_first_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     // If the store runs units of work concurrently, each one waits before its write until all have read; a retried unit
     // of work does not wait again.
@@ -113,7 +114,8 @@ pub async fn a_row_confirmed_concurrently_becomes_sent_once(rig: &dyn StoreRig) 
         Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
     })
     .await;
-    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).sum();
+    let moved: u64 =
+        outcomes.into_iter().map(|outcome| outcome.expect("losing the race must not be an error")).sum();
     assert_eq!(moved, 1);
 }
 
@@ -175,7 +177,7 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
         assert_eq!(
             leases.unwrap()[index].owner,
             Some(relay("r1")),
-            "the partition was taken during the settlement"
+            "the partition was taken while its rows were settled"
         );
         tokio::task::yield_now().await;
     }
@@ -183,13 +185,13 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
     commit(settling).await;
     let taken = tokio::time::timeout(TIMEOUT, taker)
         .await
-        .expect("the partition must be free after the settlement")
+        .expect("the partition must be free after its rows were settled")
         .unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
 }
 
 /// Concurrent units of work that write different rows all succeed.
-pub async fn units_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
+pub async fn units_of_work_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
             let new = event(&format!("e{n}"), n as i64 + 1, 1);

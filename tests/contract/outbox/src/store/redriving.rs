@@ -22,7 +22,7 @@ async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec
 }
 
 /// Creates one SENT and one FAILED row, with values in all columns that these states set.
-async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
+async fn append_one_sent_and_one_failed_row(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_failed(&[to_retry("sent", Some(later(1)))], later(1)).await.unwrap();
@@ -34,7 +34,7 @@ async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
 
 /// A redriven row waits for its due time, has an attempt count of 0, and keeps its last error.
 pub async fn a_redriven_row_has_no_counted_attempts(rig: &dyn StoreRig) {
-    one_sent_and_one_failed(rig).await;
+    append_one_sent_and_one_failed_row(rig).await;
     for (id, book) in [("sent", 7), ("failed", 8)] {
         let before = row(rig, id).await;
         assert_eq!(redriven(rig, &[redrive(id, later(60))], later(9)).await, 1, "{id}");
@@ -55,7 +55,7 @@ pub async fn a_redriven_row_has_no_counted_attempts(rig: &dyn StoreRig) {
 
 /// A pending row is not changed by a redrive, and a missing row is ignored; neither is counted.
 pub async fn a_redrive_does_not_change_a_pending_row(rig: &dyn StoreRig) {
-    one_sent_and_one_failed(rig).await;
+    append_one_sent_and_one_failed_row(rig).await;
     append(rig, &[event("new", 9, 1), event("retry", 9, 2)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_failed(&[to_retry("retry", Some(later(5)))], later(1)).await.unwrap();
@@ -70,7 +70,7 @@ pub async fn a_redrive_does_not_change_a_pending_row(rig: &dyn StoreRig) {
 
 /// A redrive returns each changed row once, with its earlier values, ordered by event id.
 pub async fn redriven_rows_are_returned_with_their_earlier_values(rig: &dyn StoreRig) {
-    one_sent_and_one_failed(rig).await;
+    append_one_sent_and_one_failed_row(rig).await;
     append(rig, &[event("new", 9, 1)]).await;
     let all = ["sent", "new", "failed", "missing", "sent"].map(|id| redrive(id, later(60)));
     let moved = in_unit!(rig, |unit| unit.outbox().redrive(&all, later(9)).await.unwrap());
@@ -90,10 +90,10 @@ pub async fn redriven_rows_are_returned_with_their_earlier_values(rig: &dyn Stor
     assert_eq!(in_unit!(rig, |unit| unit.outbox().redrive(&all, later(90)).await.unwrap()), []);
 }
 
-/// A redriven row is due at its time. Until then later rows of its aggregate wait if it was FAILED, but not if it was
-/// SENT, because the consumer may already have the event.
-pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
-    one_sent_and_one_failed(rig).await;
+/// A redriven row is due at the time that the redrive sets. Until then later rows of its aggregate wait if it was
+/// FAILED, but not if it was SENT, because the consumer may already have received a SENT event.
+pub async fn a_redriven_row_is_due_at_the_requested_time_and_not_before(rig: &dyn StoreRig) {
+    append_one_sent_and_one_failed_row(rig).await;
     append(rig, &[event("passes", 7, 2), event("behind", 8, 2), event("free", 9, 1)]).await;
     redriven(rig, &[redrive("sent", later(60)), redrive("failed", later(70))], later(9)).await;
     assert_eq!(due(rig, later(59), OnFailed::Continue).await, ["passes", "free"]);
@@ -105,7 +105,7 @@ pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig
 
 /// A redriven row can be sent or fail like any other.
 pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
-    one_sent_and_one_failed(rig).await;
+    append_one_sent_and_one_failed_row(rig).await;
     append(rig, &[event("behind", 8, 2)]).await;
     redriven(rig, &[redrive("sent", later(9)), redrive("failed", later(9))], later(9)).await;
     in_unit!(rig, |unit| {
@@ -115,12 +115,16 @@ pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
     let seen = row(rig, "sent").await;
     assert_eq!((seen.status, seen.sent_time), (OutboxStatus::Sent, Some(later(20))));
     assert_eq!(row(rig, "failed").await.status, OutboxStatus::Failed);
-    assert_eq!(due(rig, later(99), OnFailed::Hold).await, [""; 0], "an earlier release must not apply");
+    assert_eq!(
+        due(rig, later(99), OnFailed::Hold).await,
+        [""; 0],
+        "the release before the redrive must not apply to the new failure"
+    );
     assert_eq!(due(rig, later(99), OnFailed::Continue).await, ["behind"]);
 }
 
-/// Many rows are redriven in one call, each with its own time.
-pub async fn many_rows_are_redriven_each_with_its_own_time(rig: &dyn StoreRig) {
+/// Many rows are redriven in one call, each with its own due time.
+pub async fn many_rows_are_redriven_each_with_its_own_due_time(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     append(rig, &ids.iter().enumerate().map(|(n, id)| event(id, n as i64 + 1, 1)).collect::<Vec<_>>()).await;
     let proofs: Vec<_> = ids.iter().map(|id| confirmed(id)).collect();

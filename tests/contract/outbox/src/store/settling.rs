@@ -49,7 +49,7 @@ pub async fn a_confirm_does_not_change_a_settled_row(rig: &dyn StoreRig) {
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
-/// A failed publish stores status, count, next time and error.
+/// A failed publish stores the new status, attempt count, due time and error in the row.
 pub async fn a_failed_publish_is_stored(rig: &dyn StoreRig) {
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
     let first = FailedPublish {
@@ -127,12 +127,12 @@ async fn bring_forward(rig: &dyn StoreRig, partitions: PartitionSet, beyond: i64
         .outbox()
         .bring_retries_forward(partitions, later(beyond), later(now))
         .await
-        .expect("cannot bring retries forward"))
+        .expect("cannot bring the due times of retries forward"))
 }
 
 /// A retry that is due after the bound becomes due now; of its other columns, only `update_time` changes. A retry that
 /// is due at or before the bound is not changed.
-pub async fn a_retry_due_beyond_the_bound_is_brought_forward(rig: &dyn StoreRig) {
+pub async fn a_retry_due_after_the_bound_becomes_due_now(rig: &dyn StoreRig) {
     append(rig, &[event("far", 7, 1), event("at-bound", 8, 1), event("at-once", 9, 1)]).await;
     in_unit!(rig, |unit| {
         let failed = [
@@ -153,8 +153,8 @@ pub async fn a_retry_due_beyond_the_bound_is_brought_forward(rig: &dyn StoreRig)
     assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 0);
 }
 
-/// Only `RETRY` rows of the partitions change.
-pub async fn only_retries_of_the_partitions_are_brought_forward(rig: &dyn StoreRig) {
+/// Only `RETRY` rows of the requested partitions change.
+pub async fn only_retries_of_the_requested_partitions_become_due_now(rig: &dyn StoreRig) {
     let ids = ["new", "sent", "failed", "elsewhere", "own"];
     append(rig, &(1..).zip(ids).map(|(book, id)| event(id, book, 1)).collect::<Vec<_>>()).await;
     in_unit!(rig, |unit| {
@@ -182,8 +182,8 @@ pub async fn only_retries_of_the_partitions_are_brought_forward(rig: &dyn StoreR
     assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 1);
 }
 
-/// A redriven row keeps its due time until a publish of it fails.
-pub async fn a_redriven_row_is_not_brought_forward(rig: &dyn StoreRig) {
+/// A redriven row is not made due early, unless a publish of it has failed after the redrive.
+pub async fn a_redriven_row_keeps_its_due_time_when_retries_are_brought_forward(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap();
@@ -228,7 +228,7 @@ pub async fn the_fence_rejects_partitions_that_are_not_owned(rig: &dyn StoreRig)
 }
 
 /// A relay that lost a partition settles nothing with the old epoch, even if it owns the partition again.
-pub async fn the_fence_rejects_a_partition_that_was_lost_in_between(rig: &dyn StoreRig) {
+pub async fn the_fence_rejects_the_old_epoch_of_a_partition_that_was_lost(rig: &dyn StoreRig) {
     let first = take(rig, "r1", 1).await;
     let second = take(rig, "r2", 1).await;
     assert!(fenced(rig, "r1", &[first]).await.is_empty());
@@ -239,7 +239,7 @@ pub async fn the_fence_rejects_a_partition_that_was_lost_in_between(rig: &dyn St
 }
 
 /// Owner and epoch are sufficient: an expired lease that no other relay has taken is accepted.
-pub async fn the_fence_accepts_an_expired_lease_that_was_not_taken(rig: &dyn StoreRig) {
+pub async fn the_fence_accepts_an_expired_lease_if_no_other_relay_took_it(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", 1).await;
     rig.move_database_clock(TimeDelta::minutes(2));
     assert!(!fenced(rig, "r1", &[owned]).await.is_empty());

@@ -81,7 +81,7 @@ async fn attempts(view: &mut dyn OutboxView) -> Option<u32> {
 }
 
 /// Writes of a unit of work are invisible to others before its commit.
-pub async fn writes_of_a_unit_are_invisible_before_its_commit(rig: &dyn StoreRig) {
+pub async fn writes_of_a_unit_of_work_are_invisible_before_its_commit(rig: &dyn StoreRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
@@ -91,7 +91,7 @@ pub async fn writes_of_a_unit_are_invisible_before_its_commit(rig: &dyn StoreRig
 }
 
 /// After the commit has returned, all writes are visible to every view opened from then on.
-pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
+pub async fn writes_of_a_unit_of_work_are_visible_after_its_commit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
     commit(unit).await;
@@ -104,7 +104,7 @@ pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
 }
 
 /// A unit of work reads its own writes.
-pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
+pub async fn a_unit_of_work_reads_its_own_writes(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
     assert_eq!(seen(unit.outbox_view()).await.len(), EVERYTHING);
@@ -117,7 +117,7 @@ pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
 }
 
 /// Dropping a unit of work undoes all its writes.
-pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
+pub async fn a_dropped_unit_of_work_undoes_all_its_writes(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
     drop(unit);
@@ -126,7 +126,7 @@ pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
 }
 
 /// Dropping a unit of work undoes its changes of existing rows.
-pub async fn a_dropped_unit_undoes_its_changes_of_existing_rows(rig: &dyn StoreRig) {
+pub async fn a_dropped_unit_of_work_undoes_its_changes_of_existing_rows(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
         unit.outbox().record(&[tried(1)]).await.unwrap();
@@ -145,7 +145,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_existing_rows(rig: &dyn StoreR
 }
 
 /// Repeatedly dropped units of work do not affect later ones.
-pub async fn dropped_units_do_not_affect_later_units(rig: &dyn StoreRig) {
+pub async fn dropped_units_of_work_do_not_affect_later_ones(rig: &dyn StoreRig) {
     for n in 1..=30 {
         let mut unit = begin(rig).await;
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
@@ -156,7 +156,7 @@ pub async fn dropped_units_do_not_affect_later_units(rig: &dyn StoreRig) {
 }
 
 /// A view sees every unit of work committed before it was opened.
-pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
+pub async fn a_view_sees_every_earlier_commit(rig: &dyn StoreRig) {
     for n in 1..=20 {
         in_unit!(rig, |unit| unit.outbox().record(&[tried(n)]).await.unwrap());
         assert_eq!(attempts(view(rig).await.outbox_view()).await, Some(n));
@@ -164,7 +164,7 @@ pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
 }
 
 /// A unit of work sees every unit of work committed before it began.
-pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
+pub async fn a_unit_of_work_sees_every_earlier_commit(rig: &dyn StoreRig) {
     for n in 1..=10 {
         in_unit!(rig, |unit| {
             assert_eq!(events(unit.outbox_view()).await, n - 1);
@@ -196,7 +196,7 @@ pub async fn a_view_does_not_block_writers(rig: &dyn StoreRig) {
     }
 }
 
-/// More views than any pool has connections can be opened one after another.
+/// Views can be opened and dropped one after another, more of them than a connection pool has connections.
 pub async fn dropped_views_free_their_resources(rig: &dyn StoreRig) {
     for _ in 0..100 {
         let mut view = view(rig).await;
@@ -253,7 +253,7 @@ pub async fn committed_data_survives_a_restart(rig: &dyn StoreRig) {
 }
 
 /// Concurrent units of work do not see each other's writes.
-pub async fn concurrent_units_do_not_see_each_other(rig: &dyn StoreRig) {
+pub async fn concurrent_units_of_work_do_not_see_each_others_writes(rig: &dyn StoreRig) {
     if !rig.capabilities().concurrent_units {
         return;
     }

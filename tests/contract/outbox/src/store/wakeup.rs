@@ -88,7 +88,7 @@ pub async fn a_notified_relay_sees_the_events(rig: &dyn StoreRig) {
 }
 
 /// A unit of work that is not committed sends no notification.
-pub async fn an_uncommitted_unit_sends_no_notification(rig: &dyn StoreRig) {
+pub async fn an_uncommitted_unit_of_work_sends_no_notification(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("a", 5, 1)]).await.unwrap();
     assert!(rig.wake().notified().now_or_never().is_none(), "the relay was notified before the commit");

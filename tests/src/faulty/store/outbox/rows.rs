@@ -32,7 +32,7 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         if self.has(Fault::DueIncludesBlockedRows) {
             let mut rows = self.pending(query).await?;
-            // Rows of one aggregate stay in sequence: this fault does not violate that guarantee.
+            // The fault must violate one guarantee only, so rows of one aggregate stay in sequence.
             let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
             rows.sort_by_key(|row| (row.aggregate_seq, row.id));
             let mut ordered = Vec::new();

@@ -66,8 +66,8 @@ pub(super) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Returns the findings of the order. Reads each stage before the stage that follows from it, so that concurrent changes
-    /// cause no false findings.
+    /// Returns the findings of the order. Reads each stage before the stage that follows from it, so that concurrent
+    /// changes cause no false findings.
     pub(super) async fn run(
         &self,
         view: &mut dyn MarketView,

@@ -52,7 +52,7 @@ impl FindingKind {
         FindingKind::Drifted,
     ];
 
-    /// Name in JSON.
+    /// Name of the kind in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             FindingKind::MissingEvent => "missingEvent",
@@ -89,7 +89,7 @@ impl Repair {
     pub const ALL: &'static [Repair] =
         &[Repair::Announced, Repair::Redriven, Repair::Reapplied, Repair::RecordWritten];
 
-    /// Name in JSON.
+    /// Name of the repair in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Repair::Announced => "announced",

@@ -1,4 +1,4 @@
-//! Repair of one finding in its own unit of work, based on the rows at that time.
+//! Repair of one finding in its own unit of work, based on the rows that this unit of work reads.
 
 use std::sync::Arc;
 
@@ -167,8 +167,8 @@ impl RepairJob {
         Ok((moved > 0).then_some(Repair::Redriven))
     }
 
-    /// Writes lost operations whose entries exist. No amount is moved. If entries of an operation are missing, too,
-    /// writes nothing and returns `false`.
+    /// Writes the lost rows of asset operations whose entries exist. No amount is moved. If one of the operations has
+    /// no entries, writes nothing and returns `false`.
     async fn write_operations(
         &self,
         unit: &mut Work,
@@ -235,7 +235,8 @@ impl RepairJob {
         Ok(Some(Repair::RecordWritten))
     }
 
-    /// Posts a captured or refunded amount that is not in the ledger. If only its operation is lost, writes no entries.
+    /// Posts a captured or refunded amount that is not in the ledger. If its entries exist and only the operation is
+    /// lost, writes only the operation.
     async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
         let payments = unit.payments_of(order.tenant, order.id).await?;
         let refunds = unit.refunds_of(order.tenant, order.id).await?;

@@ -55,7 +55,7 @@ impl<'a> Items<'a> {
         self.items.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Adds the start of each payment. The events of the payment add its result.
+    /// Adds an item for the start of each payment. The item for the result comes from the events of the payment.
     pub(super) fn of_payments(&mut self, payments: &[Payment]) {
         // The start has no event. Among items of the same time, it is sorted after ORDER_CREATED and before the event
         // of the result.
@@ -99,8 +99,8 @@ impl<'a> Items<'a> {
         }
         let (at, attempts, what) = match row.status {
             OutboxStatus::New => return,
-            // The loop above has added the item of this status. A row that was inserted with SQL has no history; the
-            // arms below build its item.
+            // The item of this status was built from the history of the row. A row that was inserted with SQL has no
+            // history; its item is built from the row.
             OutboxStatus::Retry | OutboxStatus::Failed if is_in_history => return,
             OutboxStatus::Sent => {
                 (row.sent_time.unwrap_or(row.update_time), row.retry_count.saturating_add(1), CONFIRMED)
@@ -254,7 +254,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Adds the request of each refund. The events of the refund add its result.
+    /// Adds an item for the request of each refund. The item for the result comes from the events of the refund.
     pub(super) fn of_refunds(&mut self, refunds: &[Refund]) {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
         for refund in refunds {

@@ -208,7 +208,7 @@ impl SmallDay {
         self.post(&[Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)]);
     }
 
-    /// Adds a settled refund of a payment; a successful one is paid out.
+    /// Adds a refund of a payment with its result; a successful refund is also paid out.
     pub(super) fn refund(&mut self, order: &Order, payment: &Payment, id: i64, result: RefundResult) {
         let id = id.try_into().unwrap();
         let reason = "not as described".to_owned();

@@ -87,7 +87,8 @@ fn state(hold: &Hold) -> &'static str {
     if hold.reverted { "REVERTED" } else { hold.status.as_str() }
 }
 
-/// Postings caused by events, by consumer. Postings of the gateway, of operators and of the reaper have no event.
+/// Order and event of each posting that an event caused, grouped by consumer. Postings of the gateway, of operators and
+/// of the reaper have no event.
 fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)>)> {
     let mut of_events = Vec::new();
     for asset in Asset::HELD {

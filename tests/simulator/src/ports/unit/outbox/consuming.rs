@@ -49,7 +49,7 @@ impl<I: ?Sized> Faulty<I> {
             self.writes.violations.push(violation);
         }
         if it.status == ConsumeStatus::Waiting {
-            self.cover("event waiting for an earlier one");
+            self.cover("event waiting for an earlier event");
         }
         self.writes.counts_attempt |= it.status == ConsumeStatus::Processing;
         self.writes.records_failure |= failed.is_some() || it.status == ConsumeStatus::Dead;

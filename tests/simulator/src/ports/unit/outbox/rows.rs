@@ -31,7 +31,7 @@ impl OutboxRepoWrapper for Unit {
             let what = || event_name(&event.event_type, &event.event_id, &event.aggregate);
             self.inserted("outbox row", OutboxStatus::New.as_str(), what);
             if repaired.contains(&event.event_id) {
-                // Later events of the order were sent while this one was lost.
+                // The oracle permits that later events of the order overtook this event while its row was lost.
                 self.cover("lost event appended again");
                 self.writes.failed_or_dead.push(event.event_id.clone());
             }
@@ -44,7 +44,7 @@ impl OutboxRepoWrapper for Unit {
         let ours = self.inner.outbox().fence(owner, holds).await?;
         self.writes.settler = Some((owner.clone(), holds.to_vec()));
         if holds.iter().any(|hold| !ours.contains(hold.partition)) {
-            self.cover("partition lost during a window");
+            self.cover("partition lost while its rows are published");
         }
         Ok(ours)
     }
@@ -79,7 +79,7 @@ impl OutboxRepoWrapper for Unit {
         let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
         let rows = self.rows(&ids).await?;
         let changed = self.inner.outbox().redrive(redriven, now).await?;
-        // Another operator may already have redriven some of them.
+        // Another operator may already have redriven some of the rows; only changed rows have a transition.
         self.add_transitions(
             &rows,
             false,
@@ -142,7 +142,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         self.inner.outbox().outbox_by_event(events).await
     }
 
-    /// Returns the events that the repair job appends: they have a new id, or were consumed before their row was lost.
+    /// Returns the events that the repair job appends. Such an event has an id with the prefix of the repair job, or a
+    /// consume-log record from the time before its row was lost.
     async fn repaired(&mut self, events: &[NewEvent]) -> Result<BTreeSet<EventId>, StoreError> {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
         let known =
@@ -167,8 +168,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Cow::Borrowed(events)
     }
 
-    /// Whether the reaper, which is not an operator, may redrive these rows: the ORDER_PAID of one order with a hold.
-    /// The hold may be committed meanwhile if its consumer was faster; then the consumer receives a duplicate.
+    /// Whether the reaper redrives these rows: it redrives only the ORDER_PAID of an order with a hold, without an
+    /// audit entry. If the consumer was faster, the hold is already committed, and the consumer receives a duplicate.
     async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
         let [row] = rows else { return Ok(false) };
         let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
@@ -186,7 +187,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         }
     }
 
-    /// A SENT event must not have overtaken a pending event, or a FAILED one that blocks it.
+    /// A SENT event must not have overtaken a pending event, or a FAILED event that blocks it.
     async fn check_order(&mut self, sent: &[OutboxRow]) -> Result<(), StoreError> {
         let aggregates: Vec<AggregateRef> = sent.iter().map(|row| row.aggregate.clone()).collect();
         let all = self.inner.outbox().outbox_about(&aggregates).await?;
@@ -195,7 +196,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
             let earlier = all.iter().filter(|it| {
                 it.aggregate == row.aggregate && is_ordered(it) && it.aggregate_seq < row.aggregate_seq
             });
-            // A manually inserted row may have been added after this one was published.
+            // Manually inserted rows are ignored: they may have been added after the later row was published.
             let earlier = earlier.filter(|it| !is_manual(&it.event_id));
             for it in earlier {
                 let (confirmed, failed_or_dead, released) = faults.observed(|observed| {
@@ -221,7 +222,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// last allowed failure sets the row to FAILED.
     fn check_failed(&mut self, row: &OutboxRow, after: &FailedPublish) {
         if (row.retry_count, row.next_retry_time) == (after.retry_count, after.next_retry_time) {
-            // The settlement is repeated after a commit of unknown outcome, or it changes nothing.
+            // The same failure is recorded again after a commit of unknown outcome, or the write changes nothing.
             return;
         }
         if is_unpublishable(&row.event_id) {
@@ -262,7 +263,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         }
     }
 
-    /// Adds the transitions of rows whose status is still pending (or final, if `pending` is false).
+    /// Adds the transitions of the rows whose status was pending before the write, or final if `pending` is false.
     fn add_transitions(&mut self, rows: &[OutboxRow], pending: bool, to: &BTreeMap<&EventId, OutboxStatus>) {
         for row in rows.iter().filter(|row| row.status.is_pending() == pending) {
             let Some(to) = to.get(&row.event_id) else { continue };
