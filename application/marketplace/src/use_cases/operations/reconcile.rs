@@ -208,7 +208,7 @@ async fn unreadable_rows(
     let mut view = app.view().await?;
     let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
     let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));
-    Ok(view.outbox_view().unreadable_rows(tenant, after, limit).await?)
+    view.outbox_view().unreadable_rows(tenant, after, limit).await
 }
 
 /// Audit action of the call. Each repaired finding has its own entry in addition.
