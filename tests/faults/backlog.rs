@@ -25,6 +25,8 @@ mod measured {
 /// Maximum memory growth after the first tenth of the backlog was sent.
 const GROWTH_KIB: u64 = 48 * 1024;
 const MOST_KIB: u64 = 256 * 1024;
+/// Time after the last effect until the slower consumers have applied their part of the largest backlog.
+const SETTLED_WITHIN: Duration = Duration::from_secs(600);
 /// Minimum rate on SQLite, where database and broker are in the same process.
 const EVENTS_PER_SECOND: f64 = 700.0;
 
@@ -53,7 +55,7 @@ async fn process_backlog(pair: Pair, events: i64) -> Measurements {
     let server = deployment.launch().start().unwrap();
     let measurements = wait_until_processed(&server, &snapshot, events).await;
     println!("{pair:?}: {measurements}");
-    snapshot.wait_until_settled(WITHIN).await;
+    snapshot.wait_until_settled(SETTLED_WITHIN).await;
     for table in ["listing_changes", "shipments"] {
         for counted in ["*", "DISTINCT event_id"] {
             let effects = snapshot.number(&format!("SELECT count({counted}) FROM {table}")).await;

@@ -1,6 +1,6 @@
 //! More load than capacity: throughput stays near the capacity, and excess requests are rejected quickly.
 
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ const OFFERED: u64 = 5;
 const GOODPUT_PERCENT: u64 = 80;
 /// 99 % of the rejected requests must be rejected within this time.
 const REJECTED_WITHIN: Duration = Duration::from_millis(100);
+/// Number of busy processes on the server's core.
+const BUSY_PROCESSES: usize = 4;
 /// Maximum number of open requests of the client.
 const OPEN: usize = 3_000;
 
@@ -58,21 +60,30 @@ fn pin(cores: &str) {
     assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
 }
 
-/// Keeps the server on the first core, and this process on the second core until the value is dropped.
-struct SeparateCores;
+/// Keeps the server on the first core, and this process on the second core until the value is dropped. Busy processes
+/// share the first core with the server: one core of the client can then offer several times the server's capacity.
+struct SeparateCores {
+    busy: Vec<Child>,
+}
 
 impl SeparateCores {
     /// Starts the server on one core, because it derives its limits from the number of cores at startup.
     fn from(start: impl FnOnce() -> Server) -> (Server, SeparateCores) {
         pin("0");
         let server = start();
+        let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let busy = std::iter::repeat_with(busy).take(BUSY_PROCESSES).collect();
         pin("1");
-        (server, SeparateCores)
+        (server, SeparateCores { busy })
     }
 }
 
 impl Drop for SeparateCores {
     fn drop(&mut self) {
+        for process in &mut self.busy {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
         pin("0-1");
     }
 }

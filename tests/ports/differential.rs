@@ -24,7 +24,7 @@ fn different_result_is_reported_with_seed() {
     });
     let message = *found.expect_err("a difference must be found").downcast::<String>().expect("a text");
     assert!(
-        message.contains("PROPTEST_RNG_SEED=") && message.contains("right is a faulty store"),
+        message.contains("PROPTEST_RNG_SEED=") && message.contains("right: result of a faulty store"),
         "{message}"
     );
 }

@@ -75,14 +75,14 @@ async fn difference_from_expectation_is_a_finding() {
     let findings = run_all(
         &market,
         &[
-            lamp("accepted, expected to be refused").refused(400, "A0400", &["title"]),
-            lamp("accepted, expected to change nothing").unchanged(201),
-            lamp("accepted").done(201),
-            post("refused, but expected to name another field", "/api/v1/products")
+            lamp("accepted request that should be refused").refused(400, "A0400", &["title"]),
+            lamp("accepted request that should change nothing").unchanged(201),
+            lamp("accepted request").done(201),
+            post("refused request that should name another field", "/api/v1/products")
                 .by(SELLER)
                 .json(r#"{"title":"a"}"#)
                 .refused(400, "A0400", &["title"]),
-            post("refused, expected to be accepted", "/api/v1/products").by(SELLER).json("{}").done(201),
+            post("refused request that should succeed", "/api/v1/products").by(SELLER).json("{}").done(201),
         ],
     )
     .await;
@@ -92,10 +92,10 @@ async fn difference_from_expectation_is_a_finding() {
         let defects = summaries.iter().find(|(found, _)| *found == name).map_or("", |(_, defects)| defects);
         assert!(parts.iter().all(|part| defects.contains(part)), "{name}: {summaries:#?}");
     };
-    assert_found("accepted, expected to be refused", &["201", "products changed"]);
-    assert_found("accepted, expected to change nothing", &["products changed"]);
-    assert_found("refused, but expected to name another field", &["price"]);
-    assert_found("refused, expected to be accepted", &["400", "nothing changed"]);
+    assert_found("accepted request that should be refused", &["201", "products changed"]);
+    assert_found("accepted request that should change nothing", &["products changed"]);
+    assert_found("refused request that should name another field", &["price"]);
+    assert_found("refused request that should succeed", &["400", "nothing changed"]);
     assert_eq!(summaries.len(), 4, "{summaries:#?}");
 }
 

@@ -129,7 +129,7 @@ async fn market_day_verdict_is_confirmed_by_final_check() {
 /// On a busy machine the program misses its own deadlines and then retries. The final check does not detect retries,
 /// so this test, which runs alone, asserts that there are none.
 #[tokio::test]
-#[ignore = "long: measures a market day, and allows no retries, on an otherwise idle machine"]
+#[ignore = "long: measures the duration of a market day; only an idle machine meets the limit without retries"]
 async fn market_day_takes_less_than_a_minute_without_retries() {
     let day = Day::run_demo(200).await;
     assert!(day.took < A_DAY, "it took {:?}", day.took);

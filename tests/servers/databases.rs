@@ -11,7 +11,7 @@ mod locks;
 mod migrations;
 mod outages;
 mod permissions;
-mod plans;
+mod query_plans;
 mod wakeup;
 
 use std::sync::Arc;

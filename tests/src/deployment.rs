@@ -1,5 +1,5 @@
-//! The program on a pair of database and broker: each test has its own database and vhost, either on servers that all
-//! tests of a binary share or on private servers that the test may kill.
+//! Servers for tests of the program on a pair of database and broker. Each test has its own database and vhost, either
+//! on servers that all tests of a binary share or on private servers that the test may kill.
 
 use std::path::PathBuf;
 use std::sync::Arc;

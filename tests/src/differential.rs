@@ -70,7 +70,7 @@ async fn compare(name: &str, rig: &dyn MarketRig, steps: &[Step]) -> Result<(), 
     let expected = play(&MemoryStoreRig::new(), steps).await;
     let actual = play(rig, steps).await;
     for (memory, other) in expected.iter().zip(&actual) {
-        prop_assert_eq!(memory, other, "left is memory, right is {}", name);
+        prop_assert_eq!(memory, other, "left: result of memory; right: result of {}", name);
     }
     prop_assert_eq!(expected.len(), actual.len());
     Ok(())

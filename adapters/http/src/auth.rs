@@ -3,11 +3,11 @@
 //!
 //! **Invariant:** the key determines the algorithm; the `alg` of a token's header is only compared with it (RFC 8725 §3.1).
 
+mod claims;
 mod keys;
 mod provider;
-mod rules;
 mod token;
 
+pub use claims::TokenRules;
 pub use keys::{KeySet, KeySetError};
-pub use rules::TokenRules;
 pub use token::{Claims, TokenError, Tokens, WeakSecret};

@@ -12,8 +12,8 @@ use marketplace_domain::{
 };
 use utoipa::ToSchema;
 
-use crate::document::kinds;
 use crate::fields::{Body, Fields, ReadField};
+use crate::openapi::kinds;
 
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);

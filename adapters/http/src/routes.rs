@@ -2,9 +2,9 @@
 
 mod account;
 mod assets;
-mod document;
 mod health;
 mod metrics;
+mod openapi;
 mod ops;
 mod orders;
 mod payments;
@@ -29,9 +29,9 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::concurrency_limit::{ConcurrencyLimit, limit_concurrency};
 use crate::context::{authenticate, require_operator};
 use crate::cors;
-use crate::document::operations;
 use crate::edge::Edge;
 use crate::idempotency::{ResponseStorage, handle_idempotency_key};
+use crate::openapi::operations;
 use crate::refusal::Refusal;
 use crate::response_headers::with_security_headers;
 use crate::trace::trace_request;
@@ -71,7 +71,7 @@ pub fn split_routers(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
 
 /// Returns the OpenAPI document of all routes.
 pub fn openapi() -> OpenApi {
-    crate::document::document(described())
+    crate::openapi::document(described())
 }
 
 /// Returns the routes' own descriptions, without the additions of the layers.
@@ -79,7 +79,7 @@ fn described() -> OpenApi {
     let operators = ops::routes().merge(ops::multi_transaction_routes());
     let api = user_routes().merge(gateway_routes()).nest("/ops", operators);
     let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
-    described.merge(document::routes()).merge(metrics::routes()).into_openapi()
+    described.merge(openapi::routes()).merge(metrics::routes()).into_openapi()
 }
 
 /// Routes for authenticated users.
@@ -142,8 +142,8 @@ fn with_concurrency_limit(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router
 /// Health checks, OpenAPI document and documentation page.
 fn health_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let serialized =
-        document::SerializedDocument(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
-    let documentation = Router::from(document::routes()).layer(Extension(serialized)).merge(document::page());
+        openapi::SerializedDocument(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
+    let documentation = Router::from(openapi::routes()).layer(Extension(serialized)).merge(openapi::page());
     with_tracing(Router::from(health::routes()).merge(documentation), edge)
 }
 

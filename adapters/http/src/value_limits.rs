@@ -1,5 +1,5 @@
-//! Limits of values in requests: the readers, their messages and the OpenAPI document use them. Limits of values of the
-//! domain are constants of their types.
+//! Limits of values in requests: the readers, their messages and the OpenAPI document use them. The types of the domain
+//! define the limits of their values as constants.
 
 /// Page size if `limit` is absent.
 pub(crate) const DEFAULT_LIMIT: u32 = 20;

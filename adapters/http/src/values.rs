@@ -11,8 +11,8 @@ use marketplace_domain::{
 };
 use serde_json::{Number, Value};
 
-use crate::document::kinds;
 use crate::messages::{self, Text};
+use crate::openapi::kinds;
 use crate::value_limits::{
     MAX_GRANT, MAX_KEY_CHARS, MAX_METHOD_CHARS, MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };

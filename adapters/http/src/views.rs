@@ -25,7 +25,7 @@ use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// A time, serialized in UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
 #[derive(Debug)]

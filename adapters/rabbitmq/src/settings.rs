@@ -11,10 +11,11 @@ const HEARTBEAT_SECONDS: u16 = 10;
 /// Type of the declared queues (`rabbitmq.queue-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueType {
-    /// Replicated, stored on disk before the confirm, dead-lettered at least once.
+    /// The queue is replicated and stores each message on disk before the confirm. Messages are dead-lettered at least
+    /// once.
     #[default]
     Quorum,
-    /// Stored on one node, dead-lettered at most once.
+    /// The queue is on one node. Messages are dead-lettered at most once.
     Classic,
 }
 

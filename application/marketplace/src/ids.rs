@@ -126,7 +126,7 @@ impl IdInUse {
 }
 
 /// Checks that no row has this id. If a row has it, the returned error lets [`with_unused_ids`] repeat the command with
-/// another id. The caller MUST have checked that this row is not its own.
+/// another id. The caller MUST have checked that no earlier attempt at the same command inserted such a row.
 pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), StoreError> {
     if unit.id_is_taken(kind, id).await? { Err(IdInUse::refusal(kind, id)) } else { Ok(()) }
 }

@@ -12,7 +12,7 @@ pub mod handlers;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
-mod metric_names;
+mod metrics;
 pub mod ports;
 mod privacy;
 pub mod queues;
@@ -20,13 +20,13 @@ pub mod service;
 mod ticket;
 pub mod use_cases;
 
+pub use self::metrics::{
+    IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
+    OVERLOAD_REFUSED,
+};
 pub use app::{App, EventFactory, Rules};
 pub use context::{Actor, CommandContext, Role};
 pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
-pub use metric_names::{
-    IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
-    OVERLOAD_REFUSED,
-};
 pub use ports::MarketTransactor;
 pub use service::Settings;

@@ -20,7 +20,7 @@ const ENVELOPE: [&str; 8] =
 /// Longest text that counts as a code or a time.
 const MAX_CODE_CHARS: usize = 64;
 
-/// A payload or envelope for an operator without access to personal data.
+/// Masks a payload or an envelope.
 pub(crate) fn masked_json(registry: &EventRegistry, json: &str) -> String {
     let visible = &registry.visible();
     match serde_json::from_str::<Value>(json) {

@@ -58,8 +58,8 @@ impl EventSpec {
         self
     }
 
-    /// Sets the span in which consumers log that an event of this type was applied; it adds fields to that log line.
-    /// The argument is the aggregate's id.
+    /// Sets the function that creates a span from the aggregate's id. In this span, consumers log that an event of this
+    /// type was applied, so the log line has the fields of the span.
     pub fn logged_in(self, span: fn(i64) -> Span) -> EventSpec {
         EventSpec { span: Some(span), ..self }
     }

@@ -61,7 +61,7 @@ impl Tasks {
         Tasks { units: Arc::clone(&self.background_units), ..self.clone() }
     }
 
-    /// Cancelled when the process has to stop: accept no new work, finish work in progress.
+    /// Token that is cancelled when the process has to stop: accept no new work, finish work in progress.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping
     }

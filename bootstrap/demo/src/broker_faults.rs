@@ -142,9 +142,9 @@ impl BrokerFaults {
         let _ = now.wait_for(|now| *now != connection).await;
     }
 
-    /// Decides what to do with a message delivered from `queue`. Only the first delivery of an event to fulfillment can
-    /// be chosen for corruption, so that no intact message was delivered before. Messages of the chosen event in that
-    /// queue are never duplicated.
+    /// Decides what to do with a message delivered from `queue`. Only the first message of an event in the queue of the
+    /// consumer `fulfillment` can be chosen for corruption, so that the consumer has not received the uncorrupted
+    /// message of that event. Messages of the chosen event in that queue are never duplicated.
     pub(super) fn next_action(&self, queue: &str, event: &EventId, body: &str) -> DeliveryAction {
         let mut state = self.state();
         let key = (queue.to_owned(), event.clone());

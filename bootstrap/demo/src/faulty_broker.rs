@@ -1,7 +1,7 @@
 //! Wraps the real broker and injects faults: duplicated messages, one corrupted message, an outage.
 //!
 //! **Invariant:** faults act on the real queues: a copy is one more message in the queue, a corrupted message replaces
-//! the intact one in the queue, and a lost connection requeues its unsettled deliveries.
+//! the original one in the queue, and a lost connection requeues its unsettled deliveries.
 
 #[cfg(test)]
 mod tests;
@@ -96,7 +96,7 @@ impl FaultySubscription {
     /// Replaces a delivery with a message that has this body.
     async fn corrupt(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
         if !self.enqueue(event, Message { body, ..delivery.message.clone() }).await {
-            // The broker did not confirm the corrupted message. It redelivers the intact message, which is corrupted
+            // The broker did not confirm the corrupted message. It redelivers the original message, which is corrupted
             // then.
             return Err(self.close_lost().await);
         }

@@ -1,4 +1,4 @@
-//! Random numbers from a seed: the same seed plans the same day.
+//! Random numbers from a seed: the same seed gives the same plan of the day.
 
 use handover_memory::SeededRandom;
 use handover_outbox::ports::RandomSource;

@@ -1,4 +1,4 @@
-//! A product: a unique item that is on sale, off the shelf, or sold to exactly one order.
+//! A product: a unique item that is on sale, off sale, or sold to exactly one order.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

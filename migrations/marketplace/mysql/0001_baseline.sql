@@ -136,7 +136,7 @@ CREATE TABLE shipments (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- A row is a notification of one party about a new status of an order.
+-- A row is a notification to the buyer or the seller about a new status of an order.
 CREATE TABLE notifications (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,

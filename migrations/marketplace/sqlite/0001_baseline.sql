@@ -115,7 +115,7 @@ CREATE INDEX idx_shipments_seller ON shipments (tenant_id, seller_id, id);
 CREATE INDEX idx_shipments_buyer ON shipments (tenant_id, buyer_id, id);
 CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 
--- A row is a notification of one party about a new status of an order.
+-- A row is a notification to the buyer or the seller about a new status of an order.
 CREATE TABLE notifications (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,

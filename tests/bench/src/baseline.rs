@@ -1,4 +1,4 @@
-//! The baseline: the same work directly with the drivers, timed step by step.
+//! The baseline: the work of the toolkit, done directly with the drivers and timed step by step.
 //!
 //! It uses prepared statements with several rows each, one transaction per batch, and confirms awaited together. It has
 //! no ordering, leases, detection of duplicates or repair, and stops at the first error, so no other code may use it.

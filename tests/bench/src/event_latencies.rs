@@ -33,9 +33,9 @@ impl Latencies {
         self.confirm.push(confirmed.saturating_duration_since(committed));
         self.effect.push(acked.saturating_duration_since(committed));
         for (name, from, to) in [
-            ("1 commit to publish", committed, published),
-            ("2 publish to delivery", published, delivered),
-            ("3 delivery to effect", delivered, acked),
+            ("1: commit to publish", committed, published),
+            ("2: publish to delivery", published, delivered),
+            ("3: delivery to effect", delivered, acked),
         ] {
             self.stages.entry(name).or_default().push(to.saturating_duration_since(from));
         }

@@ -60,7 +60,7 @@ pub(crate) async fn measure(
     Ok(figures)
 }
 
-/// Adds SENT rows to the outbox, which has `present` of them, until it has `rows` of them.
+/// Increases the number of SENT rows in the outbox from `present` to `rows`.
 async fn add_sent_rows(
     connection: &mut Connection,
     present: u64,
@@ -86,7 +86,8 @@ async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement,
     drain::drain(fixture, plan.events, plan.batch).await
 }
 
-/// Swaps in the copy of the outbox, empties it, appends a backlog, drains it and swaps the tables back.
+/// Replaces the outbox with its copy, empties the copy, appends a backlog to it, drains the backlog and swaps the
+/// tables back.
 async fn drain_copy(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let mut connection = fixture.connection().await?;
     connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_ERROR))?;

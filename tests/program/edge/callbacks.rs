@@ -60,7 +60,7 @@ fn fields(market: &Market) -> Vec<Case> {
         signed("not an object", "[]").invalid(&["body"]),
         signed("followed by other text", &format!("{complete}x")).invalid(&["body"]),
         callback("no body", "").signed(0).invalid(&["body"]),
-        post("callback, as text/plain", CALLBACK)
+        post("callback as text/plain", CALLBACK)
             .body(complete.as_str())
             .header("Content-Type", "text/plain")
             .signed(0)

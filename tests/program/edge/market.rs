@@ -46,7 +46,7 @@ pub(crate) struct Market {
     pub(crate) product: i64,
     /// A product that is sold to the buyer.
     pub(crate) sold: i64,
-    /// A product that is off shelf.
+    /// A product that its seller took off sale.
     pub(crate) hidden: i64,
     /// A product on sale in the other tenant.
     pub(crate) foreign: i64,

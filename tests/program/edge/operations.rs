@@ -119,7 +119,7 @@ fn flags_and_reasons() -> Vec<Case> {
     }
     cases.push(request(DISCARD, "reason: null", r#""reason":null"#).invalid(&["reason"]));
     let without = format!(r#"{{"keys":["{DEAD_EVENT}"]}}"#);
-    cases.push(post("discard, without a reason", DISCARD).by(OPERATOR).json(&without).invalid(&["reason"]));
+    cases.push(post("discard without a reason", DISCARD).by(OPERATOR).json(&without).invalid(&["reason"]));
     cases
 }
 
@@ -262,13 +262,13 @@ fn reads(market: &Market) -> Vec<Case> {
         not_found(get("no such event", "/api/v1/ops/outbox/no-such-event").by(OPERATOR)),
         not_found(get("an invalid event id", "/api/v1/ops/outbox/%20").by(OPERATOR)),
         not_found(get("another tenant's event", &event).by(FOREIGN_OPERATOR)),
-        get("timeline, by its buyer", &timeline).by(BUYER).unchanged(200),
-        get("timeline, by its seller", &timeline).by(SELLER).unchanged(200),
-        get("timeline, by the operator", &timeline).by(OPERATOR).unchanged(200),
+        get("timeline read by the buyer", &timeline).by(BUYER).unchanged(200),
+        get("timeline read by the seller", &timeline).by(SELLER).unchanged(200),
+        get("timeline read by the operator", &timeline).by(OPERATOR).unchanged(200),
         get("timeline with a parameter", &format!("{timeline}?limit=1")).by(BUYER).invalid(&["limit"]),
-        get("timeline, without a token", &timeline).refused(401, "A0301", &[]),
-        not_found(get("timeline, by another user", &timeline).by(OTHER_USER)),
-        not_found(get("timeline, by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
+        get("timeline without a token", &timeline).refused(401, "A0301", &[]),
+        not_found(get("timeline read by another user", &timeline).by(OTHER_USER)),
+        not_found(get("timeline read by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
         not_found(get("timeline of an order that does not exist", "/api/v1/orders/0/timeline").by(BUYER)),
     ]
 }
@@ -287,10 +287,10 @@ fn accepted() -> Vec<Case> {
         request(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
         request(DISCARD, "again", r#""reason":"a test""#).unchanged(200),
         request(REPLAY, "a discarded dead letter", r#""reason":"a test""#).unchanged(200),
-        post("release, without a body", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
+        post("release without a body", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
             .by(OPERATOR)
             .done(200),
-        post("release, again", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
+        post("second release", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
             .by(OPERATOR)
             .refused(404, "A0404", &[]),
     ]

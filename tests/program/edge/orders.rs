@@ -167,14 +167,14 @@ fn steps(market: &Market) -> Vec<Case> {
 fn reads(market: &Market) -> Vec<Case> {
     let order = format!("{ORDERS}/{}", market.pending);
     vec![
-        get("read an order, by another user", &order).by(OTHER_USER).refused(404, "A0404", &[]),
-        get("read an order, by the same user id in another tenant", &order).by(FOREIGN_BUYER).refused(
+        get("order read by another user", &order).by(OTHER_USER).refused(404, "A0404", &[]),
+        get("order read by the same user id in another tenant", &order).by(FOREIGN_BUYER).refused(
             404,
             "A0404",
             &[],
         ),
-        get("read an order, no token", &order).refused(401, "A0301", &[]),
-        get("read an order, by its buyer", &order).by(BUYER).unchanged(200),
-        get("read an order, by its seller", &order).by(SELLER).unchanged(200),
+        get("order read without a token", &order).refused(401, "A0301", &[]),
+        get("order read by its buyer", &order).by(BUYER).unchanged(200),
+        get("order read by its seller", &order).by(SELLER).unchanged(200),
     ]
 }

@@ -90,14 +90,10 @@ fn shelves(market: &Market) -> Vec<Case> {
     vec![
         shelf("another user's product", product, "off").by(BUYER).refused(403, "A0303", &[]),
         shelf("another user's hidden product", hidden, "on").by(BUYER).refused(403, "A0303", &[]),
-        shelf("off, a sold product", sold, "off").by(SELLER).refused(409, "A0409", &[]),
-        shelf("on, a sold product", sold, "on").by(SELLER).refused(409, "A0409", &[]),
-        shelf("on, a product that is already on sale", product, "on").by(SELLER).refused(409, "A0409", &[]),
-        shelf("off, a product that is already off shelf", hidden, "off").by(SELLER).refused(
-            409,
-            "A0409",
-            &[],
-        ),
+        shelf("a sold product is taken off sale", sold, "off").by(SELLER).refused(409, "A0409", &[]),
+        shelf("a sold product is put on sale", sold, "on").by(SELLER).refused(409, "A0409", &[]),
+        shelf("a product on sale is put on sale", product, "on").by(SELLER).refused(409, "A0409", &[]),
+        shelf("a hidden product is taken off sale", hidden, "off").by(SELLER).refused(409, "A0409", &[]),
         shelf("another tenant's product", foreign, "off").by(SELLER).refused(404, "A0404", &[]),
         shelf("a seller of another tenant", product, "off").by(FOREIGN_SELLER).refused(404, "A0404", &[]),
         shelf("a field", product, "off").by(SELLER).json(r#"{"price":1}"#).invalid(&["price"]),

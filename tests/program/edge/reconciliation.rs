@@ -36,12 +36,12 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
         repair("without a token", "{").without_token().refused(401, "A0301", &[]),
         repair("by a user", "{").by(BUYER).refused(403, "A0303", &[]),
         repair("without findings", "{}").unchanged(200),
-        post("repair, without a body", REPAIR).by(OPERATOR).unchanged(200),
-        post("repair, by another tenant's operator", REPAIR).by(FOREIGN_OPERATOR).unchanged(200),
+        post("repair without a body", REPAIR).by(OPERATOR).unchanged(200),
+        post("repair by another tenant's operator", REPAIR).by(FOREIGN_OPERATOR).unchanged(200),
         get("reconciliation", REPORT).by(OPERATOR).unchanged(200),
-        get("reconciliation, repair=false", &format!("{REPORT}?repair=false")).by(OPERATOR).unchanged(200),
+        get("reconciliation, repair is false", &format!("{REPORT}?repair=false")).by(OPERATOR).unchanged(200),
         get(
-            "reconciliation, of a month",
+            "reconciliation of a month",
             &format!("{REPORT}?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z"),
         )
         .by(OPERATOR)

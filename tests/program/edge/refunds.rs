@@ -48,7 +48,7 @@ fn requests(market: &Market) -> Vec<Case> {
         request("requested again", refunding, REASON).unchanged(201),
         request("requested again by the operator", refunding, REASON).by(OPERATOR).unchanged(201),
         conflict(
-            post("ship, an order that is being refunded", &format!("/api/v1/orders/{refunding}/ship"))
+            post("shipping of an order that is being refunded", &format!("/api/v1/orders/{refunding}/ship"))
                 .by(SELLER)
                 .json(r#"{"carrier":"SF","trackingNo":"T1"}"#),
         ),
@@ -67,7 +67,7 @@ fn reads(market: &Market) -> Vec<Case> {
         read("by another user").by(OTHER_USER).refused(404, "A0404", &[]),
         read("by the same user id in another tenant").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
         read("by another tenant's operator").by(FOREIGN_OPERATOR).refused(404, "A0404", &[]),
-        get("refunds, with a parameter", &format!("{path}?limit=1")).by(BUYER).invalid(&["limit"]),
+        get("refunds with a parameter", &format!("{path}?limit=1")).by(BUYER).invalid(&["limit"]),
         get("refunds of an order that does not exist", "/api/v1/orders/0/refunds").by(BUYER).refused(
             404,
             "A0404",
@@ -103,7 +103,7 @@ fn callbacks() -> Vec<Case> {
         signed("not an object", "[]").invalid(&["body"]),
         signed("no body", "").invalid(&["body"]),
         signed("no such refund", &report(9_007_199_254_740_991, "SUCCESS")).refused(404, "A0404", &[]),
-        post("refund callback, as text/plain", CALLBACK)
+        post("refund callback as text/plain", CALLBACK)
             .body(complete.as_str())
             .header("Content-Type", "text/plain")
             .signed(0)
@@ -139,6 +139,6 @@ fn settled(market: &Market) -> Vec<Case> {
         signed("refund succeeded", "SUCCESS").done(200),
         signed("the same result again", "SUCCESS").unchanged(200),
         signed("a failure after the refund succeeded", "FAILED").refused(409, "A0409", &[]),
-        post("refund, a refunded order", &again).by(BUYER).json(REASON).refused(409, "A0409", &[]),
+        post("refund of a refunded order", &again).by(BUYER).json(REASON).refused(409, "A0409", &[]),
     ]
 }

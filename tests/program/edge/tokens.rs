@@ -136,8 +136,8 @@ fn headers(market: &Market) -> Vec<Case> {
         header("scheme without a token", "Bearer "),
         header("another scheme", &format!("Basic {valid}")),
         header("two tokens", &format!("Bearer {valid} {valid}")),
-        refused(get("token, in a parameter", &format!("{ORDERS}?access_token={valid}"))),
-        get("token, scheme in lower case", ORDERS)
+        refused(get("token in a parameter", &format!("{ORDERS}?access_token={valid}"))),
+        get("token with a scheme in lower case", ORDERS)
             .header("Authorization", &format!("bearer {valid}"))
             .unchanged(200),
     ]
@@ -160,8 +160,8 @@ fn roles(market: &Market) -> Vec<Case> {
         forbidden(signed("none", json!([]))),
         forbidden(signed("may read payloads, but is not an operator", json!(["pii"]))),
         get("role, operator", OUTBOX).by(OPERATOR).unchanged(200),
-        get("role, operator of another tenant, own events", OUTBOX).by(FOREIGN_OPERATOR).unchanged(200),
-        get("role, operator queries another tenant", &format!("{OUTBOX}?tenantId=1"))
+        get("operator reads events of their own tenant", OUTBOX).by(FOREIGN_OPERATOR).unchanged(200),
+        get("operator reads events of another tenant", &format!("{OUTBOX}?tenantId=1"))
             .by(FOREIGN_OPERATOR)
             .refused(404, "A0404", &[]),
         get("another tenant's orders are not found", &format!("{ORDERS}/{}", market.paid))

@@ -149,12 +149,12 @@ fn traces() -> Vec<Case> {
         traced("with markup", "<b>"),
         traced("with a quote", "a\"b"),
         traced("not ASCII", "é"),
-        get("trace, in a rejected request", "/api/v1/orders").header("X-Trace-Id", "mine").refused(
+        get("trace id in a rejected request", "/api/v1/orders").header("X-Trace-Id", "mine").refused(
             401,
             "A0301",
             &[],
         ),
-        get("trace, invalid, in a rejected request", "/api/v1/orders")
+        get("invalid trace id in a rejected request", "/api/v1/orders")
             .header("X-Trace-Id", "not mine")
             .refused(401, "A0301", &[]),
     ]

@@ -153,7 +153,7 @@ async fn relays_settle_different_partitions_concurrently(kind: ServerKind) {
     assert!(!first.outbox().fence(&relay("a"), &held(1)).await.unwrap().is_empty());
     assert_eq!(first.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap(), 1);
     let mut second = fixture.store.begin().await.unwrap();
-    within("the other relay settles", async {
+    within("the other relay marks its row as SENT", async {
         assert!(!second.outbox().fence(&relay("b"), &held(2)).await.unwrap().is_empty());
         assert_eq!(second.outbox().mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
         second.commit().await.unwrap();

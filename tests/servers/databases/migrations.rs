@@ -100,7 +100,7 @@ async fn concurrent_migrations_are_safe(kind: ServerKind) {
 
 /// Tests MariaDB, where DDL is not transactional. PostgreSQL rolls back an interrupted migration as a whole.
 #[test]
-fn interrupted_migration_is_resumed_after_each_statement() {
+fn migration_interrupted_after_any_statement_is_resumed() {
     handover_contract::run(async {
         let kind = ServerKind::MariaDb;
         let complete = open(

@@ -1,4 +1,4 @@
-//! Results of publishing a window of messages of which the server does not accept all.
+//! Results of publishing a window of messages if the server does not accept all of them.
 
 use handover_contract::samples::event_id;
 use handover_outbox::ports::{Message, Outgoing};
@@ -45,14 +45,14 @@ async fn assert_only_unroutable_are_returned(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_unroutable_messages_are_returned_with_quorum_queues_and_windows_of_50_messages() {
+async fn windows_of_50_messages_return_only_unroutable_messages_on_quorum_queues() {
     for every in [7, 2] {
         assert_only_unroutable_are_returned(QueueType::Quorum, 50, 8, every).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_unroutable_messages_are_returned_with_classic_queues_and_windows_of_50_messages() {
+async fn windows_of_50_messages_return_only_unroutable_messages_on_classic_queues() {
     for every in [7, 2] {
         assert_only_unroutable_are_returned(QueueType::Classic, 50, 8, every).await;
     }

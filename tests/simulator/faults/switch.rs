@@ -15,7 +15,7 @@ pub fn activate(name: Option<&'static str>) {
     HITS.set(0);
 }
 
-/// Number of executions since `activate` in which the active fault changed the behaviour of the code.
+/// Number of times that the active fault has changed the behaviour of the code since `activate`.
 pub fn hits() -> u64 {
     HITS.get()
 }

@@ -48,7 +48,7 @@ faults! {
         CommitUnknownLost 15,
     }
     "broker": {
-        /// The message is stored, its confirm is lost.
+        /// The message is stored, but its confirm is lost.
         ConfirmLost 50,
         /// Message and confirm are lost.
         PublishLost 40,
@@ -182,38 +182,38 @@ macro_rules! crash_points {
 }
 
 crash_points! {
-    /// Events are committed, the relay is not notified.
+    /// Events are committed, but the relay has not been notified.
     AfterCommitBeforePublish 25,
-    /// The broker has the message, the confirm is not received.
+    /// The broker has stored the message, but the relay has not received the confirm.
     AfterPublishBeforeConfirm 25,
-    /// The confirm is received, the row is not SENT.
+    /// The relay has received the confirm, but the row is not SENT yet.
     AfterConfirmBeforeMark 25,
     /// The row is SENT, but the relay has not received the result of the commit.
     AfterMark 25,
-    /// The effect is committed, the delivery is not acknowledged.
+    /// The effect is committed, but the delivery is not acknowledged yet.
     AfterEffectBeforeAck 15,
     /// An attempt is counted, but has not begun.
     AfterCountBeforeAttempt 150,
-    /// A failed attempt is recorded, its delivery is not requeued.
+    /// A failed attempt is recorded, but its delivery is not requeued yet.
     AfterFailureBeforeNack 150,
     /// A dead letter is in the table and still in its queue.
     AfterParkBeforeAck 300,
-    /// A dead letter is REPLAYING, its message is not sent.
+    /// A dead letter is REPLAYING, but its message is not sent yet.
     InReplayBeforeSending 400,
-    /// The message of a replay is sent, its dead letter is not REPLAYED.
+    /// The message of a replay is sent, but the dead letter is not REPLAYED yet.
     InReplayAfterSending 400,
-    /// A sweep has found rows and not processed them.
+    /// A sweep has found rows, but has not processed them yet.
     InSweep 300,
     /// Partitions are acquired, but the relay has not received the result.
     InPartitionAcquisition 40,
-    /// Holds are written; the balances, coupons and order that belong to them are not.
+    /// Holds are written, but the balances, coupons and order that belong to them are not written yet.
     InLock 20,
     /// A refund request is recorded, but not sent to the gateway.
     AfterClaimBeforeGateway 200,
-    /// A refund request is sent to the gateway, its result is not recorded.
+    /// A refund request is sent to the gateway, but its result is not recorded yet.
     AfterGatewayCall 200,
-    /// The reaper has found expired locks and not processed them.
+    /// The reaper has found expired locks, but has not processed them yet.
     InReaper 60,
-    /// The repair job appends a lost event and has not committed it.
+    /// The repair job has appended a lost event, but has not committed it yet.
     InRepair 300,
 }

@@ -96,7 +96,7 @@ impl Order {
         rows.collect()
     }
 
-    /// Whether the order has at least reached this acknowledged step.
+    /// Whether the order has made this step, or a later one. A response acknowledged the step to the client.
     fn has_reached(&self, step: Step) -> bool {
         let status = self.status.as_str();
         let refund_due = self.refund_due.as_deref();

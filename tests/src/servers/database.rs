@@ -148,7 +148,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
+    /// Sends SIGSTOP: the kernel accepts connections, but the server does not respond.
     pub fn pause(&self) -> Result<(), BoxError> {
         lock(&self.watched).as_ref().map_or(Ok(()), ServerProcess::pause)
     }

@@ -62,7 +62,7 @@ impl RabbitServer {
         self.node.kill()
     }
 
-    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
+    /// Sends SIGSTOP: the kernel accepts connections, but the server does not respond.
     pub fn pause(&self) -> Result<(), BoxError> {
         self.node.pause()
     }

@@ -93,7 +93,7 @@ impl RedisServer {
         self.process.lock().unwrap().take().map_or(Ok(()), ServerProcess::kill)
     }
 
-    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
+    /// Sends SIGSTOP: the kernel accepts connections, but the server does not respond.
     pub fn pause(&self) -> Result<(), BoxError> {
         self.process.lock().unwrap().as_ref().map_or(Ok(()), ServerProcess::pause)
     }

@@ -13,8 +13,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::context::Caller;
-use crate::document::{Paging, kinds};
 use crate::edge::Edge;
+use crate::openapi::{Paging, kinds};
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
 use crate::views::Time;

@@ -15,9 +15,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::context::Operator;
-use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::edge::Edge;
 use crate::messages;
+use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
 use crate::value_limits::MAX_QUEUE_CHARS;

@@ -17,8 +17,8 @@ use super::{payments, refunds, timeline};
 use crate::bodies;
 use crate::body::{JsonBody, NoFields};
 use crate::context::{Caller, KeyedCaller};
-use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
+use crate::openapi::{Paging, RequiredKey, kinds};
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
@@ -124,7 +124,7 @@ impl From<Order> for OrderView {
         (status = 201, description = "The order; it must be paid before its deadline", body = OrderView),
         (status = 403, description = "The product belongs to the caller"),
         (status = 404, description = "Product or coupon not found"),
-        (status = 409, description = "The product is sold or off the shelf, or the coupon cannot be used"),
+        (status = 409, description = "The product is sold or off sale, or the coupon cannot be used"),
     ),
 )]
 async fn place(
@@ -200,7 +200,7 @@ async fn one(
     params(("id" = kinds::Id, Path, description = "The order")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The order, cancelled", body = OrderView),
+        (status = 200, description = "The cancelled order", body = OrderView),
         (status = 403, description = "The caller is the seller"),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
         (status = 409, description = "The order is not `pending`"),
@@ -222,7 +222,7 @@ async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: N
     params(("id" = kinds::Id, Path, description = "The order")),
     request_body = bodies::Shipping,
     responses(
-        (status = 200, description = "The order, shipped", body = OrderView),
+        (status = 200, description = "The shipped order", body = OrderView),
         (status = 403, description = "The caller is the buyer"),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
         (status = 409, description = "The order is not `paid`, or a refund is in progress"),
@@ -252,7 +252,7 @@ async fn ship(
     params(("id" = kinds::Id, Path, description = "The order")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The order, completed", body = OrderView),
+        (status = 200, description = "The completed order", body = OrderView),
         (status = 403, description = "The caller is the seller"),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
         (status = 409, description = "The order is not `shipped`"),

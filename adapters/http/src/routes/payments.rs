@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::{OptionalBody, SignedBody};
 use crate::context::{Gateway, KeyedCaller};
-use crate::document::{RequiredKey, Signed, kinds};
 use crate::edge::Edge;
+use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::response::{Done, RouteResult};
 
@@ -91,7 +91,7 @@ pub(super) async fn start(
     params(Signed),
     request_body = bodies::PaymentReport,
     responses(
-        (status = 200, description = "The payment, settled", body = PaymentView),
+        (status = 200, description = "The settled payment", body = PaymentView),
         (status = 404, description = "Payment not found"),
         (status = 409, description = "The payment was settled with another gateway transaction or with another result"),
     ),

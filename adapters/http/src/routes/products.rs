@@ -1,4 +1,4 @@
-//! `/api/v1/products`: offer, list, take off the shelf, put back on sale.
+//! `/api/v1/products`: offer, list, take off sale, put back on sale.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::{JsonBody, NoFields};
 use crate::context::Caller;
-use crate::document::{Paging, kinds};
 use crate::edge::Edge;
+use crate::openapi::{Paging, kinds};
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
@@ -66,7 +66,7 @@ impl From<Product> for ProductView {
     operation_id = "listProduct",
     tag = "products",
     request_body = bodies::NewProduct,
-    responses((status = 201, description = "The product, on sale", body = ProductView)),
+    responses((status = 201, description = "The product, which is on sale", body = ProductView)),
 )]
 async fn put_on_sale(
     Caller(edge, context): Caller,
@@ -118,7 +118,7 @@ async fn one(
     Done::ok(&ProductView::from(product))
 }
 
-/// Takes a product off the shelf.
+/// Takes a product off sale.
 ///
 /// Allowed for the seller.
 #[utoipa::path(
@@ -129,10 +129,10 @@ async fn one(
     params(("id" = kinds::Id, Path, description = "The product")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The product, off the shelf", body = ProductView),
+        (status = 200, description = "The product, which is off sale", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),
         (status = 404, description = "Product not found"),
-        (status = 409, description = "The product is sold or already off the shelf"),
+        (status = 409, description = "The product is sold or already off sale"),
     ),
 )]
 async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
@@ -151,7 +151,7 @@ async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>,
     params(("id" = kinds::Id, Path, description = "The product")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The product, on sale", body = ProductView),
+        (status = 200, description = "The product, which is on sale", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),
         (status = 404, description = "Product not found"),
         (status = 409, description = "The product is sold or already on sale"),

@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::{JsonBody, SignedBody};
 use crate::context::{Caller, Gateway};
-use crate::document::{Signed, kinds};
 use crate::edge::Edge;
+use crate::openapi::{Signed, kinds};
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
@@ -72,7 +72,7 @@ impl From<Refund> for RefundView {
     params(("id" = kinds::Id, Path, description = "The order")),
     request_body = bodies::NewRefund,
     responses(
-        (status = 201, description = "The refund, in `PROCESSING`", body = RefundView),
+        (status = 201, description = "The refund, which is in `PROCESSING`", body = RefundView),
         (status = 403, description = "The caller is the seller"),
         (status = 404, description = "Order not found, or not visible to the caller"),
         (status = 409, description = "The order is not `paid`, or there is nothing to refund"),
@@ -124,7 +124,7 @@ pub(super) async fn of_order(
     params(Signed),
     request_body = bodies::RefundReport,
     responses(
-        (status = 200, description = "The refund, settled", body = RefundView),
+        (status = 200, description = "The settled refund", body = RefundView),
         (status = 404, description = "Refund not found"),
         (status = 409, description = "The refund was settled with another result"),
     ),

@@ -4,7 +4,7 @@ use marketplace::use_cases::operations;
 use marketplace_domain::OrderId;
 
 use crate::context::Caller;
-use crate::document::kinds;
+use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, RouteResult};

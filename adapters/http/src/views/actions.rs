@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Time;
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// Result of a redrive.
 #[derive(Debug, Serialize, ToSchema)]

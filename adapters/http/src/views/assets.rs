@@ -6,7 +6,7 @@ use serde_json::Number;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// An amount of an asset as a JSON number: money with two decimals, points as an integer. Unlike
 /// [`marketplace_domain::Money`] it may be negative, as ledger entries may be.

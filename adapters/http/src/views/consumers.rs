@@ -8,7 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{Time, json_or_text};
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// A dead letter: a message that a consumer could not process.
 #[derive(Debug, Serialize, ToSchema)]

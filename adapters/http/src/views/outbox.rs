@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{Time, json_or_text};
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// An event of the outbox.
 #[derive(Debug, Serialize, ToSchema)]

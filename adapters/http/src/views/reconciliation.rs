@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Time;
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.
 #[derive(Debug, Serialize, ToSchema)]

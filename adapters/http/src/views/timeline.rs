@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Time;
-use crate::document::kinds;
+use crate::openapi::kinds;
 
 /// Everything that happened to an order, in chronological order.
 #[derive(Debug, Serialize, ToSchema)]

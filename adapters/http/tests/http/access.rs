@@ -63,8 +63,8 @@ fn is_audit_of_read(row: &str) -> bool {
 }
 
 impl Row {
-    /// Whether the audit log records the request as a read. It does if it records the caller as an operator on this
-    /// route, and the request is permitted or gets 404 and changes nothing.
+    /// Whether the audit log records the request as a read: the log records the caller as an operator on this route,
+    /// and the request is permitted or gets 404, and changes nothing.
     fn is_audited_read(&self, caller: CallerKind, outcome: char) -> bool {
         let is_for_operators = self.route.starts_with("/api/v1/ops/")
             || ["refunds", "timeline"].iter().any(|end| self.route.ends_with(end));

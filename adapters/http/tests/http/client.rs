@@ -11,7 +11,7 @@ use serde_json::Value;
 use standardwebhooks::Webhook;
 use tower::ServiceExt;
 
-use crate::document::DOCUMENT;
+use crate::openapi::DOCUMENT;
 
 /// A request to send.
 pub(crate) struct Request {

@@ -216,7 +216,7 @@ async fn store_errors_map_to_statuses_without_details() {
             act("dead-letters/discard", r#"{"keys":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
-            // Real adapters report no conflict on reads, so the document describes no A0409 for them.
+            // Real adapters report no conflict on reads, so the document describes no A0409 for reads.
             let request = if code == "A0409" { request.undocumented() } else { request };
             let response = request.send().await.expect(status, code);
             assert!(!response.text.contains("swordfish") && response.data.is_null(), "{}", response.text);

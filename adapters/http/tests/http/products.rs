@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{BUYER, SELLER, World};
 
 #[tokio::test(start_paused = true)]
-async fn seller_offers_product_takes_it_off_the_shelf_and_puts_it_back_on_sale() {
+async fn seller_offers_product_takes_it_off_sale_and_puts_it_back_on_sale() {
     let world = World::new().await;
     let listed = world
         .post_as(SELLER, "/api/v1/products")

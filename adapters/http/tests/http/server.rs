@@ -202,7 +202,7 @@ async fn client_that_reads_no_response_is_disconnected() {
 }
 
 #[tokio::test]
-async fn head_over_limit_is_431() {
+async fn request_head_over_size_limit_is_431() {
     let server = Server::with(Limits { header_bytes: 8192, ..Limits::default() }).await;
     let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9000));
     let response = rest(server.connect(&head).await).await;

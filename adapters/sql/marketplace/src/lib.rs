@@ -12,9 +12,9 @@ mod job_queries;
 mod notifications;
 mod orders;
 mod payments;
-#[cfg(test)]
-mod plans;
 mod products;
+#[cfg(test)]
+mod query_plans;
 mod refunds;
 mod requests;
 mod session;

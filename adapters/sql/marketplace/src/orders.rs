@@ -72,7 +72,7 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
     }
 }
 
-/// The values of the [`COLUMNS`] after id, order number and tenant.
+/// The values of the [`COLUMNS`] that follow id, order number and tenant.
 fn state_values(order: &Order) -> Vec<Value> {
     values![
         order.product.get(),
@@ -105,7 +105,8 @@ pub(crate) fn changed_within(
     after: Option<(DateTime<Utc>, OrderId)>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // The cursor also limits the scan: not every engine derives this limit from the comparison of two columns.
+    // `update_time >= ?` starts the scan at the time of the cursor: not every engine derives this start from the
+    // condition that compares both columns with the cursor.
     let from = after.map_or(since, |(changed, _)| since.max(changed));
     let index = dialect.index("idx_orders_updated");
     let mut sql = format!("SELECT {COLUMNS} FROM orders {index} WHERE update_time >= ? AND update_time < ?");

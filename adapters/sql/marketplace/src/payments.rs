@@ -35,7 +35,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
     })
 }
 
-/// The values of the [`COLUMNS`] after id and tenant.
+/// The values of the [`COLUMNS`] that follow id and tenant.
 fn state_values(payment: &Payment) -> Vec<Value> {
     let [trace_id, traceparent] = trace_columns(&payment.trace);
     values![

@@ -27,7 +27,7 @@ fn product(row: &Row) -> Result<Product, StoreError> {
     })
 }
 
-/// The values of the [`COLUMNS`] after id and tenant.
+/// The values of the [`COLUMNS`] that follow id and tenant.
 fn state_values(product: &Product) -> Vec<Value> {
     values![
         product.seller.get(),

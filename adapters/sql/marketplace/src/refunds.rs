@@ -39,7 +39,7 @@ fn refund(row: &Row) -> Result<Refund, StoreError> {
     })
 }
 
-/// The values of the [`COLUMNS`] after id and tenant.
+/// The values of the [`COLUMNS`] that follow id and tenant.
 fn state_values(refund: &Refund) -> Vec<Value> {
     let [trace_id, traceparent] = trace_columns(&refund.trace);
     values![

@@ -129,8 +129,8 @@ impl Broker for DatabaseBroker {
         self.inner.depths().await.map_err(broker_error)
     }
 
-    /// Always `None`: no publishing is blocked. The broker shares the database with the store, so a full database also
-    /// rejects new events.
+    /// Always `None`: publishing is never blocked. The broker shares the database with the store, so a full database
+    /// also rejects new events.
     async fn blocked(&self) -> Option<String> {
         None
     }

@@ -11,7 +11,7 @@ mod outbox_due;
 mod outbox_operations;
 mod page;
 #[cfg(test)]
-mod plans;
+mod query_plans;
 
 use std::sync::Arc;
 

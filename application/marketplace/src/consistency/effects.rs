@@ -299,7 +299,7 @@ enum OrderCondition {
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// No order meets this condition. Used for a notification of a status that consumers do not notify of.
+    /// No order meets this condition. Used for a notification about a status for which consumers send none.
     Never,
 }
 

@@ -1,8 +1,8 @@
 //! Repair of lost events (004 "OrderAssetConsistencyJob"): appends the events that the state of an order requires and that
 //! are missing in the outbox.
 //!
-//! **Invariant:** no event takes effect twice. A lost event that was consumed is appended with its old id, and the
-//! consumers that applied it ignore it.
+//! **Invariant:** no event takes effect twice. If consumers applied an event before its outbox row was lost, the event
+//! is appended with its old id, so these consumers ignore it.
 
 use chrono::TimeDelta;
 use tracing::{info, warn};

@@ -190,7 +190,7 @@ impl LockTimeoutReaper {
     }
 }
 
-/// Whether the order was paid. Its locks must be committed, regardless of their age.
+/// Whether the order was paid. The locks of a paid order must be committed, regardless of their age.
 fn was_paid(order: &Order) -> bool {
     match order.status {
         OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed | OrderStatus::Refunded => true,

@@ -19,12 +19,12 @@ pub struct LedgerEntry {
     pub entry: Entry,
 }
 
-/// Sum of one account of a tenant over all users.
+/// Sum of the ledger entries of a tenant on one kind of account, over all users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountTotal {
     pub tenant: TenantId,
     pub account: Account,
-    /// Sum of the entries on the account, in minor units or points.
+    /// Sum of the entries, in minor units or points.
     pub total: i64,
 }
 

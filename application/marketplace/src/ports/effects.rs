@@ -125,7 +125,7 @@ pub enum EffectKind {
     ListingChange,
     /// A shipment task; its fact is [`SHIPMENT`].
     Shipment,
-    /// A notification of one party; its fact is [`notification_fact`].
+    /// A notification to one party; its fact is [`notification_fact`].
     Notification,
     /// A change of a buyer's credit; its fact is the outcome of the order, such as `COMPLETED`.
     CreditChange,

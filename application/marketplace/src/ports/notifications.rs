@@ -10,7 +10,7 @@ use marketplace_domain::{OrderId, OrderStatus, UserId};
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};
 
-/// Notification of one party about a status change of an order.
+/// Notification to one party about a status change of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     pub tenant: TenantId,

@@ -39,7 +39,8 @@ pub(super) enum WriteOutcome {
 }
 
 impl EventProcessor {
-    /// Runs one attempt in a unit of work, which checks the consume-log record and the gate again.
+    /// Runs one attempt in a unit of work, which first checks again that the consume-log record has not changed and
+    /// that the [order gate](super::gate) lets the event pass.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
         let processor = self.clone();
         let planned = Arc::new(step.clone());

@@ -121,8 +121,8 @@ struct Worker {
     subscription: Arc<dyn Subscription>,
     lanes: Lanes,
     tasks: TaskTracker,
-    /// Cancelled when the process stops, the subscription ends or a settlement fails: unsettled deliveries must not be
-    /// processed further.
+    /// This token is cancelled when the process stops, the subscription ends or a settlement fails: unsettled
+    /// deliveries must not be processed further.
     closing: CancellationToken,
 }
 

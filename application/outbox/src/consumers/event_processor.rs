@@ -32,7 +32,7 @@ pub(super) struct EventProcessor {
     pub(super) tx: Transactor<dyn HandlerUnit>,
     pub(super) bound: Bound,
     pub(super) settings: Arc<ConsumerSettings>,
-    /// The gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
+    /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
 }
 
@@ -212,7 +212,7 @@ impl EventProcessor {
         }
     }
 
-    /// Reads the outbox row and the consume-log record of one event, as the gate requires them.
+    /// Reads the outbox row and the consume-log record of one event for the order gate.
     pub(super) async fn target<V: OutboxQueries + ConsumeQueries + ?Sized>(
         &self,
         view: &mut V,

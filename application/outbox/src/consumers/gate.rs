@@ -9,7 +9,7 @@ use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use crate::lease_watch::is_in_the_future;
 use crate::ports::{Unapplied, UnorderedTypes};
 
-/// Decision of the gate about one event.
+/// Decision of the order gate about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The event may be applied now.

@@ -118,8 +118,9 @@ impl EventProcessor {
         end
     }
 
-    /// One unit of work: reads the unsettled events, applies the gate, runs the handler, writes the log, records
-    /// duplicates. Returns the results of the delivered events that it settled or recorded as waiting.
+    /// Runs in one unit of work: reads the unsettled events, selects those that the order gate lets pass, runs the
+    /// handler, writes the consume log and records duplicates. Returns the results of the delivered events that it
+    /// settled or recorded as waiting.
     async fn settle_group(
         &self,
         unit: &mut dyn HandlerUnit,

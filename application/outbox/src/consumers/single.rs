@@ -52,8 +52,8 @@ impl CountedAttempt {
 }
 
 impl EventProcessor {
-    /// Settles the earlier events that the gate requires, then this event, then the events that wait for it, each in a
-    /// separate unit of work.
+    /// Settles the earlier events that must be applied first, then this event, then the events that wait for it, each
+    /// in a separate unit of work.
     ///
     /// An error, such as an outage of the database, does not count as an attempt. An attempt that was counted before it
     /// ran is in `counted`: call again later with the same `counted`.
@@ -101,8 +101,8 @@ impl EventProcessor {
                     if step.event.record.is_some() {
                         return Ok(SingleOutcome::Done);
                     }
-                    // The loop checks the gate again after this write: the earlier event may have been settled before
-                    // the WAITING record became visible, and then nothing else would apply this event.
+                    // The loop calls the order gate again after this write: the earlier event may have been settled
+                    // before the WAITING record became visible, and then nothing else would apply this event.
                     let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
                     self.write(waiting, None).await?;
                 }

@@ -62,7 +62,7 @@ pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> 
 pub(super) struct Selected {
     /// Selected dead letters, in the order in which they were parked.
     pub(super) dead_letters: Vec<DeadLetter>,
-    /// Requested keys that do not exist or belong to another tenant.
+    /// Requested keys that do not exist or that belong to another tenant.
     pub(super) missing: Vec<String>,
     /// Whether the filter matches further dead letters.
     pub(super) more: bool,

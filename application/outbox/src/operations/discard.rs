@@ -49,7 +49,7 @@ pub struct Discarded {
     pub discarded: u64,
     /// Dead letters that were not discarded; in a dry run, those that would not be discarded.
     pub refused: Vec<Refused>,
-    /// Requested keys that do not exist or belong to another tenant.
+    /// Requested keys that do not exist or that belong to another tenant.
     pub not_found: Vec<String>,
     /// Whether dead letters remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,

@@ -106,12 +106,13 @@ pub async fn dead_letters(
     Ok(page)
 }
 
-/// Number of ids that a page covers at most if no index supports its filter. Without this bound, a filter that few rows
-/// match would read the whole table, up to the time limit of the request, and each repetition would do the same.
+/// Maximum number of ids that are searched for one page if no index supports the filter. Without this bound, a filter
+/// that few rows match would read the whole table, up to the time limit of the request, and each repetition would do
+/// the same.
 const MAX_IDS_PER_PAGE: i64 = 100_000;
 
-/// The consume log, the last added record first. If no index supports the filter, a page covers at most 100,000 ids: it
-/// may have fewer than `limit` records although there is a next page.
+/// The consume log, the last added record first. If no index supports the filter, at most 100,000 ids are searched for
+/// a page: it may have fewer than `limit` records although there is a next page.
 pub async fn consumptions(
     outbox: &Outbox,
     operator: &Operator,
@@ -171,8 +172,8 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, a
-/// page covers at most 100,000 ids: it may have fewer than `limit` rows although there is a next page.
+/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, at
+/// most 100,000 ids are searched for a page: it may have fewer than `limit` rows although there is a next page.
 pub async fn outbox(
     outbox: &Outbox,
     operator: &Operator,

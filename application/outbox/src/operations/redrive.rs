@@ -119,7 +119,7 @@ pub struct Redriven {
     /// Number of selected rows that are not redriven: they are published without a redrive (`NEW`, `RETRY`), or their
     /// status has changed since they were selected.
     pub skipped: u64,
-    /// Requested events that do not exist or belong to another tenant.
+    /// Requested events that do not exist or that belong to another tenant.
     pub not_found: Vec<EventId>,
     /// Whether rows remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,

@@ -50,7 +50,7 @@ pub struct Replayed {
     pub replayed: u64,
     /// Dead letters that were not replayed; in a dry run, those that would not be replayed.
     pub refused: Vec<Refused>,
-    /// Requested keys that do not exist or belong to another tenant.
+    /// Requested keys that do not exist or that belong to another tenant.
     pub not_found: Vec<String>,
     /// Whether dead letters remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,

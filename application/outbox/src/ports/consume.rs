@@ -165,10 +165,12 @@ pub trait ConsumeQueries: Send {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
-    /// At most `limit` events that may have no delivery left: `WAITING` or `FAILED` events whose record has been
-    /// unchanged (`consume_time`) and due since `idle_since`; `PROCESSING` events whose lease ended before `now`; and
-    /// events whose record has a time later than `now`, because it was written by a clock that has since been set back.
-    /// Oldest `consume_time` first.
+    /// At most `limit` events that may have no delivery left, oldest `consume_time` first:
+    ///
+    /// - `WAITING` and `FAILED` events whose record was last written at or before `idle_since` and has no retry time
+    ///   later than `idle_since`;
+    /// - `PROCESSING` events whose lease ended before `now`;
+    /// - events whose record has a `consume_time` later than `now`: the clock has been set back since the write.
     async fn stale_consumptions(
         &mut self,
         consumer: &str,

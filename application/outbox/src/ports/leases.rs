@@ -27,7 +27,7 @@ impl fmt::Display for RelayId {
 pub struct OwnedPartition {
     /// Partition.
     pub partition: Partition,
-    /// Epoch in which the relay took the partition.
+    /// Epoch that the partition had after the relay acquired it.
     pub epoch: i64,
 }
 
@@ -38,7 +38,7 @@ pub struct PartitionLease {
     pub partition: Partition,
     /// Owner; `None` after the partition was released.
     pub owner: Option<RelayId>,
-    /// Incremented by one each time a relay takes the partition.
+    /// Number that increases by one each time a relay acquires the partition.
     pub epoch: i64,
     /// End of the owner's lease.
     pub lease_until: Option<DateTime<Utc>>,

@@ -1,4 +1,4 @@
-//! Tests of the operators' lists with more rows than one page covers.
+//! Tests of the operators' lists if the table has more rows than are searched for one page.
 
 use handover_events::{ConsumeStatus, TenantId, Trace};
 use handover_outbox::Page;
@@ -7,7 +7,7 @@ use handover_outbox::ports::*;
 
 use crate::library::Library;
 
-/// Number of ids in a table: more than the 100,000 ids that one page of a list covers at most.
+/// Number of ids in a table: more than the 100,000 ids that are searched for one page of a list at most.
 const MANY: i64 = 100_010;
 
 fn operator() -> Operator {
@@ -35,7 +35,7 @@ async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> Page<T>) -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn page_of_list_covers_limited_number_of_rows_if_event_type_is_rare() {
+async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
     let library = Library::sending([]);
     let events = (1..=MANY).map(|n| {
         let event_type = if n <= 2 { "BOOK_LOST" } else { "BOOK_LENT" };
@@ -49,13 +49,13 @@ async fn page_of_list_covers_limited_number_of_rows_if_event_type_is_rare() {
     assert_eq!(rows_per_page(async |cursor| list(lost.clone(), cursor).await).await, [0, 2]);
     let unknown = OutboxFilter { event_type: Some("BOOK_BURNT".to_owned()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(unknown.clone(), cursor).await).await, [0, 0]);
-    // An index supports the filter by aggregate id, so one page covers the whole table.
+    // An index supports the filter by aggregate id, so all ids of the table are searched for one page.
     let of_book = OutboxFilter { aggregate_id: Some(1), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn page_of_list_covers_limited_number_of_records_if_consumer_is_rare() {
+async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() {
     let library = Library::sending([]);
     let records = (1..=MANY).map(|n| {
         let event = library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, "{}");

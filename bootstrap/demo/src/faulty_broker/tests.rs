@@ -31,7 +31,7 @@ fn id(number: usize) -> String {
     format!("event-{number:03}")
 }
 
-/// Message counts of an event at fulfillment.
+/// Counts of the messages of an event in the queue of the consumer `fulfillment`.
 fn counts(faults: &BrokerFaults, number: usize) -> MessageCounts {
     let key = (FULFILLMENT_QUEUE.to_owned(), id(number).parse().unwrap());
     faults.injected().message_counts.get(&key).copied().unwrap_or_default()
@@ -79,7 +79,7 @@ async fn unacknowledged_copy_is_not_counted_as_acknowledged() {
 }
 
 #[tokio::test]
-async fn corrupted_message_replaces_intact_one_in_one_queue() {
+async fn corrupted_message_replaces_the_original_in_one_queue() {
     let (faults, broker) = faulty_broker().await;
     faults.corrupt_nth_payment(2);
     broker.publish((1..=3).map(paid).collect()).await.unwrap();

@@ -53,7 +53,7 @@ fn buyer_is_never_seller_and_user_groups_are_disjoint() {
         assert!(users.iter().all(|deal| deal.buyer.get() <= USERS));
         assert!(
             underfunded.iter().all(|deal| plan.underfunded.contains(&deal.buyer)),
-            "an ordinary buyer has enough for all orders"
+            "ordinary buyers have enough assets for all their orders"
         );
         assert_eq!(plan.lamp_buyers.len(), 64);
         assert!(plan.lamp_buyers.iter().all(|buyer| buyer.get() > USERS && *buyer != plan.lamp.seller));

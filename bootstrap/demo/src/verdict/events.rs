@@ -151,7 +151,7 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
 }
 
 /// Promise: the corrupted message is the only dead letter, and an operator replayed or discarded it with a note. The
-/// queue of the corrupted message delivered no intact message of the same event.
+/// queue of the corrupted message delivered no message of the same event with the published body.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let found = &evidence.database.dead_letters;
     let mut violations = Violations::default();
@@ -165,9 +165,10 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
         }
         Some(corrupted) => {
             let key = (corrupted.queue.clone(), corrupted.event.clone());
-            // No intact message may be delivered: the event must have been applied from the outbox, not from a message.
+            // The replay applies the event from its outbox row. If the queue had also delivered a message with the
+            // published body, the consumer could have applied the event from that message.
             if evidence.injected.message_counts.get(&key).is_some_and(|counts| counts.intact > 0) {
-                violations.add(|| format!("{} also reached {} in an intact message", key.1, key.0));
+                violations.add(|| format!("{} also reached {} in an uncorrupted message", key.1, key.0));
             }
         }
     }

@@ -118,11 +118,11 @@ fn dead_letter_that_is_open_missing_additional_or_misplaced_breaks_promise() {
     assert_eq!(
         after(|day| day.counts(FULFILLMENT_QUEUE, 1).intact = 1),
         dead,
-        "the event of the dead letter also arrived in an intact message"
+        "the event of the dead letter also arrived in an uncorrupted message"
     );
     assert!(
         after(|day| day.counts(WEBHOOK_QUEUE, 1).intact = 9).is_empty(),
-        "other queues receive the intact message"
+        "other queues receive the uncorrupted message"
     );
     assert!(after(|day| day.database.dead_letters[0].status = DeadLetterStatus::Replayed).is_empty());
 }

@@ -65,13 +65,13 @@ fn headers() -> Value {
 
 fn summary(event_type: EventType) -> &'static str {
     match event_type {
-        EventType::OrderCreated => "An order was placed, its product is sold",
+        EventType::OrderCreated => "An order was placed; its product is sold",
         EventType::OrderPaid => "An order was paid",
         EventType::OrderStatusChanged => "An order was shipped or completed",
         EventType::OrderTimeout => "The payment deadline of an order is to be checked",
-        EventType::OrderCancelled => "An order was cancelled, its product is for sale again",
+        EventType::OrderCancelled => "An order was cancelled; its product is for sale again",
         EventType::OrderRefunded => {
-            "An order was refunded before it was shipped, its product is for sale again"
+            "An order was refunded before it was shipped; its product is for sale again"
         }
         EventType::PaymentSucceeded => "The gateway reported that a payment succeeded",
         EventType::PaymentFailed => "The gateway reported that a payment failed",

@@ -8,8 +8,8 @@ use marketplace_domain::*;
 use serde_json::{Value, json};
 
 use crate::inspect::market;
-use crate::operate::{event_of, failed_publish};
 use crate::program::{World, eventually};
+use crate::redrive::{event_of, failed_publish};
 
 const QUEUE: &str = "order.status.sync.queue";
 

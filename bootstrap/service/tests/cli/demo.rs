@@ -15,7 +15,7 @@ use handover_system::OsRandom;
 use serde_json::Value;
 
 use crate::inspect::dead_letter;
-use crate::operate::change;
+use crate::redrive::change;
 
 /// Seeds of demos in which the amount of a late payment ends in .13. The sandbox would fail the first refund of such an
 /// amount, so these demos test that the sandbox receives no refund requests during the simulated day.

@@ -6,8 +6,8 @@ use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus, NewEvent};
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 
-use crate::operate::event_of;
 use crate::program::{Server, World, eventually};
+use crate::redrive::event_of;
 
 /// Serves a market with three products and two orders; returns when the four events of the orders are published.
 pub(crate) fn market(world: &World) -> Server {
@@ -106,7 +106,7 @@ fn outbox_show_prints_the_whole_event() {
         .refused(1, &["error: not found in handover.db: event no-such-event", "see `handover outbox list`"]);
 }
 
-/// A page of a filter without an index covers 100,000 ids, so row 1 is on the second page.
+/// If no index supports the filter, 100,000 ids are searched for a page, so row 1 is on the second page.
 #[tokio::test]
 async fn page_without_matching_rows_names_the_cursor_of_older_rows() {
     let world = World::new();

@@ -85,7 +85,7 @@ pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError>
     let scan_interval = reader.value("gateway.scan-interval", "1s").duration(MILLISECOND * 10..=HOUR, why)?;
     let base = reader.value("gateway.retry-base", "5s");
     let cap = reader.value("gateway.retry-cap", "1h");
-    let why = "short pauses overload a failing gateway, and pauses of days delay refunds too long";
+    let why = "short pauses overload a failing gateway, and pauses of several days delay refunds too long";
     let [retry_base, retry_cap] = [&base, &cap].map(|item| item.duration(MILLISECOND * 100..=DAY, why));
     let [retry_base, retry_cap] = [retry_base?, retry_cap?];
     if retry_cap < retry_base {

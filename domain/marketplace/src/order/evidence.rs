@@ -32,9 +32,9 @@ pub enum Contradiction {
 }
 
 impl Order {
-    /// Checks that the row is consistent with an event of this order: its fields, and the transition that it announces.
-    /// Events of payments, refunds and invoices are not checked. The row may be in a later state, because `pay_time`
-    /// and the shipment of an order are never removed.
+    /// Checks the fields of an event of this order, and the transition that the event announces, against the row. Later
+    /// transitions of the row do no harm: they never remove `pay_time` or the shipment, which prove the earlier ones.
+    /// Events of payments, refunds and invoices are not checked.
     pub fn confirms(&self, body: &EventBody) -> Result<(), Contradiction> {
         match body {
             EventBody::OrderCreated(created) => {

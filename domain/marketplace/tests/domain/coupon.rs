@@ -108,7 +108,7 @@ fn coupon_of_another_user_is_rejected_in_every_status() {
 }
 
 #[test]
-fn only_the_order_of_a_coupon_can_commit_release_or_return_it() {
+fn only_the_order_that_locked_a_coupon_can_commit_release_or_return_it() {
     let now = moments()[0];
     let other = id(900_002);
     assert_eq!(locked().commit(other, now), Err(NOT_LOCKED));

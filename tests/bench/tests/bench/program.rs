@@ -115,7 +115,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         ("drain", "steps", ["publish", "read outbox_events", "change outbox_events"]),
         ("drain", "ceilingSteps", ["claim", "publish", "mark and commit"]),
         ("consume", "steps", ["wait", "insert event_consume_log", "insert shipments"]),
-        ("latency", "steps", ["1 commit to publish", "2 publish to delivery", "3 delivery to effect"]),
+        ("latency", "steps", ["1: commit to publish", "2: publish to delivery", "3: delivery to effect"]),
     ] {
         let steps = steps(mode, which);
         assert!(some.iter().all(|name| steps.contains(*name)), "{mode} {which}: {steps:?}");

@@ -170,7 +170,7 @@ crate::rules! { store_rules: StoreRig;
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,
         an_aggregate_whose_next_event_is_not_due_is_listed,
-        an_aggregate_behind_a_failed_event_is_waiting_only_under_continue,
+        an_aggregate_with_a_failed_event_is_waiting_only_if_on_failed_is_continue,
         only_an_ordered_failed_event_blocks_its_aggregate,
         events_held_by_a_failed_event_are_counted,
         pages_of_blocked_aggregates_are_ordered_by_descending_outbox_id,

@@ -130,7 +130,7 @@ faults! { broken_by(Fault) {
         "events_held_by_a_failed_event_are_counted",
     ]
     blocked_aggregates_are_also_waiting: BlockedAggregatesAreAlsoWaiting breaks [
-        "an_aggregate_behind_a_failed_event_is_waiting_only_under_continue",
+        "an_aggregate_with_a_failed_event_is_waiting_only_if_on_failed_is_continue",
     ]
     counts_include_all_tenants: CountsIncludeAllTenants breaks [
         "rows_are_counted_for_one_tenant_or_all",

@@ -112,7 +112,8 @@ async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<
             counters.insert(key, usize::try_from(rows).unwrap());
         }
     }
-    // `none` has all rows that were read from the table. Subtract the rows that were read by an index.
+    // So far, `none` counts all rows that were read from a table. Subtracting the rows that were read by an index
+    // leaves those that were read without one.
     let of_indexes: BTreeMap<String, usize> = counters.iter().filter(|((_, index), _)| index != "none").fold(
         BTreeMap::new(),
         |mut sums, ((table, _), rows)| {

@@ -73,7 +73,7 @@ defects! {
     LeaseNotRenewed => "lease-not-renewed",
     /// Store: the relay's query ignores `on-failed = hold`.
     ///
-    /// Observable as: under `hold`, an event is published while an earlier event of its aggregate is FAILED.
+    /// Observable as: with `hold`, an event is published while an earlier event of its aggregate is FAILED.
     HoldIgnored => "hold-ignored",
     /// Store: a commit of unknown outcome is reported as done.
     ///

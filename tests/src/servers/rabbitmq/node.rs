@@ -104,7 +104,7 @@ impl Node {
         lock(&self.process).take().map_or(Ok(()), ServerProcess::kill)
     }
 
-    /// Sends SIGSTOP: the kernel accepts connections, the node does not respond.
+    /// Sends SIGSTOP: the kernel accepts connections, but the node does not respond.
     pub(super) fn pause(&self) -> Result<(), BoxError> {
         lock(&self.process).as_ref().map_or(Ok(()), ServerProcess::pause)
     }

@@ -1,7 +1,8 @@
 //! Access table: every route, and the outcome for each type of caller.
 //!
-//! One character per caller, in the order of [`CallerKind::ALL`]: four without a valid token, the gateway; buyer, other buyer,
-//! seller, other seller, user of another tenant; operator, operator of another tenant, platform, pii.
+//! One character per caller, in the order of [`CallerKind::ALL`], in four groups: four callers without a valid token;
+//! the gateway; buyer, other buyer, seller, other seller, user of another tenant; operator, operator of another tenant,
+//! platform, pii.
 //!
 //! - `2`: success. A list has items; a POST changed something.
 //! - `0`: success, but without data for this caller: an empty list, or nothing changed.

@@ -33,7 +33,7 @@ impl Stored {
 pub(super) struct Queue {
     pub(super) spec: QueueSpec,
     pub(super) bindings: BTreeSet<String>,
-    /// Notified when more messages may be available to a consumer.
+    /// Notifies subscriptions when more messages may be available to them.
     pub(super) changed: Arc<Notify>,
     ready: BTreeMap<u64, Stored>,
     next_position: u64,

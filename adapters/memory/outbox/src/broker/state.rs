@@ -216,7 +216,7 @@ impl State {
         Some(deliveries)
     }
 
-    /// Notified when more messages may be available to a subscription.
+    /// Notifies the subscription when more messages may be available to it. `None` after the subscription has ended.
     pub(super) fn changed(&self, subscriber: u64) -> Option<Arc<tokio::sync::Notify>> {
         let subscriber = self.subscribers.get(&subscriber)?;
         Some(self.queues.get(&subscriber.queue)?.changed.clone())

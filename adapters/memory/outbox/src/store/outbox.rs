@@ -250,7 +250,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         self.write_outbox(locks, |statement| {
             let mut changed = 0;
             for event in &found {
-                // Checked again: another unit of work may have changed the row while this one waited for the row lock.
+                // The row is checked again: another unit of work may have changed it while this one waited for the
+                // lock.
                 let Some(row) = of_event(statement, event).filter(|row| is_late(row)).cloned() else {
                     continue;
                 };
@@ -320,8 +321,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             .write_outbox(locks, |statement| {
                 let mut released = 0;
                 for event in &found {
-                    // Checked again: another unit of work may have released or redriven the row while this one waited
-                    // for the row lock.
+                    // The row is checked again: another unit of work may have released or redriven it while this one
+                    // waited for the row lock.
                     let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
                     else {
                         continue;

@@ -33,7 +33,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     wake: WakeupNotifier,
 }
 
-/// The uncommitted changes of a unit of work to the tables of the outbox and of the application.
+/// Uncommitted changes that a unit of work made in the tables of the outbox and of the application.
 struct Changes<X: Tables> {
     outbox: OutboxChanges,
     own: X::Changes,

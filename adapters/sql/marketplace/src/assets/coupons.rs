@@ -27,7 +27,7 @@ fn coupon(row: &Row) -> Result<Coupon, StoreError> {
     })
 }
 
-/// The values of the [`COLUMNS`] after id and tenant.
+/// The values of the [`COLUMNS`] that follow id and tenant.
 fn state_values(coupon: &Coupon) -> Vec<Value> {
     values![
         coupon.user.get(),

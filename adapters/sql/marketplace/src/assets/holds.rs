@@ -101,8 +101,8 @@ pub(crate) fn pending(
         format!("SELECT {COLUMNS} FROM asset_holds {index} WHERE status = 'FROZEN' AND create_time <= ?");
     let mut values = values![created_by];
     if let Some((created, order, asset)) = after {
-        // The first condition limits the scan: not every engine derives this limit from the comparison of three
-        // columns.
+        // `create_time >= ?` starts the scan at the time of the cursor: not every engine derives this start from the
+        // condition that compares all three columns with the cursor.
         sql.push_str(
             " AND create_time >= ? AND (create_time > ? OR order_id > ? OR (order_id = ? AND asset_no > ?))",
         );

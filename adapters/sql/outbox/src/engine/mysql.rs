@@ -250,7 +250,8 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
         // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot. After a lock wait timeout the server
         // keeps the earlier changes of the transaction; the session does not commit them.
         Some(1213 | 1205 | 1020) => ErrorClass::Transient,
-        // Too many connections (in total or per user), host blocked; shutdown, killed, interrupted, lost, timed out.
+        // Too many connections (in total or per user), blocked host, server shutdown, interrupted statement, killed or
+        // lost connection, timed-out statement or client.
         Some(1040 | 1203 | 1226 | 1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031) => {
             ErrorClass::Unavailable
         }

@@ -111,7 +111,8 @@ fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
     Ok(Unapplied { event: outbox_row(row)?, record })
 }
 
-/// The events of aggregates of one tenant and type that the consumer has not settled, each with its record.
+/// The events that the consumer has not settled, each with its record. All `ids` are of aggregates of one tenant and
+/// type.
 fn unapplied_of(
     dialect: &dyn Dialect,
     consumer: &str,

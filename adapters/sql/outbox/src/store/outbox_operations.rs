@@ -46,8 +46,8 @@ pub(super) fn blocked(
 ) -> (String, Vec<Value>) {
     let other_is_ordered = is_ordered("e.event_type", unordered);
     let failed = dialect.index("idx_outbox_failed");
-    // A scalar subquery is executed per row; PostgreSQL would convert NOT EXISTS to a join and plan it for the whole
-    // table.
+    // A scalar subquery excludes rows with earlier failed rows: it is executed row by row until the page is full.
+    // PostgreSQL would convert NOT EXISTS to a join and plan it for the whole table.
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {LATER}) AS held \

@@ -33,7 +33,7 @@ async fn started(market: &Market, order: &Order) -> Payment {
     start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
 }
 
-/// Settles the payment with a report of the gateway, which has another trace.
+/// Settles the payment with a report of the gateway; the report has another trace.
 async fn settled(market: &Market, payment: &Payment) -> Payment {
     let reported = report(payment, PaymentResult::Success);
     settle_payment(market.app(), &traced(gateway(), "payment-callback"), reported).await.unwrap()

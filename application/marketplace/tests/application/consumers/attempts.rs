@@ -233,7 +233,7 @@ async fn store_outage_during_a_counted_attempt_spends_no_further_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempt_is_counted_once_and_runs_immediately_after_a_lost_commit_reply() {
+async fn attempt_is_counted_once_and_runs_immediately_if_commit_reply_of_its_count_is_lost() {
     let (world, process, _) = consuming(|_, before| if before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(50)).await;

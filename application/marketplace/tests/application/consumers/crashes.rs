@@ -34,7 +34,8 @@ async fn event_that_always_kills_its_process_becomes_dead() {
         assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
     };
-    // The attempt of the first delivery is not counted before it runs; each of the following four attempts is counted.
+    // The attempt of the first delivery is counted only if it fails, so the kill leaves no count. Each of the following
+    // four attempts is counted before it runs.
     assert_eq!(kills, 5);
     assert!(handler.calls().is_empty(), "the last process must not call the handler");
     pass(secs(1)).await;

@@ -86,11 +86,7 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
 async fn results_of_status_sync_and_buyer_credit_do_not_depend_on_the_sequence_of_events() {
     let timely = results_after([0, 1, 2, 3, 4]).await;
     let (notifications, counts, score) = &timely;
-    assert_eq!(
-        notifications.len(),
-        4,
-        "expected a notification of the buyer and of the seller of two orders"
-    );
+    assert_eq!(notifications.len(), 4, "expected notifications to the buyer and to the seller of two orders");
     assert_eq!((counts.cancelled_by_timeout, counts.cancelled_by_buyer), (1, 1));
     assert_eq!(*score, 93, "a cancellation after a refused lock must not change the score");
     for sequence in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {

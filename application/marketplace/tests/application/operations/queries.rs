@@ -97,7 +97,7 @@ async fn stats_count_rows_of_the_operator_tenant_and_list_every_consumer() {
     assert_eq!(
         stats(&app.outbox, &acting(&operator()), None).await.unwrap().blocked,
         0,
-        "expected no blocked aggregate under on-failed continue"
+        "expected no blocked aggregate, because on-failed is continue"
     );
     let app = &with_scripted(world.process(), &fixture.handler).app;
     let own = stats(&app.outbox, &acting(&operator()), None).await.unwrap();

@@ -80,14 +80,14 @@ async fn publish_after_a_failed_event(on_failed: OnFailed) -> (OutboxStatus, Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_event_does_not_block_later_events_under_on_failed_continue() {
+async fn failed_event_does_not_block_later_events_if_on_failed_is_continue() {
     let (status, published) = publish_after_a_failed_event(OnFailed::Continue).await;
     assert_eq!(status, OutboxStatus::Sent);
     assert_eq!(published, ["a-2", "a-3", "b-1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_event_blocks_its_aggregate_under_on_failed_hold() {
+async fn failed_event_blocks_its_aggregate_if_on_failed_is_hold() {
     let (status, published) = publish_after_a_failed_event(OnFailed::Hold).await;
     assert_eq!(status, OutboxStatus::New);
     assert_eq!(published, ["b-1"]);

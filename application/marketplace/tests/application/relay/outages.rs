@@ -98,7 +98,7 @@ async fn unknown_outcome_of_one_message_does_not_affect_other_confirms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broker_outage_is_a_failed_attempt_under_on_outage_count() {
+async fn broker_outage_counts_as_a_failed_attempt_if_on_outage_is_count() {
     let world = World::new().await;
     let process = world.process();
     world.broker.set_reachable(false);

@@ -103,7 +103,7 @@ async fn commands_succeed_when_all_id_blocks_are_lowered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn command_takes_effect_once_with_a_lowered_id_block_and_a_commit_fault() {
+async fn command_takes_effect_once_despite_a_lowered_id_block_and_a_commit_fault() {
     for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process) = lowered_ids(&[IdKind::Product, IdKind::Order], 100).await;
         // Listing the product has already replaced the lowered block of product ids, so the fault affects the commit

@@ -187,7 +187,7 @@ fn late_payment_refunded_twice_or_never_breaks_promise() {
 }
 
 #[test]
-fn state_of_order_with_assets_or_refund_that_differs_from_response_breaks_promise() {
+fn order_state_that_differs_from_response_breaks_promise_for_orders_with_assets_or_refund() {
     let states = ["order states match the responses"];
     for (order, step) in [
         (REFUNDED, Step::Paid),

@@ -133,7 +133,7 @@ impl SmallDay {
         self.clients.orders.get_mut(&order.try_into().unwrap()).unwrap()
     }
 
-    /// Message counts of an event in a queue.
+    /// Counts of the messages of an event in a queue.
     pub(super) fn counts(&mut self, queue: &str, event: i64) -> &mut MessageCounts {
         let place = (queue.to_owned(), format!("event-{event}").parse().unwrap());
         self.injected.message_counts.entry(place).or_default()

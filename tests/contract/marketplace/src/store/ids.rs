@@ -70,7 +70,7 @@ pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
         assert_eq!(state(kind).await, IdState { next: 1, largest: 0 }, "{kind:?}");
     }
-    insert_one_of_each(rig, 40).await;
+    insert_row_of_each_kind(rig, 40).await;
     for kind in IdKind::ALL {
         let found = state(kind).await;
         assert_eq!((found, found.is_behind()), (IdState { next: 1, largest: 40 }, true), "{kind:?}");
@@ -82,7 +82,7 @@ pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
 
 /// An id is in use if a row of any tenant has it.
 pub async fn id_is_taken_by_row_of_any_tenant(rig: &dyn MarketRig) {
-    insert_one_of_each(rig, 40).await;
+    insert_row_of_each_kind(rig, 40).await;
     let mut view = rig.market().view().await.unwrap();
     for kind in IdKind::ALL {
         assert!(view.id_is_taken(kind, 40).await.unwrap(), "{kind:?}");
@@ -91,7 +91,7 @@ pub async fn id_is_taken_by_row_of_any_tenant(rig: &dyn MarketRig) {
 }
 
 /// Inserts a row of each kind with this id, in tenant 2.
-async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
+async fn insert_row_of_each_kind(rig: &dyn MarketRig, id: i64) {
     let tenant = tenant(2);
     in_unit!(rig, |unit| {
         unit.insert_product(&Product { tenant, ..product(id) }).await.unwrap();

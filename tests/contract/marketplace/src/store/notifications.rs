@@ -47,7 +47,7 @@ pub async fn notifications_are_read_in_order_written(rig: &dyn MarketRig) {
     assert_eq!(about(rig, 7).await, [first, second, third]);
 }
 
-/// A second notification of one party about the same status is a conflict, regardless of the event.
+/// A second notification to one party about the same status is a conflict, regardless of the event.
 pub async fn second_notification_of_fact_is_conflict(rig: &dyn MarketRig) {
     notify(rig, &[notification(7, 10, "a")]).await;
     for event in ["a", "b"] {

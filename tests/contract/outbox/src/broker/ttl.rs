@@ -13,7 +13,7 @@ use super::{
 
 pub(super) const TTL: Duration = Duration::from_millis(600);
 const MARGIN: Duration = Duration::from_millis(200);
-/// Tolerated difference between [`TTL`] as measured by the broker and as measured by the rule.
+/// A message may expire by this time before its [`TTL`], because a real broker has a clock of its own.
 const DRIFT: Duration = Duration::from_millis(20);
 
 /// Receives a message that was published after `since` and expires after [`TTL`]; asserts that it does not arrive

@@ -133,9 +133,10 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
     assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
 }
 
-/// Under `Hold`, an aggregate with an ordered FAILED event that was not released is not listed as waiting, whatever the
-/// position of its waiting event. Without such an event, and always under `Continue`, it is listed.
-pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(rig: &dyn StoreRig) {
+/// With [`OnFailed::Hold`], an aggregate with an ordered FAILED event that was not released is not listed as waiting,
+/// whether its waiting event comes before or after the FAILED one. Any other aggregate with a waiting event is listed.
+/// With [`OnFailed::Continue`], every aggregate with a waiting event is listed.
+pub async fn an_aggregate_with_a_failed_event_is_waiting_only_if_on_failed_is_continue(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(9) };
     append(
         rig,

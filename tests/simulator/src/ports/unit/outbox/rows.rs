@@ -168,8 +168,9 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Cow::Borrowed(events)
     }
 
-    /// Whether the reaper redrives these rows: it redrives only the ORDER_PAID of an order with a hold, without an
-    /// audit entry. If the consumer was faster, the hold is already committed, and the consumer receives a duplicate.
+    /// Whether the reaper redrives these rows. Unlike an operator, the reaper writes no audit entry, and redrives only
+    /// the ORDER_PAID event of an order with a hold. If the consumer applies the event before the redrive, the hold is
+    /// committed, and the redriven event is a duplicate.
     async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
         let [row] = rows else { return Ok(false) };
         let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };

@@ -7,7 +7,7 @@ use marketplace::Role;
 use serde_json::{Map, Value, json};
 
 use crate::client::{ApiResponse, Request};
-use crate::document::{DOCUMENT, Operation, generated_document};
+use crate::openapi::{DOCUMENT, Operation, generated_document};
 use crate::world::{BUYER, Setup, World};
 
 /// Paths of the documentation page, which are not part of the document.

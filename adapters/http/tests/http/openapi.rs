@@ -215,7 +215,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `HANDOVER_WRITE_GOLDEN=1 tests/run http document` updates the golden file.
+/// `HANDOVER_WRITE_GOLDEN=1 tests/run http openapi` updates the golden file.
 #[test]
 fn openapi_document_equals_the_golden_file() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::document::generated_document;
+use crate::openapi::generated_document;
 use crate::world::World;
 
 /// Status, headers and text of a response without `Accept-Encoding`.

@@ -17,7 +17,7 @@ use utoipa::openapi::security::{
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Server};
 
-const ABOUT: &str = include_str!("document/about.md");
+const ABOUT: &str = include_str!("openapi/about.md");
 
 /// Tags in display order.
 const TAGS: [(&str, &str); 8] = [

@@ -6,7 +6,7 @@ use marketplace::Role;
 use serde_json::json;
 
 use crate::client::{ApiResponse, Request};
-use crate::document::DOCUMENT;
+use crate::openapi::DOCUMENT;
 use crate::world::{BUYER, GATEWAY_SECRET, SELLER, Setup, World, report};
 
 /// Calls operations and records which succeeded.
