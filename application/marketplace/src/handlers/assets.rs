@@ -165,7 +165,7 @@ impl AssetHandler {
                     if self.was_unearned(unit, order).await? {
                         outcome.add(
                             "earned",
-                            &AssetOutcome::Skipped("no points earned: the order was refunded before"),
+                            &AssetOutcome::Skipped("an order earns no points after its refund"),
                         );
                     } else {
                         outcome
