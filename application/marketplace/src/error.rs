@@ -1,4 +1,4 @@
-//! The error of use cases.
+//! The errors of use cases, by the business rules that can refuse them.
 
 use std::convert::Infallible;
 use std::error::Error;
