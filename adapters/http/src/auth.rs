@@ -3,11 +3,11 @@
 //!
 //! **Invariant:** the key determines the algorithm; the `alg` of a token's header is only compared with it (RFC 8725 §3.1).
 
-mod claims;
 mod keys;
 mod provider;
 mod token;
+mod token_rules;
 
-pub use claims::TokenRules;
 pub use keys::{KeySet, KeySetError};
 pub use token::{Claims, TokenError, Tokens, WeakSecret};
+pub use token_rules::TokenRules;

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::TenantId;
 use handover_events::Trace;
-use marketplace::{Actor, CommandContext, Role};
+use marketplace::{Actor, CommandContext};
 
 use crate::auth::TokenError;
 use crate::edge::Edge;
@@ -98,11 +98,8 @@ impl FromRequestParts<Arc<Edge>> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
-        if context.has(Role::Operator) || context.has(Role::Platform) {
-            Ok(Operator(edge, context))
-        } else {
-            Err(Refusal::new(Code::NotAllowed, messages::NOT_ALLOWED))
-        }
+        context.operator()?;
+        Ok(Operator(edge, context))
     }
 }
 

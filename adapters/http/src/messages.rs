@@ -77,7 +77,7 @@ pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
     "the outcome is unknown: the request may still complete; repeat it with the same idempotency key",
     "结果未知，请求可能仍会完成：请使用相同的幂等键重试",
 );
-pub(crate) const NOTHING_HELD: Text = Text::fixed(
+pub(crate) const NOTHING_BLOCKED: Text = Text::fixed(
     "no failed event blocks later events: outbox.on-failed is continue",
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );

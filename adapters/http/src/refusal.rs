@@ -169,7 +169,7 @@ impl From<OperationError> for Refusal {
     fn from(error: OperationError) -> Refusal {
         match error {
             OperationError::NotFound { what } => Refusal::not_found(what),
-            OperationError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
+            OperationError::NothingBlocked => Refusal::new(Code::Conflict, messages::NOTHING_BLOCKED),
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
         }
@@ -222,7 +222,7 @@ impl From<RefundCommandRefusal> for Refusal {
     }
 }
 
-/// A refused grant of an operator.
+/// Names the fields of an operator's grant. The asset refusal of an order is [`OrderRefusal::Assets`].
 impl From<AssetRefusal> for Refusal {
     fn from(refusal: AssetRefusal) -> Refusal {
         asset_refusal(&refusal, GRANT_AMOUNT_FIELDS)

@@ -87,11 +87,11 @@ impl CommandContext {
         }
     }
 
-    /// The signed-in user.
+    /// Returns the signed-in user, for use cases that require one.
     ///
     /// # Errors
     /// The actor is not a user.
-    pub(crate) fn signed_in(&self) -> Result<UserId, NotAllowed> {
+    pub(crate) fn require_user(&self) -> Result<UserId, NotAllowed> {
         self.user().ok_or(NotAllowed { what: "a signed-in user" })
     }
 

@@ -1,7 +1,6 @@
-//! The errors of use cases, by the business rules that can refuse them.
+//! The errors of use cases.
 
 use std::convert::Infallible;
-use std::error::Error;
 
 use marketplace_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 
@@ -11,7 +10,7 @@ use handover_outbox::ports::StoreError;
 /// Reason why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], the
 /// unit of work may have been committed.
 ///
-/// `R` is the type of the business rules that can refuse this use case; [`Infallible`] if there are none.
+/// `R` is the type of the refusals of this use case; [`Infallible`] if no business rule can refuse it.
 #[derive(Debug, thiserror::Error)]
 pub enum UseCaseError<R = Infallible> {
     /// The resource does not exist or does not belong to the caller. The error does not reveal which.
@@ -64,37 +63,24 @@ pub enum RefundCommandRefusal {
     Refund(#[from] RefundRefusal),
 }
 
-/// Types of business rules, which `?` converts to [`UseCaseError::Refused`].
-trait BusinessRule {}
+/// Refusals that `?` converts to [`UseCaseError::Refused`].
+trait BusinessRefusal {}
 
-impl BusinessRule for AssetRefusal {}
-impl BusinessRule for OrderRefusal {}
-impl BusinessRule for PaymentRefusal {}
-impl BusinessRule for ProductRefusal {}
-impl BusinessRule for RefundRefusal {}
-impl BusinessRule for PaymentCommandRefusal {}
+impl BusinessRefusal for AssetRefusal {}
+impl BusinessRefusal for OrderRefusal {}
+impl BusinessRefusal for PaymentRefusal {}
+impl BusinessRefusal for ProductRefusal {}
+impl BusinessRefusal for RefundRefusal {}
+impl BusinessRefusal for PaymentCommandRefusal {}
+impl BusinessRefusal for RefundCommandRefusal {}
 
-impl<B: BusinessRule, R: From<B>> From<B> for UseCaseError<R> {
+impl<B: BusinessRefusal, R: From<B>> From<B> for UseCaseError<R> {
     fn from(refusal: B) -> UseCaseError<R> {
         UseCaseError::Refused(refusal.into())
     }
 }
 
-impl<R> UseCaseError<R> {
-    /// Converts the refusal; other errors stay as they are.
-    pub fn map_refusal<S>(self, convert: impl FnOnce(R) -> S) -> UseCaseError<S> {
-        match self {
-            UseCaseError::NotFound { what } => UseCaseError::NotFound { what },
-            UseCaseError::NotAllowed(missing) => UseCaseError::NotAllowed(missing),
-            UseCaseError::Refused(refusal) => UseCaseError::Refused(convert(refusal)),
-            UseCaseError::KeyReused => UseCaseError::KeyReused,
-            UseCaseError::InProgress => UseCaseError::InProgress,
-            UseCaseError::Store(error) => UseCaseError::Store(error),
-        }
-    }
-}
-
-impl<R: Error + Send + 'static> UnitError for UseCaseError<R> {
+impl<R: Send + 'static> UnitError for UseCaseError<R> {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
             UseCaseError::Store(error) => Some(error),

@@ -15,7 +15,6 @@ pub use crate::app::RequestSettings;
 pub use crate::ticket::{CommandResult, ResponseWriter, Ticket};
 pub use database::DatabaseIdempotencyStore;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +113,7 @@ pub(crate) async fn with_stored_response<T, R, F>(
 where
     T: Send + Sync + 'static,
     for<'a> &'a T: Into<CommandResult<'a>>,
-    R: Error + Send + 'static,
+    R: Send + 'static,
     F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError<R>>> + Send + Sync + 'static,
 {
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };

@@ -115,7 +115,7 @@ pub(crate) struct IdInUse {
 
 impl IdInUse {
     /// Returns the error that ends an attempt, so that the command is repeated with another id.
-    pub(crate) fn refusal(kind: IdKind, id: i64) -> StoreError {
+    pub(crate) fn error(kind: IdKind, id: i64) -> StoreError {
         StoreError::Backend(Box::new(IdInUse { kind, id }))
     }
 
@@ -128,7 +128,7 @@ impl IdInUse {
 /// Checks that no row has this id. If a row has it, the returned error lets [`with_unused_ids`] repeat the command with
 /// another id. The caller MUST have checked that no earlier attempt at the same command inserted such a row.
 pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), StoreError> {
-    if unit.id_is_taken(kind, id).await? { Err(IdInUse::refusal(kind, id)) } else { Ok(()) }
+    if unit.id_is_taken(kind, id).await? { Err(IdInUse::error(kind, id)) } else { Ok(()) }
 }
 
 /// Maximum number of repetitions with other ids: one each for a payment and its refund, and the rest for concurrent

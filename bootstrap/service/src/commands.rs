@@ -1,10 +1,10 @@
 //! Implementations of the commands.
 
+mod changes;
 mod config;
 mod inspect;
 mod operator;
 mod reconcile;
-mod redrive;
 mod serve;
 
 use clap::CommandFactory;
@@ -33,8 +33,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Token(arguments)) => token(&arguments)?,
         Some(Command::Outbox(command)) => outbox(&command).await?,
         Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
-        Some(Command::Dlq(DlqCommand::Replay(arguments))) => redrive::replay(&arguments).await?,
-        Some(Command::Dlq(DlqCommand::Discard(arguments))) => redrive::discard(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Replay(arguments))) => changes::replay(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Discard(arguments))) => changes::discard(&arguments).await?,
         Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
@@ -54,9 +54,9 @@ async fn outbox(command: &OutboxCommand) -> Result<(), Failure> {
     match command {
         OutboxCommand::List(arguments) => inspect::outbox(arguments).await,
         OutboxCommand::Show(arguments) => inspect::event(arguments).await,
-        OutboxCommand::Redrive(arguments) => redrive::redrive(arguments).await,
+        OutboxCommand::Redrive(arguments) => changes::redrive(arguments).await,
         OutboxCommand::Blocked(arguments) => inspect::blocked(arguments).await,
-        OutboxCommand::Release(arguments) => redrive::release(arguments).await,
+        OutboxCommand::Release(arguments) => changes::release(arguments).await,
     }
 }
 

@@ -59,10 +59,12 @@ CREATE INDEX idx_outbox_order ON outbox_events (aggregate_type, aggregate_id, te
 CREATE INDEX idx_outbox_sent ON outbox_events (sent_time) WHERE sent_time IS NOT NULL;
 
 -- These triggers convert times in other formats, as an operator may write them by SQL (`2026-02-04 10:30:00`,
--- `datetime('now')`), to the format above. Otherwise comparisons with other times would be wrong.
+-- `datetime('now')`), to the format above, with the precision of a millisecond. Otherwise comparisons with other times
+-- would be wrong.
 CREATE TRIGGER outbox_events_times_inserted AFTER INSERT ON outbox_events
-WHEN NEW.create_time NOT GLOB '????-??-??T??:??:??.??????Z' OR NEW.update_time NOT GLOB '????-??-??T??:??:??.??????Z'
-    OR NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.??????Z'
+WHEN NEW.create_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
+    OR NEW.update_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
+    OR NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
 BEGIN
     UPDATE outbox_events SET
         create_time = strftime('%Y-%m-%dT%H:%M:%f000Z', create_time),
@@ -70,10 +72,15 @@ BEGIN
         next_retry_time = strftime('%Y-%m-%dT%H:%M:%f000Z', next_retry_time)
     WHERE id = NEW.id;
 END;
-CREATE TRIGGER outbox_events_times_updated AFTER UPDATE OF next_retry_time ON outbox_events
-WHEN NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.??????Z'
+CREATE TRIGGER outbox_events_times_updated AFTER UPDATE OF create_time, update_time, next_retry_time ON outbox_events
+WHEN NEW.create_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
+    OR NEW.update_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
+    OR NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.[0-9][0-9][0-9][0-9][0-9][0-9]Z'
 BEGIN
-    UPDATE outbox_events SET next_retry_time = strftime('%Y-%m-%dT%H:%M:%f000Z', next_retry_time)
+    UPDATE outbox_events SET
+        create_time = strftime('%Y-%m-%dT%H:%M:%f000Z', create_time),
+        update_time = strftime('%Y-%m-%dT%H:%M:%f000Z', update_time),
+        next_retry_time = strftime('%Y-%m-%dT%H:%M:%f000Z', next_retry_time)
     WHERE id = NEW.id;
 END;
 

@@ -89,13 +89,13 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         points: PointsRules::default(),
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
-    let operator = CommandContext {
+    let context = CommandContext {
         actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "trace".into(), traceparent: None },
         idempotency: None,
     };
-    let operator = operator.operator().unwrap();
+    let operator = context.operator().unwrap();
     for repair in [false, true] {
         let command = Reconcile {
             tenant: None,

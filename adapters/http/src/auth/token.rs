@@ -14,9 +14,9 @@ use marketplace_domain::UserId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::claims::TokenRules;
 use super::keys::{Key, KeySet};
 use super::provider::PROVIDER;
+use super::token_rules::TokenRules;
 
 /// Verified claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use marketplace_domain::{
     Asset, AssetRefusal, CancelCause, EventBody, EventType, OperationKey, Order, OrderAction, OrderActor,
-    OrderStatus, Points, RefundId,
+    OrderRefusal, OrderStatus, Points, RefundId,
 };
 
 use super::facts::{Orders, applied_twice, body_of, unsupported};
@@ -225,7 +225,9 @@ impl AssetHandler {
         };
         let event_factory = self.app.event_factory(&context, 1);
         let action = OrderAction::Cancel(CancelCause::AssetLockFailed);
-        match transition::apply(unit, &order, &action, OrderActor::System, &event_factory, 0).await {
+        match transition::apply::<OrderRefusal>(unit, &order, &action, OrderActor::System, &event_factory, 0)
+            .await
+        {
             Ok(_) => Ok("the order is cancelled".to_owned()),
             Err(UseCaseError::Store(error)) => Err(HandlerError::Store(error)),
             Err(error) => Err(HandlerError::Recoverable(error.to_string())),

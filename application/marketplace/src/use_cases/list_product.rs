@@ -26,7 +26,7 @@ pub async fn list_product(
 }
 
 async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Result<Product, UseCaseError> {
-    let seller = context.signed_in()?;
+    let seller = context.require_user()?;
     let now = app.now();
     let product = Product {
         id: app.ids.next(IdKind::Product).await?,

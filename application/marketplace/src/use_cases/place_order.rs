@@ -47,7 +47,7 @@ async fn place(
     context: &CommandContext,
     command: PlaceOrder,
 ) -> Result<Order, UseCaseError<OrderRefusal>> {
-    let buyer = context.signed_in()?;
+    let buyer = context.require_user()?;
     let event_factory = app.event_factory(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
     let tenant = context.tenant;

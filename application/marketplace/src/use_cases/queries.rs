@@ -45,7 +45,7 @@ pub async fn listings(
     let items = app
         .view()
         .await?
-        .listings_page(context.tenant, context.signed_in()?, before, limit.saturating_add(1))
+        .listings_page(context.tenant, context.require_user()?, before, limit.saturating_add(1))
         .await?;
     Ok(Page::cut(items, limit, |entry| entry.product.get()))
 }
@@ -58,7 +58,7 @@ pub async fn shipments(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let items =
         app.view().await?.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |row| row.id))
@@ -71,7 +71,7 @@ pub async fn notifications(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<Notification>>, UseCaseError> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let items =
         app.view().await?.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |row| row.id))
@@ -79,7 +79,7 @@ pub async fn notifications(
 
 /// Returns the caller's credit; `None` before the first counted order.
 pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
-    Ok(app.view().await?.credit_of(context.tenant, context.signed_in()?).await?)
+    Ok(app.view().await?.credit_of(context.tenant, context.require_user()?).await?)
 }
 
 /// Balance, holds and ledger entries of one purse.
@@ -101,7 +101,7 @@ pub async fn purse(
     limit: u32,
 ) -> Result<AccountBalance, UseCaseError> {
     let tenant = context.tenant;
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let mut view = app.view().await?;
     let balance = view.balance_of(tenant, user, purse).await?;
     let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
@@ -120,14 +120,14 @@ pub async fn coupons(
     before: Option<CouponId>,
     limit: u32,
 ) -> Result<Page<Coupon>, UseCaseError> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let items = app.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
 }
 
 /// Returns an order that the caller bought or sold.
 pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
     found.ok_or(UseCaseError::NotFound { what: "order" })
 }
@@ -141,7 +141,7 @@ pub async fn orders(
     before: Option<OrderId>,
     limit: u32,
 ) -> Result<Page<Order>, UseCaseError> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let items = app
         .view()
         .await?
@@ -158,7 +158,7 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
     let found = if context.has(Role::Operator) {
         view.order_by_id(context.tenant, id).await?
     } else {
-        view.order_of_party(context.tenant, id, context.signed_in()?).await?
+        view.order_of_party(context.tenant, id, context.require_user()?).await?
     };
     let Some(order) = found else {
         drop(view);

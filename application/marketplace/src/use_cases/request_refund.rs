@@ -7,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::settle_refund::settle;
-use super::{NotAllowed, RefundCommandRefusal, UseCaseError, one_row};
+use super::{RefundCommandRefusal, UseCaseError, one_row};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
@@ -43,11 +43,8 @@ async fn request(
     context: &CommandContext,
     command: RequestRefund,
 ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let user = context.user();
     let is_operator = context.has(Role::Operator);
-    if user.is_none() && !is_operator {
-        return Err(NotAllowed { what: "a signed-in user" }.into());
-    }
+    let user = if is_operator { context.user() } else { Some(context.require_user()?) };
     let tenant = context.tenant;
     let sees_personal_data = privacy::sees_personal_data(context);
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
@@ -75,7 +72,7 @@ async fn request(
                 return if is_ours {
                     Ok(before)
                 } else {
-                    Err(IdInUse::refusal(IdKind::Refund, id.get()).into())
+                    Err(IdInUse::error(IdKind::Refund, id.get()).into())
                 };
             }
             let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));

@@ -52,7 +52,7 @@ async fn settle_report(
                 && let Some(existing) = unit.refund_by_id(refund).await?
                 && (existing.payment, existing.create_time) != (command.payment, event_factory.now)
             {
-                return Err(IdInUse::refusal(IdKind::Refund, refund.get()).into());
+                return Err(IdInUse::error(IdKind::Refund, refund.get()).into());
             }
             let payment = unit
                 .payment_by_id(command.payment)
@@ -127,8 +127,7 @@ pub(super) async fn settle(
         PaymentResult::Success => {
             unit.post(&captured(&settled, order, event_factory)).await?;
             if order.status == OrderStatus::Pending {
-                let paid = transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await;
-                paid.map_err(|error| error.map_refusal(PaymentCommandRefusal::from))?;
+                transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await?;
             }
             if settled.refund_due {
                 let reason = format!("the order is {}", order.status);
@@ -139,9 +138,7 @@ pub(super) async fn settle(
         PaymentResult::Failed => {
             if order.status == OrderStatus::Pending && !order.assets.is_empty() {
                 let action = OrderAction::Cancel(CancelCause::PaymentFailed);
-                let cancelled =
-                    transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await;
-                cancelled.map_err(|error| error.map_refusal(PaymentCommandRefusal::from))?;
+                transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await?;
             }
         }
     }

@@ -78,8 +78,7 @@ pub(super) async fn settle(
             RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
             RefundResult::Failed => OrderAction::AbandonRefund { refund: settled.id },
         };
-        let changed = transition::apply(unit, order, &action, actor, event_factory, 1).await;
-        changed.map_err(|error| error.map_refusal(RefundCommandRefusal::from))?;
+        transition::apply(unit, order, &action, actor, event_factory, 1).await?;
     }
     Ok(Some(settled))
 }

@@ -24,7 +24,7 @@ pub async fn shelve_product(
     id: ProductId,
     shelf: Shelf,
 ) -> Result<Product, UseCaseError<ProductRefusal>> {
-    let seller = context.signed_in()?;
+    let seller = context.require_user()?;
     let tenant = context.tenant;
     let now = app.now();
     let action = match shelf {

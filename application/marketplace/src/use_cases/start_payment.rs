@@ -37,7 +37,7 @@ async fn start(
     context: &CommandContext,
     command: StartPayment,
 ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    let buyer = context.signed_in()?;
+    let buyer = context.require_user()?;
     let tenant = context.tenant;
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
     let refund = app.ids.next(IdKind::Refund).await?;
@@ -66,7 +66,7 @@ async fn start(
                 return if is_ours {
                     Ok(before)
                 } else {
-                    Err(IdInUse::refusal(IdKind::Payment, id.get()).into())
+                    Err(IdInUse::error(IdKind::Payment, id.get()).into())
                 };
             }
             if order.status != OrderStatus::Pending {

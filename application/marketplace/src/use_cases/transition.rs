@@ -13,18 +13,18 @@ use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext};
 use handover_events::Trace;
 use handover_outbox::append;
-use handover_outbox::ports::{OutboxQueries, OutboxRow, StoreError};
+use handover_outbox::ports::{OutboxRow, StoreError};
 
 /// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first
 /// `skip` event ids, which belong to earlier changes.
-pub(crate) async fn apply(
+pub(crate) async fn apply<R: From<OrderRefusal>>(
     unit: &mut Work,
     order: &Order,
     action: &OrderAction,
     actor: OrderActor,
     event_factory: &EventFactory,
     skip: usize,
-) -> Result<Order, UseCaseError<OrderRefusal>> {
+) -> Result<Order, UseCaseError<R>> {
     let (after, events) = order.apply(action, actor, event_factory.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
     if after.status.frees_product() {
@@ -32,7 +32,7 @@ pub(crate) async fn apply(
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
-        let freed = product.apply(ProductAction::Release, event_factory.now)?;
+        let freed = product.apply(ProductAction::Release, event_factory.now).map_err(OrderRefusal::from)?;
         one_row(unit.advance_product(&freed).await?, "product")?;
     }
     append(unit.outbox(), &event_factory.rows(skip, after.tenant, after.version, &events)).await?;
@@ -59,7 +59,7 @@ pub(super) async fn by_party(
     id: OrderId,
     action: OrderAction,
 ) -> Result<Order, UseCaseError<OrderRefusal>> {
-    let user = context.signed_in()?;
+    let user = context.require_user()?;
     let tenant = context.tenant;
     let event_factory = app.event_factory(context, 1);
     with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
@@ -70,17 +70,11 @@ pub(super) async fn by_party(
                 .order_of_party(tenant, id, user)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_be_committed() && was_committed(unit, &event_factory).await? {
+            if attempt.may_be_committed() && event_factory.is_announced(unit).await? {
                 return Ok(order);
             }
             apply(unit, &order, &action, order.role_of(user), &event_factory, 0).await
         })
     })
     .await
-}
-
-/// Whether an earlier attempt committed the command: its first event is in the outbox.
-pub(super) async fn was_committed(unit: &mut Work, event_factory: &EventFactory) -> Result<bool, StoreError> {
-    let Some(id) = event_factory.first_id() else { return Ok(false) };
-    Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

@@ -46,7 +46,7 @@ pub enum OperationError {
     },
     /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
     #[error("no failed event blocks later events: outbox.on-failed is continue")]
-    NothingHeld,
+    NothingBlocked,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -59,7 +59,9 @@ impl UnitError for OperationError {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
             OperationError::Store(error) => Some(error),
-            OperationError::NotFound { .. } | OperationError::NothingHeld | OperationError::Broker(_) => None,
+            OperationError::NotFound { .. } | OperationError::NothingBlocked | OperationError::Broker(_) => {
+                None
+            }
         }
     }
 }

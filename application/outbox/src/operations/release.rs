@@ -9,7 +9,7 @@ use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::{Outbox, with_tx};
 
 /// Releases a blocked aggregate: its current `FAILED` events no longer block later ones. Returns the number of
-/// released events. They stay `FAILED` and can be redriven. Fails with [`OperationError::NothingHeld`] if failed events
+/// released events. They stay `FAILED` and can be redriven. Fails with [`OperationError::NothingBlocked`] if failed events
 /// do not block later ones (`outbox.on-failed = "continue"`).
 ///
 /// Without a tenant, the aggregate belongs to the operator's tenant. An aggregate that is not blocked is reported as
@@ -23,7 +23,7 @@ pub async fn release_aggregate(
 ) -> Result<u64, OperationError> {
     let tenant = operator.visible(tenant)?.unwrap_or(operator.tenant);
     match outbox.on_failed {
-        OnFailed::Continue => return Err(OperationError::NothingHeld),
+        OnFailed::Continue => return Err(OperationError::NothingBlocked),
         OnFailed::Hold => {}
     }
     let aggregate = AggregateRef { tenant, kind, id };

@@ -44,7 +44,7 @@ impl Operator {
         match error {
             OperationError::Store(cause) => Failure::database(&self.database)(cause),
             OperationError::Broker(cause) => Failure::Broker(cause),
-            error @ (OperationError::NotFound { .. } | OperationError::NothingHeld) => {
+            error @ (OperationError::NotFound { .. } | OperationError::NothingBlocked) => {
                 Failure::Refused(error.to_string())
             }
         }
@@ -54,9 +54,9 @@ impl Operator {
     pub(super) fn failed_to_find(&self, error: OperationError, what: String, see: &'static str) -> Failure {
         match error {
             OperationError::NotFound { .. } => self.missing(what, see),
-            error @ (OperationError::NothingHeld | OperationError::Store(_) | OperationError::Broker(_)) => {
-                self.failed(error)
-            }
+            error @ (OperationError::NothingBlocked
+            | OperationError::Store(_)
+            | OperationError::Broker(_)) => self.failed(error),
         }
     }
 

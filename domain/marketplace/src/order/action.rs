@@ -129,7 +129,7 @@ pub enum OrderRefusal {
     NotOverdue,
     #[error("cannot {action} an order while its refund is being processed")]
     Refunding { action: &'static str },
-    /// The requested assets cannot be used for this order.
+    /// An asset of the order does not allow the step: it cannot be used, or its hold does not have the expected status.
     #[error(transparent)]
     Assets(#[from] AssetRefusal),
     #[error(transparent)]

@@ -144,7 +144,7 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
                 // that the row belongs to this command.
                 let is_ours = attempt.may_be_committed() && before.at == now && before.user == command.user;
                 if !is_keyed && !is_ours {
-                    return Err(IdInUse::refusal(IdKind::Coupon, id.get()).into());
+                    return Err(IdInUse::error(IdKind::Coupon, id.get()).into());
                 }
                 let coupon = issued_before(unit, tenant, &before, command).await?;
                 record_already_done(unit.outbox(), attempt, entry).await?;

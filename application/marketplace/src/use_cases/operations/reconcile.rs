@@ -213,7 +213,7 @@ async fn unreadable_rows(
 
 /// Audit action of the call. Each repaired finding has its own entry in addition.
 fn audit_action(command: &Reconcile) -> Action {
-    let name = if command.repair { "reconciliation.repair" } else { "reconciliation.look" };
+    let name = if command.repair { "reconciliation.repair" } else { "reconciliation.read" };
     let selection = present_fields([
         ("from", Some(rfc3339(command.since))),
         ("to", Some(rfc3339(command.until))),

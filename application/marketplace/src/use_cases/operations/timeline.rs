@@ -100,15 +100,11 @@ enum Audience<'a> {
     Operator(&'a Operator),
 }
 
-impl Audience<'_> {
-    const fn is_operator(self) -> bool {
-        matches!(self, Audience::Operator(_))
-    }
-}
-
-/// Personal data that the reader may see.
+/// Parts of the timeline that the reader may see.
 #[derive(Debug, Clone, Copy)]
 struct Visibility {
+    /// Errors, and the reasons of redrives and dead-letter decisions.
+    operations: bool,
     /// Assets of the buyer.
     assets: bool,
     /// Text from buyer and seller: payment method and reason of a refund.
@@ -147,13 +143,17 @@ pub async fn timeline(
     let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
     // The seller does not see the assets of the buyer.
-    let sees_assets = audience.is_operator() || context.user() == Some(order.buyer);
+    let is_operator = matches!(audience, Audience::Operator(_));
+    let sees_assets = is_operator || context.user() == Some(order.buyer);
     // An operator who is not a party of the order sees free text only with the role `pii`.
     let is_party = order.tenant == context.tenant
         && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
     let sees_free_text = is_party || privacy::sees_personal_data(context);
-    let mut items =
-        Items::new(app, audience, Visibility { assets: sees_assets, free_text: sees_free_text }, &rows);
+    let mut items = Items::new(
+        app,
+        Visibility { operations: is_operator, assets: sees_assets, free_text: sees_free_text },
+        &rows,
+    );
     items.of_payments(&payments);
     items.of_refunds(&refunds);
     let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();

@@ -149,7 +149,7 @@ async fn consumed_event_without_its_effect_is_found_and_applied_again() {
         .iter()
         .map(|entry| (entry.effect.action.as_str(), entry.effect.matched, entry.effect.changed))
         .collect();
-    let read = |found| ("reconciliation.look", found, 0);
+    let read = |found| ("reconciliation.read", found, 0);
     let repair = |changed| ("reconciliation.repair", 1, changed);
     assert_eq!(
         calls[..4],

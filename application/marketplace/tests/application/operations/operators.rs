@@ -92,7 +92,7 @@ pub(crate) fn assert_not_found<T: Debug, E: Debug>(result: &Result<T, E>) {
 
 #[track_caller]
 pub(crate) fn assert_not_allowed<T: Debug>(result: &Result<T, NotAllowed>) {
-    assert!(matches!(result, Err(NotAllowed { .. })), "{result:?}");
+    assert_eq!(result.as_ref().err(), Some(&NotAllowed { what: "the role operator" }));
 }
 
 impl World {

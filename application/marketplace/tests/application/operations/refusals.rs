@@ -30,8 +30,8 @@ async fn unreplayable_dead_letters_are_refused_with_a_reason() {
     refused.sort_unstable();
     let expected = [
         (foreign.key.as_str(), "the message is not an event of this outbox: discard it"),
-        ("e-1", "the dead letter was discarded"),
         ("e-1", "no consumer is registered for queue old.queue"),
+        ("e-1", "the dead letter was discarded"),
     ];
     assert_eq!(refused, expected);
     assert_eq!(world.dead_letter(QUEUE, &foreign.key).await, foreign);

@@ -163,7 +163,7 @@ async fn on_failed_continue_lists_and_releases_no_aggregates() {
         &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), Some(TENANT), order(), None).await,
     );
     let refused = release(&process, ORDER).await;
-    assert!(matches!(refused, Err(OperationError::NothingHeld)), "{refused:?}");
+    assert!(matches!(refused, Err(OperationError::NothingBlocked)), "{refused:?}");
     assert_eq!(world.row("e-1").await.released_time, None);
     assert!(world.audited_changes().await.is_empty());
 }

@@ -9,7 +9,7 @@ use marketplace_domain::{
     Refund, RefundCause, RefundSettled, RefundStatus,
 };
 
-use super::{Audience, TimelineItem, TimelineKind, Visibility};
+use super::{TimelineItem, TimelineKind, Visibility};
 use crate::App;
 use crate::ports::{CreditChange, ListingChange, ListingChangeKind, Notification, OrderSide, ShipmentTask};
 use handover_outbox::MASK;
@@ -23,7 +23,6 @@ const REDRIVEN: &str = "redriven; to be published again";
 
 /// The items of a timeline, each with its sort key.
 pub(super) struct Items<'a> {
-    audience: Audience<'a>,
     visibility: Visibility,
     /// Consumer of each queue.
     consumers: BTreeMap<&'static str, &'static str>,
@@ -35,19 +34,14 @@ pub(super) struct Items<'a> {
 type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
-    pub(super) fn new(
-        app: &App,
-        audience: Audience<'a>,
-        visibility: Visibility,
-        rows: &'a [OutboxRow],
-    ) -> Items<'a> {
+    pub(super) fn new(app: &App, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
         let consumers = app
             .subscribers()
             .iter()
             .map(|subscriber| (subscriber.queue, subscriber.handler.name()))
             .collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { audience, visibility, consumers, events, items: Vec::new() }
+        Items { visibility, consumers, events, items: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -290,7 +284,7 @@ impl<'a> Items<'a> {
     }
 
     fn for_operators(&self, text: Option<String>) -> Option<String> {
-        if self.audience.is_operator() { text } else { None }
+        if self.visibility.operations { text } else { None }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Required claims of a token.
+//! Rules that the claims of a token must meet.
 
 use std::time::Duration;
 
