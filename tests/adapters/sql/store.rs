@@ -72,7 +72,9 @@ async fn unreadable_row_does_not_block_other_rows() {
     direct.execute(SQL_INSERT).await.unwrap();
     direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
     direct
-        .execute("UPDATE outbox_events SET update_time = 'yesterday' WHERE event_id = 'by-hand'")
+        .execute(
+            "UPDATE outbox_events SET update_time = '2026-02-31T10:30:00.000000Z' WHERE event_id = 'by-hand'",
+        )
         .await
         .unwrap();
     let mut view = fixture.store.view().await.unwrap();
