@@ -88,8 +88,7 @@ impl Publisher {
         };
         let declared = self.shared.exchange();
         if declared.is_none() && window.iter().any(|outgoing| matches!(outgoing.route(), Route::Topic(_))) {
-            let what = "no exchange is declared: declare the topology first".to_owned();
-            return Err(BrokerError::Refused { what });
+            return Err(BrokerError::Unreachable("the topology is not declared yet".into()));
         }
         let exchange = declared.unwrap_or_default();
         let mut slots = Vec::with_capacity(window.len());

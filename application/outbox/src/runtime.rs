@@ -11,6 +11,9 @@ use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
 use crate::{Outbox, Transactor, WakeupNotifier};
 
+/// Pause between two declarations of the topology, after the first one failed.
+const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -28,13 +31,15 @@ pub enum PrepareError {
 /// Declares the topology and subscribes every consumer, so that no event is published before its queue exists and its
 /// consumer is subscribed.
 ///
-/// Succeeds even if the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
-/// once it has reconnected.
+/// Succeeds even if the broker is unreachable or responds late: events stay in the outbox, and a task declares the
+/// topology as soon as the broker permits.
 pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
             warn!(%error, "[ALERT] broker unreachable; events stay in the outbox until it is reachable");
+            let waiting = outbox.clone();
+            keep_running(&outbox.tx, "topology", move || declare_until_done(waiting.clone()));
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
@@ -42,6 +47,25 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
         subscribe(outbox, consumer).await?;
     }
     Ok(())
+}
+
+/// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
+/// declaration: a slow broker would never finish one.
+async fn declare_until_done(outbox: Outbox) {
+    let stopping = outbox.tx.tasks.stopping();
+    let declaring = async {
+        while let Err(error) = outbox.broker.declare(&outbox.topology).await {
+            if let BrokerError::Refused { .. } = error {
+                error!(%error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
+            }
+            outbox.tx.clock.sleep(DECLARE_AGAIN_AFTER).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stopping.cancelled() => {}
+        () = declaring => {}
+    }
 }
 
 /// Starts a relay under a new random id.

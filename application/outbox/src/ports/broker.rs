@@ -214,7 +214,8 @@ pub trait Broker: Send + Sync {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
 
     /// Publishes a window with `mandatory` and waits for all confirms. Returns one outcome per message, in the order
-    /// given. Before a topology is declared, a message for the exchange may be `Refused`.
+    /// given. Before a topology is declared, a message for the exchange is `Returned`, or the result is `Unreachable`: the
+    /// declaration may still be in progress.
     ///
     /// - `Confirmed` MUST mean: durably stored in every bound queue, and routed to at least one.
     /// - A message that no queue matches MUST be `Returned`, and only that message.

@@ -79,7 +79,7 @@ impl State {
             return Err(BrokerError::Unreachable(format!("publishing is blocked: {reason}").into()));
         }
         if self.exchange.is_none() {
-            return Err(refused("no exchange is declared: declare the topology first".to_owned()));
+            return Err(BrokerError::Unreachable("the topology is not declared yet".into()));
         }
         self.expire(now);
         Ok(window.into_iter().map(|outgoing| self.publish_one(outgoing, now)).collect())

@@ -1,10 +1,12 @@
-//! Consumers recover from broker panics and failed settlements.
+//! Recovery from slow declarations, panics of the broker adapter and failed settlements.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_events::OutboxStatus;
 use handover_memory::MemoryBroker;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
@@ -15,17 +17,27 @@ use marketplace::service::{self, Roles};
 use super::scripted::{Act, QUEUE, Scripted};
 use crate::support::{World, eventually, pass, secs};
 
-/// A broker whose first subscriptions panic and whose first acks fail while the subscription stays open.
+/// A broker whose first declarations are slow, whose first subscriptions panic, and whose first acks fail while the
+/// subscription stays open.
 struct UnreliableBroker {
     inner: MemoryBroker,
+    slow_declarations: AtomicU32,
     panics: AtomicU32,
     failing_acks: Arc<AtomicU32>,
 }
 
 fn unreliable_broker(world: &World, panics: u32, failing_acks: u32) -> Arc<UnreliableBroker> {
     let failing_acks = Arc::new(AtomicU32::new(failing_acks));
-    Arc::new(UnreliableBroker { inner: world.broker.clone(), panics: AtomicU32::new(panics), failing_acks })
+    Arc::new(UnreliableBroker {
+        inner: world.broker.clone(),
+        slow_declarations: AtomicU32::new(0),
+        panics: AtomicU32::new(panics),
+        failing_acks,
+    })
 }
+
+/// Duration of a slow declaration: longer than the start of a process waits for it.
+const SLOW: Duration = Duration::from_secs(10);
 
 fn use_one(left: &AtomicU32) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
@@ -34,6 +46,9 @@ fn use_one(left: &AtomicU32) -> bool {
 #[async_trait]
 impl Broker for UnreliableBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        if use_one(&self.slow_declarations) {
+            pass(SLOW).await;
+        }
         self.inner.declare(topology).await
     }
 
@@ -122,4 +137,23 @@ async fn panicked_consumer_loop_is_restarted() {
     let idle: Vec<&str> =
         depths.iter().filter(|depth| depth.consumers == 0).map(|depth| depth.name.as_str()).collect();
     assert_eq!(idle, ["order.timeout.delay.queue"], "only the delay queue may be without a consumer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn declaration_that_outlasts_the_start_is_completed_and_costs_no_attempt() {
+    let world = World::new().await;
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let process = world.process_on(Arc::new(UnreliableBroker {
+        inner: MemoryBroker::new(clock),
+        slow_declarations: AtomicU32::new(2),
+        panics: AtomicU32::new(0),
+        failing_acks: Arc::default(),
+    }));
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    process.ordered().await;
+    eventually(secs(60), async || {
+        world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0)
+    })
+    .await;
 }
