@@ -6,13 +6,13 @@ use marketplace_wiring::terminal::{OutputArgs, whole};
 
 /// Text that `demo --help` prints after the flags.
 pub const HELP: &str = "\
-The demo starts a service in a temporary folder on a free port and trades through its HTTP API. It reads no
-configuration and changes no other files. Buyers pay, cancel or never pay. About a third of the orders use
-coupons, wallet balance or points that an operator granted, and some of these use more than the buyer has.
-Some orders are refunded, and late payments are refunded automatically. 64 buyers order one lamp at once,
-every tenth delivery is duplicated, the broker is unreachable for three seconds, and one message is
-corrupted. Then the demo compares the database with the guarantees and with the responses that clients
-received: for example, the ledger sums to zero, every hold is resolved, and refunds equal the captured
+The demo starts a service in a temporary folder on a free port and trades through its HTTP API. It reads no \
+configuration and changes no other files. Buyers pay, cancel or never pay. About a third of the orders use \
+coupons, wallet balance or points that an operator granted, and some of these use more than the buyer has. \
+Some orders are refunded, and late payments are refunded automatically. 64 buyers order one lamp at once, \
+every tenth delivery is duplicated, the broker is unreachable for three seconds, and one message is \
+corrupted. Then the demo compares the database with the guarantees and with the responses that clients \
+received: for example, the ledger sums to zero, every hold is resolved, and refunds equal the captured \
 amounts.
 
 Examples:
@@ -21,7 +21,7 @@ Examples:
   handover demo --keep                     keep the service running to inspect it
   handover demo --output json | jq '.promises[] | select(.kept | not)'
 
-Exit codes: 0 every promise was kept; 1 a promise was broken (named on stderr), or the demo failed or was
+Exit codes: 0 every promise was kept; 1 a promise was broken (named on stderr), or the demo failed or was \
 interrupted; 2 usage.";
 
 /// Arguments of `demo`.

@@ -31,8 +31,11 @@ Examples:
   handover                                      serve on 127.0.0.1:8080, database in ./handover.db
   handover serve --listen 127.0.0.1:0           any free port; the first line of output shows it
   handover serve --database sqlite:///srv/shop/handover.db
-  HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover    separate listener for operators' calls and /metrics
-  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate    once; then start any number of `serve` (see bootstrap/docs/operations.md)
+  HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover
+                                                separate listener for operators and /metrics
+  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate
+                                                once; then start any number of `serve`
+                                                (see bootstrap/docs/operations.md)
   handover demo                                 simulate a market day and verify every promise
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
   handover doctor                               check what `serve` needs
@@ -40,7 +43,8 @@ Examples:
   handover outbox redrive --status failed       send them again
   handover order timeline 17                    the history of an order
   handover reconcile --since 24h                find missing and duplicate events and effects
-  HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover    close unpaid orders after 3 s
+  HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover
+                                                close unpaid orders after 3 s
 
 Configuration: built-in defaults < handover.toml (or --config) < HANDOVER_SECTION__KEY < flags.
 Every key has an environment variable: a dot becomes two underscores, a dash becomes one

@@ -23,7 +23,7 @@ Exit codes: 0 no findings, or all were repaired; 1 findings remain.
 Examples:
   handover reconcile
   handover reconcile --since 2h --repair --reason \"disk replaced\"
-  handover reconcile --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --output json | jq .findings";
+  handover reconcile --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --output json";
 
 /// Arguments of `handover reconcile`.
 #[derive(Debug, Clone, Args)]

@@ -150,12 +150,17 @@ fn dead_letters_are_selected_by_key_by_filter_or_all() {
 }
 
 #[test]
-fn every_command_and_flag_has_help() {
+fn every_command_and_flag_has_help_and_examples_fit_into_a_line() {
     fn check(command: &clap::Command) {
         let name = command.get_name();
         assert!(command.get_about().is_some(), "{name}");
         for flag in command.get_arguments() {
             assert!(flag.get_help().is_some(), "{name} {}", flag.get_id());
+        }
+        // clap would continue a longer example in the first column, where it reads as another command.
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for example in text.lines().filter(|line| line.starts_with("  ")) {
+            assert!(example.len() <= 100, "{name}: {example}");
         }
         command.get_subcommands().for_each(check);
     }
