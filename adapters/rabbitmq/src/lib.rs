@@ -126,7 +126,7 @@ impl Broker for RabbitBroker {
         let declared = declaring.await;
         match &declared {
             Ok(_) | Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {
-                self.shared.add_topology(topology)
+                self.shared.add_topology(topology, declared.is_ok())
             }
             Err(BrokerError::Refused { .. }) => {}
         }

@@ -20,9 +20,15 @@ pub(crate) struct Shared {
     pub(crate) consuming: Arc<Connector>,
     /// Wakes the watch task when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
-    topology: Mutex<Option<Arc<Topology>>>,
+    topology: Mutex<Option<Maintained>>,
     buffers: Mutex<BTreeMap<u64, Weak<DeliveryBuffer>>>,
     last_buffer_id: AtomicU64,
+}
+
+struct Maintained {
+    topology: Arc<Topology>,
+    /// Whether the server has accepted the whole topology. Before that, a queue of a message may not exist yet.
+    is_declared: bool,
 }
 
 impl Shared {
@@ -41,25 +47,35 @@ impl Shared {
         }
     }
 
-    /// Exchange for publishing; `None` before a topology is declared.
+    /// Exchange for publishing; `None` before the topology is declared.
     pub(crate) fn exchange(&self) -> Option<String> {
-        lock(&self.topology).as_ref().map(|topology| topology.exchange.clone())
+        let maintained = lock(&self.topology);
+        let declared = maintained.as_ref().filter(|maintained| maintained.is_declared)?;
+        Some(declared.topology.exchange.clone())
     }
 
     /// Topology to maintain on the server.
     pub(crate) fn topology(&self) -> Option<Arc<Topology>> {
-        lock(&self.topology).clone()
+        lock(&self.topology).as_ref().map(|maintained| Arc::clone(&maintained.topology))
     }
 
     /// Adds a topology to maintain. Queues of earlier topologies with the same exchange are kept.
-    pub(crate) fn add_topology(&self, added: &Topology) {
-        let mut topology = lock(&self.topology);
+    pub(crate) fn add_topology(&self, added: &Topology, is_declared: bool) {
+        let mut maintained = lock(&self.topology);
         let mut merged = added.clone();
-        if let Some(earlier) = topology.as_ref().filter(|earlier| earlier.exchange == added.exchange) {
+        let earlier = maintained.as_ref().map(|earlier| &earlier.topology);
+        if let Some(earlier) = earlier.filter(|earlier| earlier.exchange == added.exchange) {
             let new = |name: &str| !added.queues.iter().any(|spec| spec.name == name);
             merged.queues.extend(earlier.queues.iter().filter(|spec| new(&spec.name)).cloned());
         }
-        *topology = Some(Arc::new(merged));
+        *maintained = Some(Maintained { topology: Arc::new(merged), is_declared });
+    }
+
+    /// Marks `topology` as declared, unless another one has been added since it was read.
+    pub(crate) fn set_declared(&self, topology: &Arc<Topology>) {
+        if let Some(maintained) = lock(&self.topology).as_mut() {
+            maintained.is_declared |= Arc::ptr_eq(&maintained.topology, topology);
+        }
     }
 
     pub(crate) fn new_buffer(&self, queue: &str) -> Arc<DeliveryBuffer> {

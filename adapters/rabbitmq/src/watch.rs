@@ -61,6 +61,7 @@ async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), Br
     // that is opened later; if that subscription were listed, its consumer would appear to be missing.
     let buffers = shared.buffers();
     let counted = declare(&link, &topology, &shared.settings).await?;
+    shared.set_declared(&topology);
     let now = Instant::now();
     let mut still_missing = MissingConsumers::new();
     for queue in counted.iter().filter(|queue| queue.consumers == 0) {

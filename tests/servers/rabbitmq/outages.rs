@@ -304,6 +304,20 @@ async fn topology_declared_during_outage_exists_after_reconnect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn message_is_not_returned_while_topology_is_partly_declared() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let broker = RabbitBroker::new(settings(&vhost.url_through(proxy.port()), QueueType::Quorum));
+    // The queue is declared, but its binding is not.
+    proxy.cut_after(QUEUE);
+    unreachable(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    // The first window that does not fail as a whole must be confirmed: a returned message would count an attempt.
+    let window = routed("early", 1);
+    let outcomes = eventually("publishing succeeds", || async { publish(&broker, &window).await.ok() }).await;
+    assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn slow_network_only_adds_latency() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
