@@ -98,15 +98,15 @@ async fn help_shows_examples_and_variable_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn generated_secrets_are_readable_by_owner_only_and_not_logged() {
+async fn database_and_secrets_are_readable_by_owner_only_and_secrets_are_not_logged() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, launch) = fresh();
     let server = launch.start().unwrap();
-    server.terminate(WITHIN).unwrap();
-    for name in ["handover.db-jwt-secret", "handover.db-gateway-secret"] {
+    for name in ["handover.db", "handover.db-wal", "handover.db-jwt-secret", "handover.db-gateway-secret"] {
         let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+    server.terminate(WITHIN).unwrap();
     let log = launch.log();
     for name in ["handover.db-jwt-secret", "handover.db-gateway-secret"] {
         let secret = std::fs::read_to_string(folder.path().join(name)).unwrap();

@@ -3,7 +3,7 @@
 //! **Invariant:** every write, and every read that must wait for the end of an earlier write, uses the one writer
 //! connection.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// A database file; it is created if it does not exist.
+    /// A database file. If it does not exist, it is created; on Unix only its owner may read and write it.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
         SqliteOptions { path: path.into() }
     }
@@ -53,7 +53,7 @@ impl SqliteOptions {
     }
 
     /// The database file.
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -68,6 +68,7 @@ pub(crate) struct SqliteEngine {
 
 impl SqliteEngine {
     pub(crate) async fn open(options: &SqliteOptions) -> Result<SqliteEngine, StoreError> {
+        create_private(&options.path);
         let connect = SqliteConnectOptions::new()
             .filename(&options.path)
             .foreign_keys(true)
@@ -141,6 +142,16 @@ impl SqliteEngine {
             remaining -= CREATE_RETRY_PAUSE;
         }
     }
+}
+
+/// Creates an empty file that only its owner may read and write; SQLite gives its other files the same permissions.
+/// Errors are ignored: if there is no file, SQLite reports why it cannot create one.
+fn create_private(path: &Path) {
+    let mut options = std::fs::File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    drop(options.open(path));
 }
 
 #[async_trait]
