@@ -2,10 +2,12 @@
 
 mod gateway;
 mod operator;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handover_events::TenantId;
@@ -23,6 +25,7 @@ use marketplace_http::Tokens;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 pub(super) use self::gateway::Report;
 use marketplace_wiring::{Failure, Secrets};
@@ -31,6 +34,11 @@ use marketplace_wiring::{Failure, Secrets};
 const MAX_CONCURRENT_REQUESTS: usize = 64;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before the first repetition of a request; doubled before each further repetition, up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// A request is not repeated once this time has passed since it was first sent.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Lifetime of tokens: longer than the simulated day, because `--keep` prints two tokens for use after the day.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -56,7 +64,7 @@ impl ApiResponse {
 
     /// Whether the client should repeat the request: the service did not execute the request (`C0001`, for example
     /// because assets are not locked yet), or the outcome is unknown (`C0002`).
-    pub(super) fn is_retryable(&self) -> bool {
+    fn is_retryable(&self) -> bool {
         ["C0001", "C0002"].contains(&self.code.as_str())
     }
 
@@ -106,6 +114,7 @@ pub(super) struct Api {
     keys: AtomicU64,
     /// Limits concurrent requests; waiting for a permit does not count towards the timeout.
     permits: Semaphore,
+    retried_requests: AtomicUsize,
 }
 
 impl Api {
@@ -137,6 +146,7 @@ impl Api {
                 .map_err(|error| refused("gateway.secret", error.to_string()))?,
             keys: AtomicU64::new(1),
             permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
+            retried_requests: AtomicUsize::new(0),
         })
     }
 
@@ -148,6 +158,11 @@ impl Api {
     /// The token of a user; empty if the user has none.
     pub(super) fn token(&self, user: UserId) -> &str {
         self.tokens.get(&user).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Number of repetitions of requests.
+    pub(super) fn retried_requests(&self) -> usize {
+        self.retried_requests.load(Ordering::Relaxed)
     }
 
     /// Puts a product on sale.
@@ -222,6 +237,8 @@ impl Api {
         self.send(Method::GET, path, &token, String::new()).await
     }
 
+    /// Sends a request and repeats it, with the same idempotency key, while its response is retryable, for at most
+    /// [`RETRY_TIMEOUT`].
     async fn send(
         &self,
         method: Method,
@@ -229,8 +246,27 @@ impl Api {
         headers: &[(&str, String)],
         body: String,
     ) -> Result<ApiResponse, NoResponse> {
+        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            let response = self.send_once(&method, path, headers, body.clone()).await;
+            if !response.as_ref().is_ok_and(ApiResponse::is_retryable) || started.elapsed() > RETRY_TIMEOUT {
+                return response;
+            }
+            self.retried_requests.fetch_add(1, Ordering::Relaxed);
+            SystemClock.sleep(pause).await;
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &[(&str, String)],
+        body: String,
+    ) -> Result<ApiResponse, NoResponse> {
         let no_response = |why: String| NoResponse { what: format!("{method} {path}"), why };
-        let mut request = Request::builder().method(&method).uri(format!("{}{path}", self.base));
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, value);
         }

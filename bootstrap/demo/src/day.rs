@@ -62,7 +62,8 @@ impl Day<'_> {
         wait(WaitFor::Idle, self.app, self.store, progress).await?;
         progress.phase("handling the dead letter", 0);
         self.explain(plan).await;
-        Ok(self.market.journal.read())
+        let retried_requests = self.market.api.retried_requests();
+        Ok(ClientRecord { retried_requests, ..self.market.journal.read() })
     }
 
     /// Places the orders for these offers during a broker outage; an order that takes longer ends after the outage.

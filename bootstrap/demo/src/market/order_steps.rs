@@ -1,23 +1,12 @@
 //! Steps of one order after it is placed, up to the gateway's last report about a payment or refund.
 
-use std::time::Duration;
-
-use handover_outbox::ports::Clock;
-use handover_system::SystemClock;
 use marketplace_domain::{OrderId, PaymentId, RefundId, UserId};
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::super::client::{ApiResponse, NoResponse, Report};
+use super::super::client::{ApiResponse, Report};
 use super::super::journal::Step;
 use super::super::plan::{Deal, Scenario};
 use super::{Market, TradingPace};
-
-/// Pause before the first repetition of a request; doubled before each further repetition, up to [`MAX_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// A request is not repeated once this time has passed since it was first sent.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 const REASON: &str = "not as described";
 
@@ -66,8 +55,7 @@ impl Market {
     }
 
     async fn pay(&self, deal: &Deal, order: OrderId, report: Report) -> Option<()> {
-        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
-        let started = self.in_time("pay", started)?;
+        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
         if !started.is_settled() {
             self.report(deal, &started, report).await?;
         }
@@ -79,8 +67,7 @@ impl Market {
 
     /// The buyer cancels while the payment is in progress; then the gateway reports success.
     async fn pay_too_late(&self, deal: &Deal, order: OrderId) -> Option<()> {
-        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
-        let started = self.in_time("pay", started)?;
+        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
         self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
         self.journal.step(order, Step::Cancelled);
         self.report(deal, &started, Report::Success).await?;
@@ -88,13 +75,12 @@ impl Market {
         self.report_open_refunds(order, deal.reported_twice).await
     }
 
-    /// Reports the result of a payment; repeats a report that the service cannot process yet.
+    /// Reports the result of a payment.
     async fn report(&self, deal: &Deal, started: &ApiResponse, report: Report) -> Option<()> {
         let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
         let amount = self.expected(started.money("amount"), "amount", started)?;
         for _ in 0..report_count(deal.reported_twice) {
-            let response = self.retry_until_ready(|| self.api.report(payment, amount, report)).await;
-            self.in_time("report", response)?;
+            self.in_time("report", self.api.report(payment, amount, report).await)?;
         }
         Some(())
     }
@@ -150,24 +136,6 @@ impl Market {
             market.report_open_refunds(order, false).await
         })
         .await;
-    }
-
-    /// Repeats a request while its response is retryable, for at most [`RETRY_TIMEOUT`], as a gateway or a waiting
-    /// buyer would.
-    async fn retry_until_ready<F>(&self, request: impl Fn() -> F) -> Result<ApiResponse, NoResponse>
-    where
-        F: Future<Output = Result<ApiResponse, NoResponse>>,
-    {
-        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
-        loop {
-            let response = request().await;
-            if !response.as_ref().is_ok_and(ApiResponse::is_retryable) || started.elapsed() > RETRY_TIMEOUT {
-                return response;
-            }
-            self.journal.note(|record| record.retried_requests += 1);
-            SystemClock.sleep(pause).await;
-            pause = (pause * 2).min(MAX_PAUSE);
-        }
     }
 }
 
