@@ -24,7 +24,7 @@ const EVERY: i64 = 10;
 const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
-/// Inserts one window of rows with the columns of seed 000. Unsendable rows have the given type and payload.
+/// Inserts one window of rows with the columns of document 000. Unsendable rows have the given type and payload.
 async fn insert_window(snapshot: &DatabaseSnapshot, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
     let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };

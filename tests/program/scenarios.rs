@@ -1,4 +1,4 @@
-//! Acceptance scenarios of seed 000 (tests named after the items of its sections 16 and 17) and of the seeds 003 and
+//! Acceptance scenarios of document 000 (tests named after the items of its sections 16 and 17) and of the seeds 003 and
 //! 004. The tests use the program over HTTP; they access database and broker directly only where a seed requires
 //! something that no user can do.
 

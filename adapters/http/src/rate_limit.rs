@@ -1,5 +1,5 @@
 //! Rate limiting: one token bucket per route and user, or per route and address for unauthenticated requests (spec §4;
-//! seed 003 §3).
+//! document 003 §3).
 //!
 //! This layer runs directly after authentication, which rejects no request: requests with invalid tokens are counted
 //! for their address.

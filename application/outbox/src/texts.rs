@@ -1,4 +1,4 @@
-//! Texts fixed by seed 000 §15. `last_error`, `error_message` and the log line begin with one of these texts, in every
+//! Texts fixed by document 000 §15. `last_error`, `error_message` and the log line begin with one of these texts, in every
 //! language setting.
 
 /// The event was already applied.

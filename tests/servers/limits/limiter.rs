@@ -87,7 +87,7 @@ async fn processes_share_one_bucket() {
         assert!(matches!(limiter.take(&key, slow).await, RateLimitDecision::Token { .. }));
     }
     assert_eq!(take_all(&one, &key, slow).await + take_all(&two, &key, slow).await, 4);
-    // Redis contains the bucket in the layout that seed 003 specifies.
+    // Redis contains the bucket in the layout that document 003 specifies.
     let mut connection = server.connect().await.unwrap();
     let name = format!("ratelimit:{key}");
     let kept: Vec<Option<u64>> = redis::cmd("HMGET")

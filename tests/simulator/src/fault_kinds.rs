@@ -144,7 +144,7 @@ faults! {
         UnknownRefund 150,
     }
     "manual-sql": {
-        /// The outbox row of an ORDER_PAID is never inserted (seed 004: a row lost through manual SQL).
+        /// The outbox row of an ORDER_PAID is never inserted (document 004: a row lost through manual SQL).
         RowNeverInserted 150,
         /// The outbox row of an ORDER_PAID is deleted after all consumers have applied it.
         RowDeleted 400,

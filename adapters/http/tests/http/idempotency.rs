@@ -1,4 +1,4 @@
-//! Idempotency keys (spec §4; seed 003 §2).
+//! Idempotency keys (spec §4; document 003 §2).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Rate limiting (spec §4; seed 003 §3 and §4).
+//! Rate limiting (spec §4; document 003 §3 and §4).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -291,7 +291,7 @@ async fn gateway_is_rate_limited_by_address() {
     assert_eq!(limiter.taken(), [("POST /api/v1/payments/callback:address:192.0.2.1".to_owned(), 2)]);
 }
 
-/// Fourth diagram of seed 003: trace, (authentication,) rate limit, idempotency, route.
+/// Fourth diagram of document 003: trace, (authentication,) rate limit, idempotency, route.
 #[tokio::test(start_paused = true)]
 async fn layers_run_in_order_trace_authentication_rate_limit_idempotency_route() {
     let (world, limiter) = plain(2).await;

@@ -1,4 +1,4 @@
-//! Consumers `coupon`, `wallet` and `points`: the assets of an order (spec §2 "Assets"; seed 004).
+//! Consumers `coupon`, `wallet` and `points`: the assets of an order (spec §2 "Assets"; document 004).
 
 use async_trait::async_trait;
 use marketplace_domain::{

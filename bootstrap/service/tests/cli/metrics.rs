@@ -3,7 +3,7 @@
 use crate::inspect::market;
 use crate::program::{World, eventually};
 
-/// The metrics of seed 004 with their Prometheus names and kinds, then those of this service.
+/// The metrics of document 004 with their Prometheus names and kinds, then those of this service.
 const NAMES: [(&str, &str); 16] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),

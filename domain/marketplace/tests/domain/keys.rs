@@ -1,4 +1,4 @@
-//! Idempotency keys of asset operations: the keys that seed 004 defines, and the keys that this application adds.
+//! Idempotency keys of asset operations: the keys that document 004 defines, and the keys that this application adds.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use marketplace_domain::{
 
 use crate::common::id;
 
-/// The table "幂等键设计" of seed 004, unchanged: operation, format, example.
+/// The table "幂等键设计" of document 004, unchanged: operation, format, example.
 const TABLE: [(&str, &str, &str); 12] = [
     ("优惠券锁定", "order:{orderId}:checkout", "order:123:checkout"),
     ("优惠券核销", "order:{orderId}:commit", "order:123:commit"),
@@ -43,7 +43,7 @@ fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     ]
 }
 
-/// The keys that this application adds to those of seed 004.
+/// The keys that this application adds to those of document 004.
 fn additional_keys(
     order: OrderId,
     refund: RefundId,

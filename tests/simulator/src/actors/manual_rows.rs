@@ -1,4 +1,4 @@
-//! Outbox rows inserted manually with SQL (seed 004, Q5): a second event of a fact, an event that contradicts its
+//! Outbox rows inserted manually with SQL (document 004, Q5): a second event of a fact, an event that contradicts its
 //! order, an unpublishable row.
 
 use std::sync::Arc;
