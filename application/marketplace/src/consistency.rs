@@ -9,8 +9,9 @@ mod effects;
 mod expected;
 mod holds;
 mod missing;
+mod rows_by_order;
 
-pub(crate) use effects::{Effect, FactRow, OrderEffects, read_effects};
+pub(crate) use effects::{Effect, FactRow, OrderEffects, effects_of_orders, read_effects};
 pub(crate) use expected::{ExpectedEvent, confirmed_body, expected};
 pub(crate) use holds::reconstructed_hold;
-pub(crate) use missing::{announce_missing, missing};
+pub(crate) use missing::{OrderRows, announce_missing, read_rows};

@@ -73,11 +73,11 @@ impl DatabaseSnapshot {
         let ids: BTreeSet<OrderId> = database.orders.keys().copied().chain(database.announced()).collect();
         database.assets = Assets::read(view, users, &ids).await?;
         for id in ids {
-            database.payments.insert(id, view.payments_of(TENANT, id).await?);
-            database.listing_changes.extend(view.listing_changes(TENANT, id).await?);
-            database.shipments.extend(view.shipment_tasks(TENANT, id).await?);
-            database.notifications.extend(view.notifications_about(TENANT, id).await?);
-            database.credit_changes.extend(view.credit_changes(TENANT, id).await?);
+            database.payments.insert(id, view.payments_of(TENANT, &[id]).await?);
+            database.listing_changes.extend(view.listing_changes(TENANT, &[id]).await?);
+            database.shipments.extend(view.shipment_tasks(TENANT, &[id]).await?);
+            database.notifications.extend(view.notifications_about(TENANT, &[id]).await?);
+            database.credit_changes.extend(view.credit_changes(TENANT, &[id]).await?);
         }
         Ok(database)
     }

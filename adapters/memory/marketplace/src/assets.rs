@@ -15,6 +15,7 @@ use marketplace_domain::{
     UserId,
 };
 
+use crate::of_orders::of_orders;
 use crate::tables::{Lock, MarketRows as _};
 use crate::unit::MarketUnit;
 
@@ -48,8 +49,8 @@ impl AssetQueries for MarketUnit {
         self.read(|statement| statement.balances().get(&(tenant, user, purse)).cloned()).await
     }
 
-    async fn holds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Hold>, StoreError> {
-        self.read(|statement| holds::of_order(statement, tenant, order)).await
+    async fn holds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Hold>, StoreError> {
+        self.read(|statement| of_orders(tenant, orders, |order| holds::of_order(statement, order))).await
     }
 
     async fn holds_of_user(
@@ -89,9 +90,9 @@ impl AssetQueries for MarketUnit {
     async fn operations_of(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<AssetOperation>, StoreError> {
-        self.read(|statement| ledger::of_order(statement, (tenant, order))).await
+        self.read(|statement| of_orders(tenant, orders, |order| ledger::of_order(statement, order))).await
     }
 
     async fn entries_page(

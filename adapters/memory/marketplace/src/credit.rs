@@ -8,7 +8,7 @@ use handover_outbox::ports::{Numbered, StoreError};
 use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind};
 use marketplace_domain::{OrderId, UserId};
 
-use super::effects::{OfOrder, check_key, keys_of, of_order};
+use super::effects::{OfOrder, check_key, effects_of, keys_of};
 use crate::rows::CreditRow;
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
@@ -49,13 +49,10 @@ impl CreditQueries for MarketUnit {
     async fn credit_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<CreditChange>, StoreError> {
-        self.read(|statement| {
-            let changes = statement.credit_changes();
-            changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
-        })
-        .await
+        self.read(|statement| effects_of(statement.credit_changes(), (tenant, orders), CreditChange::clone))
+            .await
     }
 }
 

@@ -15,6 +15,7 @@ use marketplace::ports::{
 };
 use marketplace_domain::{OrderId, ProductId, UserId};
 
+use crate::of_orders::of_orders;
 use crate::rows::ListingRow;
 use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
 use crate::unit::MarketUnit;
@@ -112,16 +113,15 @@ pub(crate) fn of_order<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
-fn of_orders<'a, E: OfOrder>(
-    rows: Merged<'a, Numbered<E>>,
-    tenant: TenantId,
-    orders: &'a [OrderId],
-) -> Vec<EffectOfFact> {
-    let of = |order: &OrderId| {
-        let order = *order;
-        rows.select(move |table| of_order(table, (tenant, order))).map(|row| row.effect.of_fact())
-    };
-    orders.iter().flat_map(of).collect()
+/// The effects of these orders, by order and id. `read` converts one effect.
+pub(crate) fn effects_of<E: OfOrder, T>(
+    rows: Merged<'_, Numbered<E>>,
+    (tenant, orders): (TenantId, &[OrderId]),
+    read: impl Fn(&E) -> T,
+) -> Vec<T> {
+    of_orders(tenant, orders, |order| {
+        rows.select(move |table| of_order(table, order)).map(|row| read(&row.effect)).collect()
+    })
 }
 
 /// Returns at most `most` effects of one kind, newest first.
@@ -174,13 +174,10 @@ impl EffectQueries for MarketUnit {
     async fn listing_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ListingChange>, StoreError> {
-        self.read(|statement| {
-            let changes = statement.listing_changes();
-            changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
-        })
-        .await
+        self.read(|statement| effects_of(statement.listing_changes(), (tenant, orders), ListingChange::clone))
+            .await
     }
 
     async fn effects_of(
@@ -189,11 +186,12 @@ impl EffectQueries for MarketUnit {
         tenant: TenantId,
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError> {
+        let of = (tenant, orders);
         self.read(|statement| match kind {
-            EffectKind::ListingChange => of_orders(statement.listing_changes(), tenant, orders),
-            EffectKind::Shipment => of_orders(statement.shipments(), tenant, orders),
-            EffectKind::Notification => of_orders(statement.notifications(), tenant, orders),
-            EffectKind::CreditChange => of_orders(statement.credit_changes(), tenant, orders),
+            EffectKind::ListingChange => effects_of(statement.listing_changes(), of, OfOrder::of_fact),
+            EffectKind::Shipment => effects_of(statement.shipments(), of, OfOrder::of_fact),
+            EffectKind::Notification => effects_of(statement.notifications(), of, OfOrder::of_fact),
+            EffectKind::CreditChange => effects_of(statement.credit_changes(), of, OfOrder::of_fact),
         })
         .await
     }
@@ -242,13 +240,9 @@ impl EffectQueries for MarketUnit {
     async fn shipment_tasks(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ShipmentTask>, StoreError> {
-        self.read(|statement| {
-            let shipments = statement.shipments();
-            shipments.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
-        })
-        .await
+        self.read(|statement| effects_of(statement.shipments(), (tenant, orders), ShipmentTask::clone)).await
     }
 
     async fn listings_page(

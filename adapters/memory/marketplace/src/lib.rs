@@ -8,6 +8,7 @@ mod credit;
 mod effects;
 mod ids;
 mod notifications;
+mod of_orders;
 mod orders;
 mod payments;
 mod products;

@@ -13,7 +13,7 @@ use marketplace::ports::{
 };
 use marketplace_domain::{OrderId, UserId};
 
-use super::effects::{OfOrder, check_key, keys_of, of_order};
+use super::effects::{OfOrder, check_key, effects_of, keys_of};
 use crate::tables::MarketRows as _;
 use crate::unit::MarketUnit;
 
@@ -36,13 +36,10 @@ impl NotificationQueries for MarketUnit {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<Notification>, StoreError> {
-        self.read(|statement| {
-            let rows = statement.notifications();
-            rows.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
-        })
-        .await
+        self.read(|statement| effects_of(statement.notifications(), (tenant, orders), Notification::clone))
+            .await
     }
 
     async fn notifications_page(

@@ -10,6 +10,7 @@ use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
 use marketplace_domain::{OrderId, Payment, PaymentId, PaymentStatus};
 
+use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;
 
@@ -69,14 +70,20 @@ impl PaymentQueries for MarketUnit {
         self.read(|statement| in_processing(statement, tenant, order).cloned()).await
     }
 
-    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+    async fn payments_of(
+        &mut self,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<Payment>, StoreError> {
         self.read(|statement| {
             let payments = statement.payments();
-            let of_order = payments.select(|table| {
-                let ids = table.index.by_order.get(&(tenant, order)).into_iter().flatten();
-                ids.filter_map(|id| Some((*id, table.get(id)?)))
-            });
-            of_order.cloned().collect()
+            of_orders(tenant, orders, |order| {
+                let of_order = payments.select(|table| {
+                    let ids = table.index.by_order.get(&order).into_iter().flatten();
+                    ids.filter_map(|id| Some((*id, table.get(id)?)))
+                });
+                of_order.cloned().collect()
+            })
         })
         .await
     }

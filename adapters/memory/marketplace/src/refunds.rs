@@ -11,6 +11,7 @@ use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{RefundQueries, RefundRepo};
 use marketplace_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
 
+use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;
 
@@ -60,14 +61,16 @@ impl RefundQueries for MarketUnit {
         self.read(|statement| statement.refunds().get(&id).cloned()).await
     }
 
-    async fn refunds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Refund>, StoreError> {
+    async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
         self.read(|statement| {
             let refunds = statement.refunds();
-            let of_order = refunds.select(|table| {
-                let ids = table.index.by_order.get(&(tenant, order)).into_iter().flatten();
-                ids.filter_map(|id| Some((*id, table.get(id)?)))
-            });
-            of_order.cloned().collect()
+            of_orders(tenant, orders, |order| {
+                let of_order = refunds.select(|table| {
+                    let ids = table.index.by_order.get(&order).into_iter().flatten();
+                    ids.filter_map(|id| Some((*id, table.get(id)?)))
+                });
+                of_order.cloned().collect()
+            })
         })
         .await
     }

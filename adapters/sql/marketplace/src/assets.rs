@@ -46,8 +46,8 @@ impl AssetQueries for MarketSession {
         balances::of(self, tenant, user, purse).await
     }
 
-    async fn holds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Hold>, StoreError> {
-        holds::of_order(self, tenant, order).await
+    async fn holds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Hold>, StoreError> {
+        holds::of_orders(self, tenant, orders).await
     }
 
     async fn holds_of_user(
@@ -87,9 +87,9 @@ impl AssetQueries for MarketSession {
     async fn operations_of(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<AssetOperation>, StoreError> {
-        operations::of_order(self, tenant, order).await
+        operations::of_orders(self, tenant, orders).await
     }
 
     async fn entries_page(

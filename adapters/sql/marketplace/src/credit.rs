@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -72,12 +73,11 @@ impl CreditQueries for MarketSession {
     async fn credit_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<CreditChange>, StoreError> {
-        let sql = format!(
-            "SELECT id, {CHANGE} FROM buyer_credit_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
-        );
-        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+        let columns = format!("id, {CHANGE}");
+        let of_orders = OfOrders { table: "buyer_credit_changes", columns: &columns, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), change).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -43,8 +44,8 @@ fn effect_of_fact(kind: EffectKind, row: &Row) -> Result<EffectOfFact, StoreErro
 
 /// The columns that [`effect_of_fact`] reads.
 fn effect_columns(kind: EffectKind) -> String {
-    let fact: String = fact_columns(kind).iter().map(|column| format!(", e.{column}")).collect();
-    format!("e.id, e.tenant_id, e.order_id, e.event_id{fact}")
+    let fact: String = fact_columns(kind).iter().map(|column| format!(", {column}")).collect();
+    format!("id, tenant_id, order_id, event_id{fact}")
 }
 
 fn change(row: &Row) -> Result<ListingChange, StoreError> {
@@ -96,12 +97,11 @@ impl EffectQueries for MarketSession {
     async fn listing_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ListingChange>, StoreError> {
-        let sql = format!(
-            "SELECT id, {CHANGE} FROM listing_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
-        );
-        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+        let columns = format!("id, {CHANGE}");
+        let of_orders = OfOrders { table: "listing_changes", columns: &columns, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), change).await
     }
 
     async fn effects_of(
@@ -110,22 +110,9 @@ impl EffectQueries for MarketSession {
         tenant: TenantId,
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError> {
-        let mut found = Vec::new();
-        for orders in orders.chunks(MAX_ROWS) {
-            let (sql, values) = self.dialect().look_up(LookUp {
-                columns: &effect_columns(kind),
-                from: format!("{} e", kind.table()),
-                column: "e.order_id",
-                keys: padded(orders).into_iter().map(|order| order.get().into()).collect(),
-                conditions: "e.tenant_id = ?".to_owned(),
-                values: values![tenant.get()],
-                ..LookUp::default()
-            });
-            for row in &self.fetch(&sql, values).await? {
-                found.push(effect_of_fact(kind, row)?);
-            }
-        }
-        Ok(found)
+        let columns = effect_columns(kind);
+        let of_orders = OfOrders { table: kind.table(), columns: &columns, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), |row| effect_of_fact(kind, row)).await
     }
 
     async fn effects_without_order(
@@ -160,11 +147,11 @@ impl EffectQueries for MarketSession {
     async fn shipment_tasks(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ShipmentTask>, StoreError> {
-        let sql =
-            format!("SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND order_id = ? ORDER BY id");
-        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(task).collect()
+        let columns = format!("id, {TASK}");
+        let of_orders = OfOrders { table: "shipments", columns: &columns, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), task).await
     }
 
     async fn listings_page(

@@ -10,6 +10,7 @@ mod effects;
 mod ids;
 mod job_queries;
 mod notifications;
+mod of_orders;
 mod orders;
 mod payments;
 mod products;

@@ -1,5 +1,6 @@
 //! Notifications to buyers and sellers.
 
+use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -37,13 +38,11 @@ impl NotificationQueries for MarketSession {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<Notification>, StoreError> {
-        let sql = format!(
-            "SELECT id, {COLUMNS} FROM notifications WHERE tenant_id = ? AND order_id = ? ORDER BY id"
-        );
-        let rows = self.fetch(&sql, values![tenant.get(), order.get()]).await?;
-        rows.iter().map(|row| Ok(notification(row)?.effect)).collect()
+        let columns = format!("id, {COLUMNS}");
+        let of_orders = OfOrders { table: "notifications", columns: &columns, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), |row| Ok(notification(row)?.effect)).await
     }
 
     async fn notifications_page(

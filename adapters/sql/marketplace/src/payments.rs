@@ -1,6 +1,7 @@
 //! Repository of payments.
 
 use crate::money;
+use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -55,9 +56,7 @@ fn state_values(payment: &Payment) -> Vec<Value> {
 }
 
 /// The query for all payments of an order. Its parameters are the tenant and the order.
-pub(crate) fn of_order() -> String {
-    format!("SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? ORDER BY id")
-}
+pub(crate) const OF_ORDERS: OfOrders<'_> = OfOrders { table: "payments", columns: COLUMNS, sequence: "id" };
 
 #[async_trait]
 impl PaymentQueries for MarketSession {
@@ -77,9 +76,12 @@ impl PaymentQueries for MarketSession {
         self.fetch_one(&sql, values![tenant.get(), order.get()]).await?.as_ref().map(payment).transpose()
     }
 
-    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
-        let sql = of_order();
-        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(payment).collect()
+    async fn payments_of(
+        &mut self,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<Payment>, StoreError> {
+        OF_ORDERS.fetch(self, (tenant, orders), payment).await
     }
 }
 

@@ -64,7 +64,10 @@ async fn check_lookups(store: &SqlMarket) {
     let rows_by_key = |table| operations::rows_by_key(dialect, "*", table, tenant, &["a", "b"]);
     let cases: [((String, Vec<Value>), &str); 6] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
-        ((payments::of_order(), values![1i64, 1i64]), "SEARCH payments USING INDEX idx_payments_order"),
+        (
+            payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
+            "SEARCH payments USING INDEX idx_payments_order",
+        ),
         (
             balances::locking(dialect, Purse::Wallet, tenant, vec![1, 2]),
             "SEARCH asset_balances USING PRIMARY KEY",

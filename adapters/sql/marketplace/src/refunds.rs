@@ -1,6 +1,7 @@
 //! Repository of refunds.
 
 use crate::money;
+use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -78,9 +79,9 @@ impl RefundQueries for MarketSession {
         self.fetch_one(&sql, values![id.get()]).await?.as_ref().map(refund).transpose()
     }
 
-    async fn refunds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Refund>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM refunds WHERE tenant_id = ? AND order_id = ? ORDER BY id");
-        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(refund).collect()
+    async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
+        let of_orders = OfOrders { table: "refunds", columns: COLUMNS, sequence: "id" };
+        of_orders.fetch(self, (tenant, orders), refund).await
     }
 
     async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<Refund>, StoreError> {

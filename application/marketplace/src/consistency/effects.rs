@@ -10,6 +10,7 @@ use marketplace_domain::{
 };
 
 use super::holds::{is_cancelled_without_hold, reconstructed_hold};
+use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use crate::ports::{
     CreditChange, EffectKind, ListingChange, ListingChangeKind, MarketView, Notification, SHIPMENT,
     ShipmentTask, notification_fact,
@@ -17,6 +18,7 @@ use crate::ports::{
 use handover_outbox::ports::StoreError;
 
 /// All stored effects of one order.
+#[derive(Default)]
 pub(crate) struct OrderEffects {
     listings: Vec<ListingChange>,
     shipments: Vec<ShipmentTask>,
@@ -71,21 +73,42 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Reads the effects of an order.
+/// Reads the effects of these orders, in their sequence.
+pub(crate) async fn effects_of_orders<V: MarketView + ?Sized>(
+    view: &mut V,
+    orders: &[Order],
+) -> Result<Vec<OrderEffects>, StoreError> {
+    let mut listings = RowsByOrder::default();
+    let mut shipments = RowsByOrder::default();
+    let mut notifications = RowsByOrder::default();
+    let mut credit = RowsByOrder::default();
+    let mut operations = RowsByOrder::default();
+    let mut holds = RowsByOrder::default();
+    for (tenant, ids) in ids_by_tenant(orders) {
+        listings.extend(tenant, view.listing_changes(tenant, &ids).await?, |it| it.order);
+        shipments.extend(tenant, view.shipment_tasks(tenant, &ids).await?, |it| it.order);
+        notifications.extend(tenant, view.notifications_about(tenant, &ids).await?, |it| it.order);
+        credit.extend(tenant, view.credit_changes(tenant, &ids).await?, |it| it.order);
+        operations.extend(tenant, view.operations_of(tenant, &ids).await?, |it| it.order);
+        holds.extend(tenant, view.holds_of(tenant, &ids).await?, |it| it.order);
+    }
+    let of_order = |order| OrderEffects {
+        listings: listings.take(order),
+        shipments: shipments.take(order),
+        notifications: notifications.take(order),
+        credit: credit.take(order),
+        operations: operations.take(order),
+        holds: holds.take(order),
+    };
+    Ok(orders.iter().map(of_order).collect())
+}
+
+/// Reads the effects of one order.
 pub(crate) async fn read_effects<V: MarketView + ?Sized>(
     view: &mut V,
     order: &Order,
 ) -> Result<OrderEffects, StoreError> {
-    let tenant = order.tenant;
-    let id = order.id;
-    Ok(OrderEffects {
-        listings: view.listing_changes(tenant, id).await?,
-        shipments: view.shipment_tasks(tenant, id).await?,
-        notifications: view.notifications_about(tenant, id).await?,
-        credit: view.credit_changes(tenant, id).await?,
-        operations: view.operations_of(tenant, id).await?,
-        holds: view.holds_of(tenant, id).await?,
-    })
+    Ok(effects_of_orders(view, std::slice::from_ref(order)).await?.pop().unwrap_or_default())
 }
 
 impl OrderEffects {
@@ -133,6 +156,11 @@ impl OrderEffects {
             ("points", _) => self.operations(Asset::Points, body, order, rules),
             _ => Effect::Invisible,
         }
+    }
+
+    /// Whether this amount was posted to the cash accounts.
+    pub(crate) fn has_cash_operation(&self, kind: OperationKind, key: &OperationKey) -> bool {
+        self.operations.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
     }
 
     /// Surplus rows: every row of a fact after its first.

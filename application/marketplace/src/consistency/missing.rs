@@ -1,10 +1,12 @@
 //! Finds events that are missing in the outbox, and appends them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Order, OrderId};
+use marketplace_domain::{AggregateType, Order, OrderId, Payment, Refund};
 
+use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
 use crate::App;
 use crate::ports::{MarketView, Work};
@@ -12,28 +14,69 @@ use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
 use handover_outbox::{append, with_tx};
 
-/// Returns the missing events of an order, its payments and its refunds, and the existing outbox rows of these
-/// aggregates.
-pub(crate) async fn missing<V: MarketView + ?Sized>(
+/// An order with its payments and refunds, and the outbox rows of these aggregates.
+pub(crate) struct OrderRows<'a> {
+    pub(crate) order: &'a Order,
+    pub(crate) payments: Vec<Payment>,
+    pub(crate) refunds: Vec<Refund>,
+    pub(crate) events: Vec<OutboxRow>,
+}
+
+/// Reads the rows of these orders, in their sequence.
+pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
     view: &mut V,
-    order: &Order,
-) -> Result<(Vec<ExpectedEvent>, Vec<OutboxRow>), StoreError> {
-    let payments = view.payments_of(order.tenant, order.id).await?;
-    let refunds = view.refunds_of(order.tenant, order.id).await?;
-    let about = |kind: AggregateType, id: i64| AggregateRef {
-        tenant: order.tenant,
-        kind: kind.as_str().to_owned(),
-        id,
-    };
-    let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
-    aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
-    aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+    orders: &'a [Order],
+) -> Result<Vec<OrderRows<'a>>, StoreError> {
+    let mut payments = RowsByOrder::default();
+    let mut refunds = RowsByOrder::default();
+    for (tenant, ids) in ids_by_tenant(orders) {
+        payments.extend(tenant, view.payments_of(tenant, &ids).await?, |it| it.order);
+        refunds.extend(tenant, view.refunds_of(tenant, &ids).await?, |it| it.order);
+    }
+    let mut rows: Vec<OrderRows<'a>> = orders
+        .iter()
+        .map(|order| OrderRows {
+            order,
+            payments: payments.take(order),
+            refunds: refunds.take(order),
+            events: Vec::new(),
+        })
+        .collect();
+    let aggregates: Vec<AggregateRef> = rows.iter().flat_map(OrderRows::aggregates).collect();
     // The outbox rows are read after the business rows: each business row is committed together with its events, so
     // the events are visible by then.
-    let rows = view.outbox_view().outbox_about(&aggregates).await?;
-    let mut absent = expected(order, &payments, &refunds);
-    absent.retain(|event| !rows.iter().any(|row| event.is_announced_by(row, order)));
-    Ok((absent, rows))
+    let mut events: BTreeMap<AggregateRef, Vec<OutboxRow>> = BTreeMap::new();
+    for event in view.outbox_view().outbox_about(&aggregates).await? {
+        events.entry(event.aggregate.clone()).or_default().push(event);
+    }
+    for of_order in &mut rows {
+        of_order.events =
+            of_order.aggregates().iter().filter_map(|aggregate| events.remove(aggregate)).flatten().collect();
+    }
+    Ok(rows)
+}
+
+impl OrderRows<'_> {
+    /// The aggregates with events: the order, its payments and its refunds.
+    fn aggregates(&self) -> Vec<AggregateRef> {
+        let about = |kind: AggregateType, id: i64| AggregateRef {
+            tenant: self.order.tenant,
+            kind: kind.as_str().to_owned(),
+            id,
+        };
+        let mut aggregates = vec![about(AggregateType::Order, self.order.id.get())];
+        aggregates
+            .extend(self.payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+        aggregates.extend(self.refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+        aggregates
+    }
+
+    /// The expected events that are not in the outbox.
+    pub(crate) fn missing_events(&self) -> Vec<ExpectedEvent> {
+        let mut missing = expected(self.order, &self.payments, &self.refunds);
+        missing.retain(|event| !self.events.iter().any(|row| event.is_announced_by(row, self.order)));
+        missing
+    }
 }
 
 /// Appends the missing events of an order and returns them with their ids. A repair by an operator passes its audit entry.
@@ -51,13 +94,16 @@ pub(crate) async fn announce_missing(
         let audit_entry = audit_entry.clone();
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
-            let (absent, rows) = missing(unit, &order).await?;
-            let mut announced = Vec::with_capacity(absent.len());
-            let mut events = Vec::with_capacity(absent.len());
-            for event in absent {
+            let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
+                return Ok(Vec::new());
+            };
+            let missing = rows.missing_events();
+            let mut announced = Vec::with_capacity(missing.len());
+            let mut events = Vec::with_capacity(missing.len());
+            for event in missing {
                 let aggregate = event.aggregate(&order);
                 let consumed = consumed_record(unit, &event, &aggregate).await?;
-                let trace = trace_of(&event, &aggregate, &rows, consumed.as_ref(), order.id);
+                let trace = trace_of(&event, &aggregate, &rows.events, consumed.as_ref(), order.id);
                 let id = match consumed {
                     Some(consumed) => consumed.event_id,
                     None => repaired_id(&event, &aggregate)?,

@@ -197,7 +197,7 @@ impl AssetHandler {
         if order.status != OrderStatus::Refunded {
             return Ok(false);
         }
-        let operations = unit.operations_of(order.tenant, order.id).await?;
+        let operations = unit.operations_of(order.tenant, &[order.id]).await?;
         let unearned = |key: &OperationKey| key.as_str().ends_with(":unearn");
         Ok(operations.iter().any(|operation| unearned(&operation.key)))
     }

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::ConsistencySettings;
 use crate::App;
-use crate::consistency::{announce_missing, missing};
+use crate::consistency::{announce_missing, read_rows};
 use handover_outbox::ports::StoreError;
 
 pub struct ConsistencyRepair {
@@ -57,16 +57,16 @@ impl ConsistencyRepair {
             let Some(last) = orders.last() else { return Ok(repaired) };
             after = Some((last.update_time, last.id));
             let mut lost = Vec::new();
-            for order in &orders {
-                let (absent, _) = missing(view.as_mut(), order).await?;
-                if !absent.is_empty() {
-                    lost.push((order.tenant, order.id, absent.len() as u64));
+            for rows in read_rows(view.as_mut(), &orders).await? {
+                let missing = rows.missing_events().len() as u64;
+                if missing > 0 {
+                    lost.push((rows.order.tenant, rows.order.id, missing));
                 }
             }
             // Release the view before a unit of work begins: a task uses at most one connection of the store.
             drop(view);
-            for (tenant, order, absent) in lost {
-                metrics::counter!("consistency.event.missing").increment(absent);
+            for (tenant, order, missing) in lost {
+                metrics::counter!("consistency.event.missing").increment(missing);
                 for (id, event) in announce_missing(&self.app, tenant, order, None).await? {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);

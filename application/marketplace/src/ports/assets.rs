@@ -79,8 +79,8 @@ pub trait AssetQueries: Send {
         purse: Purse,
     ) -> Result<Option<Balance>, StoreError>;
 
-    /// The holds of an order, sorted by [`Asset`].
-    async fn holds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Hold>, StoreError>;
+    /// The holds of these orders, sorted by order and [`Asset`].
+    async fn holds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Hold>, StoreError>;
 
     /// The `FROZEN` holds of a user on an asset, sorted by order id.
     async fn holds_of_user(
@@ -113,11 +113,11 @@ pub trait AssetQueries: Send {
         keys: &[OperationKey],
     ) -> Result<Vec<(OperationKey, Entry)>, StoreError>;
 
-    /// Every operation of this order, in the sequence in which they were posted.
+    /// Every operation of these orders, sorted by order; those of one order in the sequence in which they were posted.
     async fn operations_of(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
     /// At most `limit` entries of a user's accounts of one purse, with an id below `before`, greatest id first. Entries

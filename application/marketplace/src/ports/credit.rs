@@ -41,11 +41,11 @@ pub trait CreditQueries: Send {
     async fn credit_of(&mut self, tenant: TenantId, buyer: UserId)
     -> Result<Option<BuyerCredit>, StoreError>;
 
-    /// Every change caused by this order, in the sequence in which they were applied.
+    /// Every change caused by these orders, sorted by order; those of one order in the sequence in which they were applied.
     async fn credit_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<CreditChange>, StoreError>;
 }
 

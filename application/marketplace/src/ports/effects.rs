@@ -160,11 +160,12 @@ pub struct EffectOfFact {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait EffectQueries: Send {
-    /// Every listing change caused by this order, in the sequence in which they were applied.
+    /// Every listing change caused by these orders, sorted by order; those of one order in the sequence in which they
+    /// were applied.
     async fn listing_changes(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ListingChange>, StoreError>;
 
     /// The effects of one kind of these orders, in any sequence. An effect with several rows MAY be returned several
@@ -189,11 +190,12 @@ pub trait EffectQueries: Send {
     async fn listing_of(&mut self, tenant: TenantId, seller: UserId)
     -> Result<Vec<ListingEntry>, StoreError>;
 
-    /// Every shipment task of this order, in the sequence in which they were opened.
+    /// Every shipment task of these orders, sorted by order; those of one order in the sequence in which they were
+    /// opened.
     async fn shipment_tasks(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<ShipmentTask>, StoreError>;
 
     /// At most `limit` entries of a seller's listing with a product id below `before`, greatest id first.

@@ -33,11 +33,12 @@ pub struct Notification {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationQueries: Send {
-    /// Every notification about this order, in the sequence in which they were written.
+    /// Every notification about these orders, sorted by order; those of one order in the sequence in which they were
+    /// written.
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<Notification>, StoreError>;
 
     /// At most `limit` notifications of this user, with an id below `before`, greatest id first.

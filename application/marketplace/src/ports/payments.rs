@@ -18,8 +18,9 @@ pub trait PaymentQueries: Send {
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError>;
 
-    /// Every payment of the order, sorted by id.
-    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError>;
+    /// Every payment of these orders, sorted by order and id.
+    async fn payments_of(&mut self, tenant: TenantId, orders: &[OrderId])
+    -> Result<Vec<Payment>, StoreError>;
 }
 
 /// Writes payments.

@@ -12,8 +12,8 @@ pub trait RefundQueries: Send {
     /// The refund with this id, in any tenant: reports of the gateway do not name a tenant.
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError>;
 
-    /// Every refund of the order, sorted by id.
-    async fn refunds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Refund>, StoreError>;
+    /// Every refund of these orders, sorted by order and id.
+    async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError>;
 
     /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest
     /// first.

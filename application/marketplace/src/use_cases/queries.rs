@@ -168,7 +168,7 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
         return Err(UseCaseError::NotFound { what: "order" });
     };
     let is_party = context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
-    let mut refunds = view.refunds_of(context.tenant, order.id).await?;
+    let mut refunds = view.refunds_of(context.tenant, &[order.id]).await?;
     drop(view);
     if !is_party {
         record_refunds_read(app, context, id, count(refunds.len())).await?;

@@ -138,7 +138,7 @@ fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) 
 
 /// The payment that paid the order.
 async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError<RefundCommandRefusal>> {
-    let payments = unit.payments_of(order.tenant, order.id).await?;
+    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
     let paying = |payment: &Payment| payment.status == PaymentStatus::Success && !payment.refund_due;
     payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
 }
@@ -148,8 +148,8 @@ async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Pay
     if order.status == OrderStatus::Pending {
         return Ok(None);
     }
-    let refunds = unit.refunds_of(order.tenant, order.id).await?;
-    let payments = unit.payments_of(order.tenant, order.id).await?;
+    let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
+    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
     Ok(payments.into_iter().find(|payment| {
         let is_live = |refund: &Refund| refund.payment == payment.id && refund.status != RefundStatus::Failed;
         payment.status == PaymentStatus::Success && payment.refund_due && !refunds.iter().any(is_live)

@@ -89,7 +89,7 @@ pub(super) async fn require_locked_assets(
     if order.status != OrderStatus::Pending || order.assets.is_empty() {
         return Ok(());
     }
-    let holds = unit.holds_of(order.tenant, order.id).await?;
+    let holds = unit.holds_of(order.tenant, &[order.id]).await?;
     let is_locked =
         |asset: Asset| holds.iter().any(|hold| hold.asset == asset && hold.status == HoldStatus::Frozen);
     if order.assets.named().all(is_locked) {

@@ -34,9 +34,9 @@ impl Assets {
     ) -> Result<Assets, StoreError> {
         let mut assets = Assets { totals: view.account_totals(None).await?, ..Assets::default() };
         for order in orders {
-            assets.holds.insert(*order, view.holds_of(TENANT, *order).await?);
-            assets.operations.insert(*order, view.operations_of(TENANT, *order).await?);
-            assets.refunds.insert(*order, view.refunds_of(TENANT, *order).await?);
+            assets.holds.insert(*order, view.holds_of(TENANT, &[*order]).await?);
+            assets.operations.insert(*order, view.operations_of(TENANT, &[*order]).await?);
+            assets.refunds.insert(*order, view.refunds_of(TENANT, &[*order]).await?);
         }
         for user in users {
             assets.read_coupons(view, *user).await?;

@@ -22,6 +22,7 @@ pub mod products;
 pub mod races;
 pub mod refunds;
 pub mod requests;
+pub mod rows_of_orders;
 pub mod units;
 
 /// A new, empty store of the marketplace under test. Its outbox is the store of [`StoreRig`].
@@ -112,6 +113,9 @@ handover_contract::rules! { store_rules: MarketRig;
         due_refunds_are_processing_and_ordered_earliest_first,
         concurrent_refunds_of_payment_succeed_exactly_once,
         concurrent_refund_settlements_succeed_exactly_once,
+    ]
+    rows_of_orders: [
+        rows_of_many_orders_are_ordered_by_order,
     ]
     requests: [
         request_is_read_as_written,

@@ -81,6 +81,7 @@ faults! { broken_by(Fault) {
     ]
     payments_are_sorted_by_time: PaymentsAreSortedByTime breaks [
         "payments_of_order_are_ordered_by_id",
+        "rows_of_many_orders_are_ordered_by_order",
     ]
     taken_operation_keys_are_ignored: TakenOperationKeysAreIgnored breaks [
         "duplicate_operation_key_is_conflict",

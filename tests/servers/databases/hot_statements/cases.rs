@@ -261,7 +261,7 @@ pub(super) const CASES: &[Case] = &[
         100
     )),
     view!("payments of an order", ["idx_payments_order"], |view| view
-        .payments_of(TenantId::DEFAULT, order_id(7))),
+        .payments_of(TenantId::DEFAULT, &[order_id(7)])),
     view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),
     view!("expired coupons", ["idx_coupons_expiry"], |view| view.coupons_expired(later(60), 100)),
     view!("frozen holds", ["idx_holds_frozen"], |view| view.holds_frozen(later(60), None, 100)),

@@ -30,8 +30,8 @@ pub(super) async fn check(
     rows: &[&OutboxRow],
     usage: &mut AssetUsage,
 ) -> Result<(), StoreError> {
-    let holds = checker.view.holds_of(order.tenant, order.id).await?;
-    let operations = checker.view.operations_of(order.tenant, order.id).await?;
+    let holds = checker.view.holds_of(order.tenant, &[order.id]).await?;
+    let operations = checker.view.operations_of(order.tenant, &[order.id]).await?;
     for asset in Asset::HELD {
         let hold = holds.iter().find(|hold| hold.asset == asset);
         check_hold(checker, order, rows, (asset, hold));
@@ -220,8 +220,8 @@ async fn check_refunds(
     order: &Order,
     operations: &[AssetOperation],
 ) -> Result<(), StoreError> {
-    let payments = checker.view.payments_of(order.tenant, order.id).await?;
-    let refunds = checker.view.refunds_of(order.tenant, order.id).await?;
+    let payments = checker.view.payments_of(order.tenant, &[order.id]).await?;
+    let refunds = checker.view.refunds_of(order.tenant, &[order.id]).await?;
     let gateway_refunds = checker.evidence.gateway_model.refunds();
     for refund in &refunds {
         let announced: Vec<&str> = checker

@@ -125,23 +125,23 @@ async fn final_state(
     let mut view = evidence.store.view().await?;
     let order = view.order_by_id(tenant, id).await?.ok_or("the order is missing")?;
     let product = view.product_by_id(tenant, order.product).await?;
-    let payments = view.payments_of(tenant, id).await?;
+    let payments = view.payments_of(tenant, &[id]).await?;
     let mut payments: Vec<_> = payments.iter().map(|it| (it.status, it.refund_due)).collect();
     // A payment without a report stays PROCESSING in the run, and is not repeated in the reference run.
     payments.retain(|(status, _)| *status != PaymentStatus::Processing);
     payments.sort_by_key(|(status, due)| (status.as_str(), *due));
-    let holds = view.holds_of(tenant, id).await?.into_iter();
+    let holds = view.holds_of(tenant, &[id]).await?.into_iter();
     let mut refunds: Vec<_> =
-        view.refunds_of(tenant, id).await?.iter().map(|it| (it.status, it.amount)).collect();
+        view.refunds_of(tenant, &[id]).await?.iter().map(|it| (it.status, it.amount)).collect();
     refunds.sort_by_key(|(status, amount)| (status.as_str(), *amount));
     let sorted = |mut lines: Vec<String>| {
         lines.sort();
         lines
     };
-    let notifications = view.notifications_about(tenant, id).await?.into_iter();
+    let notifications = view.notifications_about(tenant, &[id]).await?.into_iter();
     let notifications =
         notifications.map(|it| format!("{:?} {} {} {}", it.side, it.recipient, it.old_status, it.new_status));
-    let credit_changes = view.credit_changes(tenant, id).await?.into_iter();
+    let credit_changes = view.credit_changes(tenant, &[id]).await?.into_iter();
     let credit_changes = credit_changes.map(|it| format!("{} {:?}", it.buyer, it.step));
     let listing = view.listing_of(tenant, order.seller).await?;
     let entry = listing.iter().find(|entry| entry.product == order.product);
@@ -159,7 +159,7 @@ async fn final_state(
             | OrderStatus::Paid
             | OrderStatus::Shipped
             | OrderStatus::Completed
-            | OrderStatus::Cancelled => view.shipment_tasks(tenant, id).await?.len(),
+            | OrderStatus::Cancelled => view.shipment_tasks(tenant, &[id]).await?.len(),
         },
         holds: holds.map(|it| (it.asset, it.status, it.reverted)).collect(),
         refunds,

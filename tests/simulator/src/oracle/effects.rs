@@ -13,7 +13,7 @@ pub(super) async fn check(
 ) -> Result<(), StoreError> {
     let types = [EventType::OrderCreated, EventType::OrderCancelled, EventType::OrderRefunded];
     let mut expected = checker.expected_events("inventory", rows, &types);
-    let changes = checker.view.listing_changes(order.tenant, order.id).await?;
+    let changes = checker.view.listing_changes(order.tenant, &[order.id]).await?;
     let applied: Vec<EventId> = changes.into_iter().map(|change| change.event_id).collect();
     let created = |event: &EventId| {
         let row = rows.iter().find(|row| row.event_id == *event);
@@ -24,7 +24,7 @@ pub(super) async fn check(
     checker.compare("inventory", order, &expected, &applied);
 
     let mut expected = checker.expected_events("fulfillment", rows, &[EventType::OrderPaid]);
-    let tasks = checker.view.shipment_tasks(order.tenant, order.id).await?;
+    let tasks = checker.view.shipment_tasks(order.tenant, &[order.id]).await?;
     let applied: Vec<EventId> = tasks.into_iter().map(|task| task.event_id).collect();
     // If the order was already refunded when the event was applied, it is not shipped.
     expected.retain(|event| order.status != OrderStatus::Refunded || applied.contains(event));

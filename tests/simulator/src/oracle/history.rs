@@ -26,7 +26,7 @@ pub(super) async fn check(
         .collect();
     // The rows are sorted by `aggregate_seq`, not by id: a lost event may have been appended again after later events.
     changes.sort_by_key(|row| row.aggregate_seq);
-    let payments = checker.view.payments_of(order.tenant, order.id).await?;
+    let payments = checker.view.payments_of(order.tenant, &[order.id]).await?;
     let silent = silent_changes(checker, order, &payments).await?;
     let numbers: Vec<i64> = changes.iter().map(|row| row.aggregate_seq).collect();
     let ascending = numbers.first() == Some(&1) && numbers.is_sorted_by(|a, b| a < b);
@@ -74,7 +74,7 @@ async fn silent_changes(
     order: &Order,
     payments: &[Payment],
 ) -> Result<i64, StoreError> {
-    let refunds = checker.view.refunds_of(order.tenant, order.id).await?;
+    let refunds = checker.view.refunds_of(order.tenant, &[order.id]).await?;
     let paid_with = |refund: &&Refund| payments.iter().any(|it| it.id == refund.payment && !it.refund_due);
     let changes = refunds.iter().filter(paid_with).map(|refund| match refund.status {
         RefundStatus::Processing | RefundStatus::Success => 1,

@@ -46,7 +46,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
         if order.pay_time.is_some() && !paid.contains(&(order.tenant, order.id.get())) {
             pending.push(format!("order {} is paid, but has no ORDER_PAID event", order.id));
         }
-        for refund in checker.view.refunds_of(order.tenant, order.id).await? {
+        for refund in checker.view.refunds_of(order.tenant, &[order.id]).await? {
             if refund.status == RefundStatus::Processing {
                 pending.push(format!("refund {} of order {} is PROCESSING", refund.id, order.id));
             }
@@ -54,7 +54,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
         if order.assets.is_empty() {
             continue;
         }
-        for hold in checker.view.holds_of(order.tenant, order.id).await? {
+        for hold in checker.view.holds_of(order.tenant, &[order.id]).await? {
             if hold.status == HoldStatus::Frozen && !is_dead_or_blocked(checker, &order, hold.asset) {
                 pending.push(format!(
                     "the {} of order {} is frozen, although the order is {}",
@@ -145,13 +145,13 @@ async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i6
         if order.tenant != tenant {
             continue;
         }
-        let payments = checker.view.payments_of(tenant, order.id).await?;
+        let payments = checker.view.payments_of(tenant, &[order.id]).await?;
         received += payments
             .iter()
             .filter(|it| it.status == PaymentStatus::Success)
             .map(|it| it.amount.minor())
             .sum::<i64>();
-        let refunds = checker.view.refunds_of(tenant, order.id).await?;
+        let refunds = checker.view.refunds_of(tenant, &[order.id]).await?;
         let gateway_refunds = checker.evidence.gateway_model.refunds();
         let refunded = refunds.iter().filter_map(|refund| gateway_refunds.get(&refund.id));
         received -=

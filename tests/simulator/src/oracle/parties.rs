@@ -30,7 +30,7 @@ async fn check_notifications(
     rows: &[&OutboxRow],
 ) -> Result<(), StoreError> {
     let expected = checker.expected_events("status-sync", rows, &[EventType::OrderStatusChanged]);
-    let all = checker.view.notifications_about(order.tenant, order.id).await?;
+    let all = checker.view.notifications_about(order.tenant, &[order.id]).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own = all.iter().filter(|it| it.side == side && it.recipient == user);
         let notified: Vec<EventId> = own.map(|it| it.event_id.clone()).collect();
@@ -71,7 +71,7 @@ async fn check_credit(
     let steps: BTreeMap<&EventId, CreditOutcome> =
         rows.iter().filter_map(|row| Some((&row.event_id, credit_step_of(row)?))).collect();
     expected.retain(|event| steps.contains_key(event));
-    let changes = checker.view.credit_changes(order.tenant, order.id).await?;
+    let changes = checker.view.credit_changes(order.tenant, &[order.id]).await?;
     let applied: Vec<EventId> = changes.iter().map(|change| change.event_id.clone()).collect();
     checker.compare("buyer-credit", order, &expected, &applied);
     for change in &changes {

@@ -180,9 +180,9 @@ impl ReferenceRun {
     /// the order can end before the report, as in the compared run.
     async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), BoxError> {
         let Some((tenant, id)) = self.orders.get(&order_key).copied() else { return Ok(()) };
-        let original = run.store.view().await?.payments_of(order_key.0, order_key.1).await?.len();
+        let original = run.store.view().await?.payments_of(order_key.0, &[order_key.1]).await?.len();
         let mut view = self.evidence.store.view().await?;
-        let copy = view.payments_of(tenant, id).await?.len();
+        let copy = view.payments_of(tenant, &[id]).await?.len();
         let order = view.order_by_id(tenant, id).await?.filter(|order| order.status == OrderStatus::Pending);
         drop(view);
         if let Some(order) = order.filter(|order| copy < original && order.payable > Money::ZERO) {
@@ -203,7 +203,7 @@ impl ReferenceRun {
         for _ in 0..100 {
             let mut view = self.evidence.store.view().await?;
             let order = view.order_by_id(tenant, id).await?;
-            let holds = view.holds_of(tenant, id).await?;
+            let holds = view.holds_of(tenant, &[id]).await?;
             let named = order.map_or(0, |order| order.assets.named().count());
             if holds.len() >= named {
                 break;
@@ -250,7 +250,7 @@ impl ReferenceRun {
         };
         let mut view = self.evidence.store.view().await?;
         let Some(order) = view.order_by_id(tenant, id).await? else { return Ok(()) };
-        let mut refunds = view.refunds_of(tenant, id).await?;
+        let mut refunds = view.refunds_of(tenant, &[id]).await?;
         drop(view);
         if original.cause != RefundCause::LatePayment {
             let command = RequestRefund { order: id, reason: original.reason };

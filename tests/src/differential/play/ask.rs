@@ -38,7 +38,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::Overdue { at, limit } => rendered(view.orders_overdue(moment(at), limit).await),
         Query::Payment(id) => rendered(view.payment_by_id(payment_id(id)).await),
         Query::Processing(t, order) => rendered(view.payment_in_processing(tenant(t), order_id(order)).await),
-        Query::Payments(t, order) => rendered(view.payments_of(tenant(t), order_id(order)).await),
+        Query::Payments(t, order) => rendered(view.payments_of(tenant(t), &[order_id(order)]).await),
         Query::Due { partitions, at, on_failed, limit } => rendered(
             view.outbox_view()
                 .outbox_due(&DueQuery {
@@ -185,9 +185,11 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                     .map(without_numbers),
             )
         }
-        Query::ListingChanges(t, order) => rendered(view.listing_changes(tenant(t), order_id(order)).await),
+        Query::ListingChanges(t, order) => {
+            rendered(view.listing_changes(tenant(t), &[order_id(order)]).await)
+        }
         Query::Listing(t, seller) => rendered(view.listing_of(tenant(t), user(seller)).await),
-        Query::Shipments(t, order) => rendered(view.shipment_tasks(tenant(t), order_id(order)).await),
+        Query::Shipments(t, order) => rendered(view.shipment_tasks(tenant(t), &[order_id(order)]).await),
         Query::ListingPage { tenant: t, before, limit } => {
             rendered(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
         }
@@ -205,7 +207,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             )
         }
         Query::Notifications(t, order) => {
-            rendered(view.notifications_about(tenant(t), order_id(order)).await)
+            rendered(view.notifications_about(tenant(t), &[order_id(order)]).await)
         }
         Query::NotificationPage { tenant: t, user: who, skip, limit } => {
             let who = user(who);
@@ -219,7 +221,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                     .map(without_numbers),
             )
         }
-        Query::CreditChanges(t, order) => rendered(view.credit_changes(tenant(t), order_id(order)).await),
+        Query::CreditChanges(t, order) => rendered(view.credit_changes(tenant(t), &[order_id(order)]).await),
         Query::Credit(t, buyer) => rendered(view.credit_of(tenant(t), user(buyer)).await),
         Query::Relays => rendered(relays(view).await),
         Query::Leases => rendered(leases(view).await),

@@ -53,7 +53,7 @@ fn position(hold: &Hold) -> Position {
     (hold.create_time, hold.order, hold.asset)
 }
 
-pub(super) fn of_order(statement: &Statement<'_>, tenant: TenantId, order: OrderId) -> Vec<Hold> {
+pub(super) fn of_order(statement: &Statement<'_>, (tenant, order): (TenantId, OrderId)) -> Vec<Hold> {
     let holds = statement.holds();
     let of_order = holds.select(|table| {
         let keys = (tenant, order, Asset::Coupon)..=(tenant, order, Asset::Cash);

@@ -8,6 +8,8 @@ use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
 use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 
+use crate::of_orders::OfOrders;
+
 const COLUMNS: &str = "tenant_id, order_id, asset, user_id, amount, coupon_id, status, reverted, version, create_time, \
                        update_time";
 const KEY: &str = "tenant_id, order_id, asset";
@@ -54,14 +56,14 @@ fn row_of(hold: &Hold) -> Vec<Value> {
     ]
 }
 
-pub(super) async fn of_order(
+pub(super) async fn of_orders(
     session: &mut Session,
     tenant: TenantId,
-    order: OrderId,
+    orders: &[OrderId],
 ) -> Result<Vec<Hold>, StoreError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM asset_holds WHERE tenant_id = ? AND order_id = ? ORDER BY asset_no");
-    session.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(hold).collect()
+    let columns = format!("{COLUMNS}, asset_no");
+    let of_orders = OfOrders { table: "asset_holds", columns: &columns, sequence: "asset_no" };
+    of_orders.fetch(session, (tenant, orders), hold).await
 }
 
 pub(super) async fn of_user(

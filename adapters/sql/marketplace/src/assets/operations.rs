@@ -10,6 +10,8 @@ use marketplace_domain::{
     Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
 };
 
+use crate::of_orders::OfOrders;
+
 const OPERATION: &str = "tenant_id, idempotency_key, asset, kind, user_id, order_id, refund_id, coupon_id, amount, \
                          balance_after, event_id, trace_id, create_time";
 const ENTRY: &str = "tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time";
@@ -110,14 +112,14 @@ pub(super) async fn entries_by_key(
     Ok(found)
 }
 
-pub(super) async fn of_order(
+pub(super) async fn of_orders(
     session: &mut Session,
     tenant: TenantId,
-    order: OrderId,
+    orders: &[OrderId],
 ) -> Result<Vec<AssetOperation>, StoreError> {
-    let sql =
-        format!("SELECT {OPERATION} FROM asset_operations WHERE tenant_id = ? AND order_id = ? ORDER BY id");
-    session.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(operation).collect()
+    let columns = format!("id, {OPERATION}");
+    let of_orders = OfOrders { table: "asset_operations", columns: &columns, sequence: "id" };
+    of_orders.fetch(session, (tenant, orders), operation).await
 }
 
 const fn accounts(purse: Purse) -> &'static [Account] {

@@ -18,7 +18,7 @@ use handover_events::{Envelope, EventId, TenantId};
 
 use crate::App;
 use crate::ports::EffectKind;
-use compare::{Comparison, Consumers};
+use compare::{Consumers, Criteria, compare};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, StoreError, UnreadableRow,
@@ -115,7 +115,7 @@ pub async fn reconcile(
     let tenant = operator.visible(command.tenant)?;
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
-    let consumers = Consumers::of(app).await?;
+    let criteria = Criteria { consumers: Consumers::of(app).await?, rules: app.rules.points, now, grace };
     let context = RepairContext { operator, reason: command.reason.as_ref() };
     let mut report = Reconciliation {
         since: command.since,
@@ -136,16 +136,12 @@ pub async fn reconcile(
         let orders = view.orders_changed(tenant, command.since, command.until, after, BATCH).await?;
         let Some(last) = orders.last() else { break };
         after = Some((last.update_time, last.id));
-        let mut found = Vec::new();
-        for order in &orders {
-            let comparison = Comparison { order, consumers: &consumers, rules: app.rules.points, now, grace };
-            found.extend(comparison.run(view.as_mut(), &mut report).await?);
-        }
+        let found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
         // Release the view before a unit of work begins: a task uses at most one connection of the store.
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.repair = repair::repair(app, context, &consumers, &finding).await?;
+                finding.repair = repair::repair(app, context, &criteria.consumers, &finding).await?;
             }
             add_finding(&mut report, finding);
         }

@@ -130,13 +130,13 @@ pub async fn timeline(
         }
         return Err(OperationError::NotFound { what: "order" });
     };
-    let payments = view.payments_of(order.tenant, id).await?;
+    let payments = view.payments_of(order.tenant, &[id]).await?;
     let about = |kind: AggregateType, id: i64| AggregateRef {
         tenant: order.tenant,
         kind: kind.as_str().to_owned(),
         id,
     };
-    let refunds = view.refunds_of(order.tenant, id).await?;
+    let refunds = view.refunds_of(order.tenant, &[id]).await?;
     let mut aggregates = vec![about(AggregateType::Order, id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
@@ -171,12 +171,12 @@ pub async fn timeline(
     for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
         items.of_dead_letter(dead_letter);
     }
-    items.of_listings(view.listing_changes(order.tenant, id).await?);
-    items.of_shipments(view.shipment_tasks(order.tenant, id).await?);
-    items.of_notifications(view.notifications_about(order.tenant, id).await?);
-    items.of_credit(view.credit_changes(order.tenant, id).await?);
+    items.of_listings(view.listing_changes(order.tenant, &[id]).await?);
+    items.of_shipments(view.shipment_tasks(order.tenant, &[id]).await?);
+    items.of_notifications(view.notifications_about(order.tenant, &[id]).await?);
+    items.of_credit(view.credit_changes(order.tenant, &[id]).await?);
     if sees_assets {
-        items.of_operations(view.operations_of(order.tenant, id).await?);
+        items.of_operations(view.operations_of(order.tenant, &[id]).await?);
     }
     drop(view);
     let items = items.in_order();

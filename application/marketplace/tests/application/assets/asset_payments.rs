@@ -76,7 +76,7 @@ async fn payment_without_gateway_is_rejected_while_an_asset_is_not_locked() {
         matches!(refused, Err(UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked))),
         "{refused:?}"
     );
-    assert_eq!(market.world.view().await.payments_of(TENANT, order.id).await.unwrap(), []);
+    assert_eq!(market.world.view().await.payments_of(TENANT, &[order.id]).await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]

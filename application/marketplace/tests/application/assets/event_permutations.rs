@@ -108,7 +108,7 @@ async fn events_in_any_sequence_lead_to_the_same_balances_after_a_replay() {
                 ((5_000, 0, 0), (300, 0, 0), CouponStatus::Available),
                 "{asset} {permutation:?}"
             );
-            let hold = market.world.view().await.holds_of(TENANT, order.id).await.unwrap();
+            let hold = market.world.view().await.holds_of(TENANT, &[order.id]).await.unwrap();
             assert!(
                 hold.iter().all(|hold| hold.status != HoldStatus::Frozen),
                 "{asset} {permutation:?}: {hold:?}"

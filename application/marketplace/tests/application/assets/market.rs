@@ -144,7 +144,7 @@ impl Market {
     }
 
     pub(crate) async fn hold(&self, order: OrderId, asset: Asset) -> Option<Hold> {
-        let holds = self.world.view().await.holds_of(TENANT, order).await.unwrap();
+        let holds = self.world.view().await.holds_of(TENANT, &[order]).await.unwrap();
         holds.into_iter().find(|hold| hold.asset == asset)
     }
 
@@ -158,7 +158,7 @@ impl Market {
 
     /// Keys of the operations of an order, in the sequence in which they were posted.
     pub(crate) async fn keys(&self, order: OrderId) -> Vec<String> {
-        let operations = self.world.view().await.operations_of(TENANT, order).await.unwrap();
+        let operations = self.world.view().await.operations_of(TENANT, &[order]).await.unwrap();
         operations.into_iter().map(|operation| operation.key.to_string()).collect()
     }
 

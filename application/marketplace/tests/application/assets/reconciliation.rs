@@ -81,7 +81,7 @@ async fn order_changed_without_an_event_is_found_and_its_event_appended() {
     assert_eq!(report.findings[0].repair, Some(Repair::Announced));
     pass(secs(120)).await;
     assert_eq!(run_reconciliation(&market, false).await.findings, []);
-    let notifications = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
+    let notifications = market.world.view().await.notifications_about(TENANT, &[order.id]).await.unwrap();
     assert_eq!(notifications.len(), 2);
 }
 
@@ -140,7 +140,7 @@ async fn consumed_event_without_its_effect_is_found_and_applied_again() {
     assert_eq!(report.findings[0].event_id, Some(paid.event_id.clone()));
     assert_eq!(run_reconciliation(&market, true).await.findings[0].repair, Some(Repair::Reapplied));
     pass(secs(120)).await;
-    let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
+    let tasks = market.world.view().await.shipment_tasks(TENANT, &[order.id]).await.unwrap();
     assert_eq!(tasks.len(), 1);
     assert_eq!(run_reconciliation(&market, false).await.findings, []);
     let entries =
@@ -166,13 +166,13 @@ async fn missing_hold_is_found_and_restored() {
         view.orders_changed(None, DateTime::UNIX_EPOCH, market.world.now(), None, 100).await.unwrap();
     let mut holds = Vec::new();
     for order in &orders {
-        holds.extend(view.holds_of(TENANT, order.id).await.unwrap());
+        holds.extend(view.holds_of(TENANT, &[order.id]).await.unwrap());
     }
     drop(view);
     let tombstone = |hold: &&Hold| hold.status == HoldStatus::Released && hold.amount == 0;
     assert_eq!((holds.len(), holds.iter().filter(tombstone).count()), (6, 1), "{holds:?}");
     for hold in holds {
-        let before = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
+        let before = market.world.view().await.operations_of(TENANT, &[hold.order]).await.unwrap();
         assert!(market.world.store.delete_hold((TENANT, hold.order, hold.asset)));
         let report = run_reconciliation(&market, false).await;
         let [found] = report.findings.as_slice() else { panic!("{report:?}") };
@@ -197,7 +197,7 @@ async fn missing_hold_is_found_and_restored() {
             ),
             (hold.status, hold.amount, hold.coupon, hold.reverted, hold.user, at(&hold)),
         );
-        let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
+        let after = market.world.view().await.operations_of(TENANT, &[hold.order]).await.unwrap();
         assert_eq!(after, before, "the repair must not move an amount");
     }
     market.assert_ledger_balanced().await;

@@ -157,7 +157,7 @@ async fn payment_after_the_cancellation_is_refunded_once() {
         let settled = market.process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert!(settled.refund_due);
     }
-    let refunds = market.world.view().await.refunds_of(TENANT, order.id).await.unwrap();
+    let refunds = market.world.view().await.refunds_of(TENANT, &[order.id]).await.unwrap();
     let [refund] = refunds.as_slice() else { panic!("{refunds:?}") };
     assert_eq!((refund.cause, refund.amount), (RefundCause::LatePayment, payment.amount));
     market.report(refund, RefundResult::Failed).await.unwrap();

@@ -72,7 +72,7 @@ async fn events_of_a_payment_callback_have_the_trace_of_the_payment_request() {
     for event_type in [EventType::PaymentSucceeded, EventType::OrderPaid] {
         assert_eq!(trace_of(&market, event_type).await, trace("pay"), "{event_type}");
     }
-    let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
+    let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
     assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger must have the same trace");
 }
 
@@ -103,7 +103,7 @@ async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_th
     sweep(&market).await;
     assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
     assert!(settled(&market, &payment).await.refund_due);
-    let refunds = market.world.view().await.refunds_of(order.tenant, order.id).await.unwrap();
+    let refunds = market.world.view().await.refunds_of(order.tenant, &[order.id]).await.unwrap();
     assert_eq!(refunds[0].trace, Some(trace("pay")));
     let command = SettleRefund { refund: refunds[0].id, result: RefundResult::Failed };
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
@@ -135,7 +135,7 @@ async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     let reaper = LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default());
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
     assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
-    let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
+    let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
     let release = operations.iter().find(|it| it.kind == OperationKind::Release).unwrap();
     assert_eq!(release.trace_id.as_deref(), Some("place"));
 }

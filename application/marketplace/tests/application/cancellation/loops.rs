@@ -117,7 +117,7 @@ async fn delivered(world: &World) -> (Order, OutboxRow) {
 
 async fn effect_and_log(world: &World, order: &Order, row: &OutboxRow) -> (usize, Option<ConsumeStatus>) {
     let mut view = world.view().await;
-    let tasks = view.shipment_tasks(TENANT, order.id).await.unwrap();
+    let tasks = view.shipment_tasks(TENANT, &[order.id]).await.unwrap();
     let record = view.outbox_view().consumption("fulfillment", &row.event_id).await.unwrap();
     (tasks.len(), record.map(|record| record.status))
 }

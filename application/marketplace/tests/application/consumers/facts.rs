@@ -17,7 +17,7 @@ use crate::assets::market::{Market, SpentAssets};
 use crate::assets::reconciliation::run_reconciliation;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
 
-/// Returns an outbox row as an operator inserts it with SQL: it has values only for the columns of seed 000.
+/// Returns an outbox row as an operator inserts it with SQL: it has values only for the columns of document 000.
 fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     NewEvent {
         event_id: event_id(id),
@@ -41,7 +41,7 @@ async fn effects_and_balances(market: &Market) -> Vec<String> {
         found.extend(effects.into_iter().map(|it| format!("{kind:?} {} {}", it.order, it.fact)));
     }
     for order in orders {
-        let operations = view.operations_of(TENANT, order).await.unwrap();
+        let operations = view.operations_of(TENANT, &[order]).await.unwrap();
         found.extend(operations.into_iter().map(|it| format!("{} {}", it.key, it.amount)));
     }
     let buyer = BUYER.try_into().unwrap();

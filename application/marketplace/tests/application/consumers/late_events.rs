@@ -76,7 +76,7 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
     let mut view = world.view().await;
     let mut notifications = Vec::new();
     for order in 7..=11 {
-        notifications.extend(view.notifications_about(TENANT, order.try_into().unwrap()).await.unwrap());
+        notifications.extend(view.notifications_about(TENANT, &[order.try_into().unwrap()]).await.unwrap());
     }
     let credit = view.credit_of(TENANT, BUYER.try_into().unwrap()).await.unwrap().unwrap();
     (notifications, credit.counts, credit.score)

@@ -108,7 +108,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     }
     let mut view = world.view().await;
     let kinds = async |view: &mut dyn MarketView, order: &Order| -> Vec<ListingChangeKind> {
-        let changes = view.listing_changes(TENANT, order.id).await.unwrap();
+        let changes = view.listing_changes(TENANT, &[order.id]).await.unwrap();
         changes.iter().map(|change| change.kind).collect()
     };
     assert_eq!(kinds(view.as_mut(), &sold).await, [ListingChangeKind::Occupied]);
@@ -116,18 +116,18 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
         kinds(view.as_mut(), &cancelled).await,
         [ListingChangeKind::Occupied, ListingChangeKind::Released]
     );
-    assert_eq!(view.shipment_tasks(TENANT, sold.id).await.unwrap().len(), 1);
+    assert_eq!(view.shipment_tasks(TENANT, &[sold.id]).await.unwrap().len(), 1);
     let listing = view.listing_of(TENANT, SELLER.try_into().unwrap()).await.unwrap();
     let occupants: Vec<Option<OrderId>> = listing.iter().map(|entry| entry.taken_by).collect();
     assert_eq!(occupants, [Some(sold.id), None]);
-    let notifications = view.notifications_about(TENANT, sold.id).await.unwrap();
+    let notifications = view.notifications_about(TENANT, &[sold.id]).await.unwrap();
     let notifications: Vec<_> =
         notifications.iter().map(|it| (it.side, it.recipient.get(), it.new_status)).collect();
     let both = |status| [(OrderSide::Buyer, BUYER, status), (OrderSide::Seller, SELLER, status)];
     assert_eq!(notifications, [both(OrderStatus::Shipped), both(OrderStatus::Completed)].concat());
-    assert_eq!(view.notifications_about(TENANT, cancelled.id).await.unwrap(), []);
+    assert_eq!(view.notifications_about(TENANT, &[cancelled.id]).await.unwrap(), []);
     for (order, step) in [(&sold, CreditOutcome::Completed), (&cancelled, CreditOutcome::CancelledByBuyer)] {
-        let changes = view.credit_changes(TENANT, order.id).await.unwrap();
+        let changes = view.credit_changes(TENANT, &[order.id]).await.unwrap();
         assert_eq!(changes.iter().map(|it| it.step).collect::<Vec<_>>(), [step]);
     }
     let credit = view.credit_of(TENANT, BUYER.try_into().unwrap()).await.unwrap().unwrap();

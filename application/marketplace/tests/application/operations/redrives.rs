@@ -363,7 +363,7 @@ async fn redriven_sent_event_is_published_again_and_takes_effect_once() {
         paid.sent_time.unwrap() >= before,
         "the commit of the redrive must notify the relay, which publishes the row again"
     );
-    let tasks = world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
+    let tasks = world.view().await.shipment_tasks(TENANT, &[order.id]).await.unwrap();
     assert_eq!(tasks.len(), 1);
     process.app.tx.tasks.stop().await;
 }

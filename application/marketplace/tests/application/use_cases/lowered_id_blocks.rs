@@ -127,7 +127,7 @@ async fn late_payment_with_an_existing_refund_id_is_recorded_and_refunded() {
         cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
         let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert!(settled.refund_due);
-        let refunds = world.view().await.refunds_of(TENANT, order.id).await.unwrap();
+        let refunds = world.view().await.refunds_of(TENANT, &[order.id]).await.unwrap();
         assert_eq!(refunds.iter().map(|refund| refund.payment).collect::<Vec<_>>(), [payment.id]);
         pass(secs(1)).await;
     }

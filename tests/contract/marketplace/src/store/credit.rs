@@ -33,7 +33,7 @@ pub async fn credit_changes_are_read_in_order_of_application(rig: &dyn MarketRig
     let second = credit_change(11, 7, CancelledByTimeout, "a");
     change(rig, &[first.clone(), second.clone(), credit_change(10, 8, Completed, "c")]).await;
     change(rig, &[]).await;
-    let seen = view(rig).await.credit_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    let seen = view(rig).await.credit_changes(TenantId::DEFAULT, &[order_id(7)]).await.unwrap();
     assert_eq!(seen, [first, second]);
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each change must count");
 }
@@ -114,8 +114,8 @@ pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     let theirs = view.credit_of(tenant(2), user(10)).await.unwrap().unwrap();
     assert_eq!((theirs.counts, theirs.score), (counts(0, 0, 1), 95));
     assert_eq!(view.credit_of(tenant(3), user(10)).await.unwrap(), None);
-    assert_eq!(view.credit_changes(tenant(2), order_id(7)).await.unwrap(), [foreign]);
-    assert_eq!(view.credit_changes(tenant(3), order_id(7)).await.unwrap(), []);
+    assert_eq!(view.credit_changes(tenant(2), &[order_id(7)]).await.unwrap(), [foreign]);
+    assert_eq!(view.credit_changes(tenant(3), &[order_id(7)]).await.unwrap(), []);
 }
 
 /// Concurrent units of work that change the credit of one buyer lose no change, whether the row exists or not.

@@ -46,7 +46,7 @@ pub async fn listing_changes_are_read_in_order_of_application(rig: &dyn MarketRi
     ];
     change(rig, &changes).await;
     change(rig, &[listing_change(3, 8, Occupied, "d")]).await;
-    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, &[order_id(7)]).await.unwrap();
     assert_eq!(seen, changes);
 }
 
@@ -64,7 +64,7 @@ pub async fn second_listing_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     assert!(matches!(both, Err(StoreError::Conflict { .. })), "{both:?}");
     drop(unit);
     change(rig, &[listing_change(1, 7, Released, "e")]).await;
-    assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 2);
+    assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, &[order_id(7)]).await.unwrap().len(), 2);
 }
 
 pub async fn shipment_tasks_are_read_as_written(rig: &dyn MarketRig) {
@@ -73,7 +73,7 @@ pub async fn shipment_tasks_are_read_as_written(rig: &dyn MarketRig) {
         unit.open_shipments(&[task.clone(), shipment_task(8, "c")]).await.unwrap();
         unit.open_shipments(&[]).await.unwrap();
     });
-    let seen = view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    let seen = view(rig).await.shipment_tasks(TenantId::DEFAULT, &[order_id(7)]).await.unwrap();
     assert_eq!(seen, [task]);
 }
 
@@ -85,7 +85,7 @@ pub async fn second_shipment_task_of_order_is_conflict(rig: &dyn MarketRig) {
         let second = unit.open_shipments(&[shipment_task(7, event)]).await;
         assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
     }
-    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 1);
+    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, &[order_id(7)]).await.unwrap().len(), 1);
 }
 
 /// Effects are found by kind, tenant and orders, each with its fact and its event.
@@ -180,7 +180,7 @@ pub async fn late_release_does_not_change_listing(rig: &dyn MarketRig) {
     };
     assert_eq!(entries, [unchanged]);
     assert_eq!(
-        view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(),
+        view(rig).await.listing_changes(TenantId::DEFAULT, &[order_id(7)]).await.unwrap().len(),
         2,
         "the late change must be recorded"
     );
@@ -294,10 +294,10 @@ pub async fn effects_are_isolated_by_tenant_and_seller(rig: &dyn MarketRig) {
     let mut view = view(rig).await;
     assert_eq!(view.listing_of(tenant(2), user(20)).await.unwrap().len(), 1);
     assert_eq!(view.listing_of(tenant(2), user(21)).await.unwrap(), []);
-    assert_eq!(view.listing_changes(tenant(2), order_id(7)).await.unwrap(), [foreign]);
-    assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 1);
-    assert_eq!(view.shipment_tasks(tenant(1), order_id(7)).await.unwrap(), []);
-    assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
+    assert_eq!(view.listing_changes(tenant(2), &[order_id(7)]).await.unwrap(), [foreign]);
+    assert_eq!(view.listing_changes(tenant(1), &[order_id(7)]).await.unwrap().len(), 1);
+    assert_eq!(view.shipment_tasks(tenant(1), &[order_id(7)]).await.unwrap(), []);
+    assert_eq!(view.shipment_tasks(tenant(2), &[order_id(7)]).await.unwrap().len(), 1);
 }
 
 /// A page of a listing contains one seller's products below the given id, greatest id first.

@@ -17,7 +17,7 @@ async fn put(rig: &dyn MarketRig, holds: &[Hold]) {
 }
 
 async fn of(rig: &dyn MarketRig, order: i64) -> Vec<Hold> {
-    view(rig).await.holds_of(TenantId::DEFAULT, order_id(order)).await.expect("cannot read holds")
+    view(rig).await.holds_of(TenantId::DEFAULT, &[order_id(order)]).await.expect("cannot read holds")
 }
 
 fn orders(holds: &[Hold]) -> Vec<i64> {
@@ -118,9 +118,9 @@ pub async fn holds_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let released = hold_moved_to(&hold(1, Wallet), HoldStatus::Released);
     put(rig, std::slice::from_ref(&released)).await;
     let mut view = view(rig).await;
-    assert_eq!(view.holds_of(tenant(2), order_id(1)).await.unwrap(), std::slice::from_ref(&foreign));
-    assert_eq!(view.holds_of(tenant(1), order_id(1)).await.unwrap(), [released]);
-    assert_eq!(view.holds_of(tenant(3), order_id(1)).await.unwrap(), []);
+    assert_eq!(view.holds_of(tenant(2), &[order_id(1)]).await.unwrap(), std::slice::from_ref(&foreign));
+    assert_eq!(view.holds_of(tenant(1), &[order_id(1)]).await.unwrap(), [released]);
+    assert_eq!(view.holds_of(tenant(3), &[order_id(1)]).await.unwrap(), []);
     assert_eq!(view.holds_of_user(tenant(1), user(10), Wallet).await.unwrap(), []);
     assert_eq!(
         view.holds_of_user(tenant(2), user(10), Wallet).await.unwrap(),

@@ -152,8 +152,8 @@ pub async fn operations_are_isolated_by_tenant(rig: &dyn MarketRig) {
     assert_eq!(of(1).await, [deposit("a", 10, 1).operation]);
     assert_eq!(of(2).await, std::slice::from_ref(&foreign.operation));
     assert_eq!(of(3).await, []);
-    assert_eq!(view.operations_of(tenant(1), order_id(1)).await.unwrap(), []);
-    assert_eq!(view.operations_of(tenant(2), order_id(1)).await.unwrap(), [foreign.operation.clone()]);
+    assert_eq!(view.operations_of(tenant(1), &[order_id(1)]).await.unwrap(), []);
+    assert_eq!(view.operations_of(tenant(2), &[order_id(1)]).await.unwrap(), [foreign.operation.clone()]);
     let entries = view.entries_page(tenant(2), user(10), Wallet, None, 9).await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].effect.operation, foreign.operation);
@@ -168,11 +168,11 @@ pub async fn operations_of_order_are_in_posting_order(rig: &dyn MarketRig) {
     post(rig, &[of("m", 1, 5), of("z", 1, 9), of("b", 2, 1)]).await;
     post(rig, &[of("a", 1, 9), of("c", 1, 1), without_entries(operation("n"))]).await;
     let mut view = view(rig).await;
-    let seen = view.operations_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    let seen = view.operations_of(TenantId::DEFAULT, &[order_id(1)]).await.unwrap();
     assert_eq!(keys(&seen), ["m", "z", "a", "c"]);
     assert_eq!(seen[2], of("a", 1, 9).operation);
-    assert_eq!(keys(&view.operations_of(TenantId::DEFAULT, order_id(2)).await.unwrap()), ["b"]);
-    assert_eq!(view.operations_of(TenantId::DEFAULT, order_id(3)).await.unwrap(), []);
+    assert_eq!(keys(&view.operations_of(TenantId::DEFAULT, &[order_id(2)]).await.unwrap()), ["b"]);
+    assert_eq!(view.operations_of(TenantId::DEFAULT, &[order_id(3)]).await.unwrap(), []);
 }
 
 /// A posting is rejected if its money entries or its points entries do not sum to zero.

@@ -14,7 +14,7 @@ async fn notify(rig: &dyn MarketRig, notifications: &[Notification]) {
 }
 
 async fn about(rig: &dyn MarketRig, order: i64) -> Vec<Notification> {
-    view(rig).await.notifications_about(TenantId::DEFAULT, order_id(order)).await.unwrap()
+    view(rig).await.notifications_about(TenantId::DEFAULT, &[order_id(order)]).await.unwrap()
 }
 
 /// The event ids of a page of notifications, and the cursor of the next page.
@@ -84,7 +84,7 @@ pub async fn notifications_are_isolated_by_tenant(rig: &dyn MarketRig) {
     assert_eq!(about(rig, 7).await, [notification(7, 10, "own")]);
     assert_eq!(page(rig, 10, None, 100).await.0, ["own"]);
     let mut view = view(rig).await;
-    assert_eq!(view.notifications_about(tenant(2), order_id(7)).await.unwrap(), [foreign]);
-    assert_eq!(view.notifications_about(tenant(3), order_id(7)).await.unwrap(), []);
+    assert_eq!(view.notifications_about(tenant(2), &[order_id(7)]).await.unwrap(), [foreign]);
+    assert_eq!(view.notifications_about(tenant(3), &[order_id(7)]).await.unwrap(), []);
     assert_eq!(view.notifications_page(tenant(2), user(10), None, 9).await.unwrap().len(), 1);
 }

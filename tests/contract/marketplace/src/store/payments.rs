@@ -163,7 +163,7 @@ pub async fn payments_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..payment(4, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     let of = async |of: i64, order: i64| {
-        view(rig).await.payments_of(tenant(of), order_id(order)).await.expect("cannot read payments")
+        view(rig).await.payments_of(tenant(of), &[order_id(order)]).await.expect("cannot read payments")
     };
     assert_eq!(of(1, 1).await, [second, first, payment(12, 1)]);
     assert_eq!(of(1, 2).await, [payment(5, 2)]);

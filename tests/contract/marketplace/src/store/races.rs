@@ -126,6 +126,10 @@ pub async fn concurrent_inserts_of_different_rows_all_succeed(rig: &dyn MarketRi
     assert_eq!(view.products_page(TenantId::DEFAULT, None, None, 100).await.unwrap().len(), RACERS);
     for id in 1..=RACERS as i64 {
         assert!(view.order_by_id(TenantId::DEFAULT, order(id).id).await.unwrap().is_some(), "order {id}");
-        assert_eq!(view.payments_of(TenantId::DEFAULT, order(id).id).await.unwrap().len(), 1, "order {id}");
+        assert_eq!(
+            view.payments_of(TenantId::DEFAULT, &[order(id).id]).await.unwrap().len(),
+            1,
+            "order {id}"
+        );
     }
 }

@@ -105,7 +105,7 @@ pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     is_conflict(begin(rig).await.insert_refund(&refund(4, 1)).await);
     let third = settle(rig, &refund(3, 1), Success).await;
     is_conflict(begin(rig).await.insert_refund(&refund(4, 1)).await);
-    let all = view(rig).await.refunds_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, &[order_id(1)]).await.unwrap();
     assert_eq!(all, [first, second, third]);
 }
 
@@ -154,7 +154,7 @@ pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let failed = settle(rig, &of_first(12, 1), Failed).await;
     add(rig, &[of_first(9, 1)]).await;
     let of = async |of: i64, order: i64| {
-        view(rig).await.refunds_of(tenant(of), order_id(order)).await.expect("cannot read refunds")
+        view(rig).await.refunds_of(tenant(of), &[order_id(order)]).await.expect("cannot read refunds")
     };
     assert_eq!(of(1, 1).await, [of_first(3, 2), of_first(9, 1), failed]);
     assert_eq!(of(1, 3).await, [refund(5, 3)]);
@@ -197,7 +197,7 @@ pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn Market
     })
     .await;
     let winner = one_succeeded(outcomes);
-    let all = view(rig).await.refunds_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, &[order_id(1)]).await.unwrap();
     assert_eq!(all, [refund(winner as i64 + 1, 1)]);
 }
 

@@ -30,9 +30,9 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("order", view.order_by_id(one, order(1).id).await.unwrap().is_some()),
         ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
         ("event", has_event(view, "e").await),
-        ("listing change", !view.listing_changes(one, order(1).id).await.unwrap().is_empty()),
+        ("listing change", !view.listing_changes(one, &[order(1).id]).await.unwrap().is_empty()),
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
-        ("shipment", !view.shipment_tasks(one, order(1).id).await.unwrap().is_empty()),
+        ("shipment", !view.shipment_tasks(one, &[order(1).id]).await.unwrap().is_empty()),
     ];
     checks.into_iter().filter_map(|(kind, is_visible)| is_visible.then_some(kind)).collect()
 }

@@ -134,7 +134,7 @@ impl RefundRepoWrapper for Unit {
         if self.has(Fault::SecondRefundsAreIgnored) {
             self.serialize().await;
             let taken = self.inner().refund_by_id(refund.id).await?.is_some();
-            let of_order = self.inner().refunds_of(refund.tenant, refund.order).await?;
+            let of_order = self.inner().refunds_of(refund.tenant, &[refund.order]).await?;
             let live =
                 |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
             if !taken && of_order.iter().any(live) {

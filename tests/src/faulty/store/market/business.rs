@@ -96,8 +96,12 @@ impl OrderRepoWrapper for Unit {
 }
 
 impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
-    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
-        let mut found = self.inner().payments_of(tenant, order).await?;
+    async fn payments_of(
+        &mut self,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<Payment>, StoreError> {
+        let mut found = self.inner().payments_of(tenant, orders).await?;
         if self.has(Fault::PaymentsAreSortedByTime) {
             found.sort_by_key(|payment| (payment.update_time, std::cmp::Reverse(payment.id)));
         }

@@ -37,7 +37,7 @@ impl<U: MarketView + ?Sized> EffectQueriesWrapper for Faulty<U> {
 impl EffectRepoWrapper for Unit {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
         for change in changes {
-            let applied = self.inner().listing_changes(change.tenant, change.order).await?;
+            let applied = self.inner().listing_changes(change.tenant, &[change.order]).await?;
             let is_first = applied.is_empty() && change.kind == ListingChangeKind::Released;
             let skipped = (self.has(Fault::EffectsAreDeduplicated) && applied.contains(change))
                 || (self.has(Fault::FirstListingReleaseIsIgnored) && is_first);
@@ -53,11 +53,11 @@ impl<U: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<U> {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
-        order: OrderId,
+        orders: &[OrderId],
     ) -> Result<Vec<Notification>, StoreError> {
-        let found = self.inner().notifications_about(tenant, order).await?;
+        let found = self.inner().notifications_about(tenant, orders).await?;
         if found.is_empty() && self.has(Fault::NotificationsLeakToOtherTenants) {
-            return self.inner().notifications_about(TenantId::DEFAULT, order).await;
+            return self.inner().notifications_about(TenantId::DEFAULT, orders).await;
         }
         Ok(found)
     }
@@ -80,7 +80,7 @@ impl NotificationRepoWrapper for Unit {
             return self.inner().notify(notifications).await;
         }
         for one in notifications {
-            if !self.inner().notifications_about(one.tenant, one.order).await?.contains(one) {
+            if !self.inner().notifications_about(one.tenant, &[one.order]).await?.contains(one) {
                 self.inner().notify(std::slice::from_ref(one)).await?;
             }
         }
@@ -125,7 +125,7 @@ impl CreditRepoWrapper for Unit {
             return self.inner().change_credit(changes).await;
         }
         for change in changes {
-            if !self.inner().credit_changes(change.tenant, change.order).await?.contains(change) {
+            if !self.inner().credit_changes(change.tenant, &[change.order]).await?.contains(change) {
                 self.inner().change_credit(std::slice::from_ref(change)).await?;
             }
         }

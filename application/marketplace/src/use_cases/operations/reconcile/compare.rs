@@ -1,4 +1,4 @@
-//! Comparison of one order, from its row to the effects of its events.
+//! Comparison of orders, from their rows to the effects of their events.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use marketplace_domain::{
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
-use crate::consistency::{FactRow, OrderEffects, missing, read_effects};
+use crate::consistency::{FactRow, OrderEffects, OrderRows, effects_of_orders, read_rows};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
@@ -56,28 +56,60 @@ impl Consumers {
     }
 }
 
-/// Comparison of one order.
-pub(super) struct Comparison<'a> {
-    pub(super) order: &'a Order,
-    pub(super) consumers: &'a Consumers,
+/// What the orders are compared with.
+pub(super) struct Criteria {
+    pub(super) consumers: Consumers,
     pub(super) rules: PointsRules,
     pub(super) now: DateTime<Utc>,
     pub(super) grace: TimeDelta,
 }
 
+/// The consume-log records of events, by event and consumer.
+type ConsumeLog = BTreeMap<(EventId, String), Consumed>;
+
+/// Returns the findings of these orders. Reads each stage of all orders before the stage that follows from it, so that
+/// concurrent changes cause no false findings.
+pub(super) async fn compare(
+    view: &mut dyn MarketView,
+    orders: &[Order],
+    criteria: &Criteria,
+    report: &mut Reconciliation,
+) -> Result<Vec<Finding>, StoreError> {
+    let rows = read_rows(view, orders).await?;
+    let events: Vec<EventId> =
+        rows.iter().flat_map(|of_order| &of_order.events).map(|row| row.event_id.clone()).collect();
+    let consumed = view.outbox_view().consumed_of(&events).await?.into_iter();
+    let log: ConsumeLog =
+        consumed.map(|record| ((record.event_id.clone(), record.consumer.clone()), record)).collect();
+    let effects = effects_of_orders(view, orders).await?;
+    let mut findings = Vec::new();
+    for (rows, effects) in rows.iter().zip(&effects) {
+        let comparison = Comparison { rows, log: &log, effects, criteria };
+        findings.extend(comparison.run(view, report).await?);
+    }
+    Ok(findings)
+}
+
+/// Comparison of one order.
+struct Comparison<'a> {
+    rows: &'a OrderRows<'a>,
+    log: &'a ConsumeLog,
+    effects: &'a OrderEffects,
+    criteria: &'a Criteria,
+}
+
 impl Comparison<'_> {
-    /// Returns the findings of the order. Reads each stage before the stage that follows from it, so that concurrent
-    /// changes cause no false findings.
-    pub(super) async fn run(
+    /// Returns the findings of the order.
+    async fn run(
         &self,
         view: &mut dyn MarketView,
         report: &mut Reconciliation,
     ) -> Result<Vec<Finding>, StoreError> {
-        let order = self.order;
+        let Comparison { rows, log, effects, criteria } = self;
+        let order = rows.order;
         report.orders += 1;
-        let mut findings = self.missing_postings(view).await?;
-        let (absent, rows) = missing(view, order).await?;
-        for event in absent {
+        let mut findings = self.missing_postings();
+        for event in rows.missing_events() {
             let event_type = event.event_type();
             findings.push(Finding {
                 event_type: Some(event_type.as_str().to_owned()),
@@ -92,12 +124,6 @@ impl Comparison<'_> {
                 )
             });
         }
-        let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-        let mut log: BTreeMap<(EventId, String), Consumed> = BTreeMap::new();
-        for consumed in view.outbox_view().consumed_of(&ids).await? {
-            log.insert((consumed.event_id.clone(), consumed.consumer.clone()), consumed);
-        }
-        let effects = read_effects(view, order).await?;
         let fact_finding = |kind, row: &FactRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),
@@ -119,7 +145,7 @@ impl Comparison<'_> {
                 fact_finding(FindingKind::EffectWithoutFact, row, what)
             }));
         }
-        for row in &rows {
+        for row in &rows.events {
             report.events += 1;
             report.confirmed += u64::from(row.sent_time.is_some());
             if row.status == OutboxStatus::Failed {
@@ -133,12 +159,13 @@ impl Comparison<'_> {
             let Some(body) = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
                 continue;
             };
-            for consumer in self.consumers.of_event(row) {
+            for consumer in criteria.consumers.of_event(row) {
                 let record = log.get(&(row.event_id.clone(), consumer.name.to_owned()));
-                self.of_consumer((row, &body), consumer, record, &effects, report, &mut findings);
+                self.of_consumer((row, &body), consumer, record, report, &mut findings);
             }
         }
         let released: Vec<&EventId> = rows
+            .events
             .iter()
             .filter(|row| row.event_type == EventType::OrderCancelled.as_str())
             .map(|row| &row.event_id)
@@ -149,8 +176,9 @@ impl Comparison<'_> {
                 record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
             })
         };
-        findings
-            .extend(effects.lost_holds(order, is_released, self.now).iter().map(|hold| self.lost_hold(hold)));
+        findings.extend(
+            effects.lost_holds(order, is_released, criteria.now).iter().map(|hold| self.lost_hold(hold)),
+        );
         Ok(findings)
     }
 
@@ -160,7 +188,7 @@ impl Comparison<'_> {
             format!("the hold of {} {asset} is missing; its status should be {status}", asset.show(*amount));
         Finding {
             consumer: Some(asset.as_str().to_owned()),
-            key: Some(OperationKey::freeze(*asset, self.order.id).to_string()),
+            key: Some(OperationKey::freeze(*asset, self.rows.order.id).to_string()),
             ..self.finding(FindingKind::MissingHold, what)
         }
     }
@@ -170,11 +198,10 @@ impl Comparison<'_> {
         (row, body): (&OutboxRow, &EventBody),
         consumer: &Subscribed,
         record: Option<&Consumed>,
-        effects: &OrderEffects,
         report: &mut Reconciliation,
         findings: &mut Vec<Finding>,
     ) {
-        let effect = effects.of(consumer.name, body, (self.order, self.rules));
+        let effect = self.effects.of(consumer.name, body, (self.rows.order, self.criteria.rules));
         let of_consumer = |kind, what: String| Finding {
             consumer: Some(consumer.name.to_owned()),
             ..self.of_event(row, kind, what)
@@ -194,7 +221,8 @@ impl Comparison<'_> {
             }
             None => {
                 let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
-                let is_lost = sent.is_some_and(|sent| sent + consumer.delay + self.grace < self.now);
+                let is_lost =
+                    sent.is_some_and(|sent| sent + consumer.delay + self.criteria.grace < self.criteria.now);
                 if is_lost {
                     let present = if effect.is_present() { ", but its effect exists" } else { "" };
                     let what = format!("no consume-log record of {}{present}", consumer.name);
@@ -207,20 +235,14 @@ impl Comparison<'_> {
     }
 
     /// Returns a finding for each captured or refunded amount that is not in the ledger.
-    async fn missing_postings(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
-        let order = self.order;
-        let payments = view.payments_of(order.tenant, order.id).await?;
-        let refunds = view.refunds_of(order.tenant, order.id).await?;
-        let operations = view.operations_of(order.tenant, order.id).await?;
-        let is_posted = |kind: OperationKind, key: &OperationKey| {
-            operations.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
-        };
+    fn missing_postings(&self) -> Vec<Finding> {
+        let OrderRows { payments, refunds, .. } = self.rows;
         let mut findings = Vec::new();
         for payment in
             payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount.minor() > 0)
         {
             let key = OperationKey::capture(payment.id);
-            if !is_posted(OperationKind::Capture, &key) {
+            if !self.effects.has_cash_operation(OperationKind::Capture, &key) {
                 let what = format!("payment {} of {} is not in the ledger", payment.id, payment.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });
@@ -229,20 +251,20 @@ impl Comparison<'_> {
         for refund in refunds.iter().filter(|it| it.status == RefundStatus::Success && it.amount.minor() > 0)
         {
             let key = OperationKey::payout(refund.id);
-            if !is_posted(OperationKind::Payout, &key) {
+            if !self.effects.has_cash_operation(OperationKind::Payout, &key) {
                 let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });
             }
         }
-        Ok(findings)
+        findings
     }
 
     fn finding(&self, kind: FindingKind, what: impl Into<String>) -> Finding {
         Finding {
             kind,
-            tenant: self.order.tenant,
-            order: Some(self.order.id),
+            tenant: self.rows.order.tenant,
+            order: Some(self.rows.order.id),
             event_id: None,
             event_type: None,
             consumer: None,

@@ -227,7 +227,7 @@ impl RepairJob {
         if !unit.lock_holds(asset, &[(order.tenant, order.id)]).await?.is_empty() {
             return Ok(None);
         }
-        let operations = unit.operations_of(order.tenant, order.id).await?;
+        let operations = unit.operations_of(order.tenant, &[order.id]).await?;
         let Some(hold) = reconstructed_hold(order, asset, &operations, self.entry.at) else {
             return Ok(None);
         };
@@ -238,8 +238,8 @@ impl RepairJob {
     /// Posts a captured or refunded amount that is not in the ledger. If its entries exist and only the operation is
     /// lost, writes only the operation.
     async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
-        let payments = unit.payments_of(order.tenant, order.id).await?;
-        let refunds = unit.refunds_of(order.tenant, order.id).await?;
+        let payments = unit.payments_of(order.tenant, &[order.id]).await?;
+        let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
         let is_captured = |payment: &&Payment| payment.status == PaymentStatus::Success;
         let is_paid_out = |refund: &&Refund| refund.status == RefundStatus::Success;
         let event_factory = self.app.empty_event_factory(&self.entry.trace_id, self.entry.at);

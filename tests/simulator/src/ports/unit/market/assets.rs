@@ -104,7 +104,7 @@ fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)
 impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// A hold may be committed only for a paid order, and released only for a cancelled one.
     async fn check_hold(&mut self, hold: &Hold) -> Result<(), StoreError> {
-        let before = self.inner.holds_of(hold.tenant, hold.order).await?;
+        let before = self.inner.holds_of(hold.tenant, &[hold.order]).await?;
         let before = before.iter().find(|before| before.asset == hold.asset).map_or(NOTHING, state);
         let what = || format!("the hold on the {} of order {}", hold.asset, hold.order);
         let order = self.inner.order_by_id(hold.tenant, hold.order).await?;
@@ -140,7 +140,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         let paid = self.inner.payment_by_id(refund.payment).await?;
         let paid = paid.filter(|payment| payment.status == PaymentStatus::Success);
         let paid = paid.map_or(0, |payment| payment.amount.minor());
-        let others = self.inner.refunds_of(refund.tenant, refund.order).await?;
+        let others = self.inner.refunds_of(refund.tenant, &[refund.order]).await?;
         let live =
             others.iter().filter(|it| it.payment == refund.payment && it.status != RefundStatus::Failed);
         let refunded: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();

@@ -71,7 +71,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
     async fn check_transition(&mut self, before: &Order, after: &Order) -> Result<(), StoreError> {
         match (before.status, after.status) {
             (OrderStatus::Pending, OrderStatus::Paid) => {
-                let holds = self.inner.holds_of(after.tenant, after.id).await?;
+                let holds = self.inner.holds_of(after.tenant, &[after.id]).await?;
                 let is_locked =
                     |asset| holds.iter().any(|it| it.asset == asset && it.status == HoldStatus::Frozen);
                 if let Some(asset) = after.assets.named().find(|asset| !is_locked(*asset)) {
