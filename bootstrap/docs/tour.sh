@@ -184,7 +184,7 @@ expect '"code":"00000"' '"oldestPendingSeconds":'
 
 step "An operator sends the events of the order again; each consumer ignores events that it has applied"
 answer=$(curl -sS "$base/api/v1/ops/outbox/redrive" -H "$operator" -H "$json" \
-    -d '{"filter":{"status":"SENT","aggregateId":'"$order"'},"reason":"tour-'"$run"'"}')
+    -d '{"filter":{"status":"SENT","aggregateType":"Order","aggregateId":'"$order"'},"reason":"tour-'"$run"'"}')
 expect '"code":"00000"' '"dryRun":false' '"skipped":0'
 eventually 'duplicate ignored by fulfillment' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"
 eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"

@@ -172,6 +172,8 @@ bodies! {
         status: Option<OutboxStatus> = Option<kinds::RedrivenStatus>,
         /// Event type.
         event_type: Option<String> = Option<kinds::EventType>,
+        /// Aggregate type; without it, `aggregateId` selects the events of every aggregate with this id.
+        aggregate_type: Option<String> = Option<kinds::AggregateType>,
         /// Aggregate id, such as the id of an order or a payment.
         aggregate_id: Option<i64> = Option<kinds::AggregateId>,
         /// Tenant; default: the operator's own.
@@ -265,6 +267,7 @@ impl ReadField<Option<RedriveFilter>> for Option<RedriveEventFilter> {
                 tenant: body.tenant_id?,
                 status: body.status?,
                 event_type: body.event_type?,
+                aggregate_type: body.aggregate_type?,
                 aggregate_id: body.aggregate_id?,
                 from: body.from?,
                 to: body.to?,

@@ -62,6 +62,7 @@ reads! {
     RefundReason: String = |value| short_text(text(value)?, Refund::MAX_REASON_CHARS);
     TransactionId: String = |value| visible_ascii(text(value)?, MAX_TRANSACTION_CHARS);
     EventType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
+    AggregateType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
     QueueName: String = |value| visible_ascii(text(value)?, MAX_QUEUE_CHARS);
     DeadLetterKey: String = |value| visible_ascii(text(value)?, MAX_KEY_CHARS);
 }

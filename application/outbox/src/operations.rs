@@ -253,6 +253,7 @@ pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
     present_fields([
         ("status", filter.status.map(|status| status.as_str().into())),
         ("eventType", filter.event_type.as_deref().map(Value::from)),
+        ("aggregateType", filter.aggregate_type.as_deref().map(Value::from)),
         ("aggregateId", filter.aggregate_id.map(Value::from)),
         ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
         ("from", filter.from.map(rfc3339)),

@@ -150,6 +150,7 @@ fn redrive() -> Vec<Case> {
         filtered(r#"{"status":"FAILED","page":1}"#, &["filter.page"]),
         filtered(r#"{"eventType":""}"#, &["filter.eventType"]),
         filtered(r#"{"eventType":7}"#, &["filter.eventType"]),
+        filtered(r#"{"aggregateType":""}"#, &["filter.aggregateType"]),
         filtered(r#"{"aggregateId":"900001"}"#, &["filter.aggregateId"]),
         filtered(r#"{"aggregateId":1.5}"#, &["filter.aggregateId"]),
         filtered(r#"{"tenantId":0}"#, &["filter.tenantId"]),

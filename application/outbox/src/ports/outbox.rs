@@ -153,7 +153,9 @@ pub struct OutboxFilter {
     pub status: Option<OutboxStatus>,
     /// Event type.
     pub event_type: Option<String>,
-    /// Id of the aggregate.
+    /// Type of the aggregate.
+    pub aggregate_type: Option<String>,
+    /// Id of the aggregate; aggregates of different types may have the same id.
     pub aggregate_id: Option<i64>,
     /// Only rows created at or after this time.
     pub from: Option<DateTime<Utc>>,

@@ -74,7 +74,10 @@ pub struct OutboxListArgs {
     /// Only events of this type, such as ORDER_CREATED
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
-    /// Only events about this order, payment, ...
+    /// Only events about orders, payments, ...: Order, Payment, ...
+    #[arg(long, value_name = "TYPE")]
+    pub aggregate_type: Option<String>,
+    /// Only events about the order, payment, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Only rows of this tenant [default: all]
@@ -102,7 +105,7 @@ pub struct OutboxShowArgs {
 #[derive(Debug, Clone, Args)]
 pub struct OutboxRedriveArgs {
     /// Ids of the events; or use a filter
-    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_id", "tenant", "from", "to"])]
+    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "tenant", "from", "to"])]
     pub events: Vec<EventId>,
     /// Events in this status: failed (if no status is given) or sent
     #[arg(long, value_name = "STATUS", value_parser = status)]
@@ -110,7 +113,10 @@ pub struct OutboxRedriveArgs {
     /// Events of this type, such as ORDER_CREATED
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
-    /// Events about this order, payment, ...
+    /// Events about orders, payments, ...: Order, Payment, ...
+    #[arg(long, value_name = "TYPE")]
+    pub aggregate_type: Option<String>,
+    /// Events about the order, payment, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Events of this tenant

@@ -49,6 +49,7 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
         tenant: arguments.tenant,
         status: arguments.status,
         event_type: arguments.event_type.clone(),
+        aggregate_type: arguments.aggregate_type.clone(),
         aggregate_id: arguments.aggregate_id,
         from: arguments.from,
         to: arguments.to,

@@ -26,6 +26,7 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         tenant: arguments.tenant,
         status: arguments.status,
         event_type: arguments.event_type.clone(),
+        aggregate_type: arguments.aggregate_type.clone(),
         aggregate_id: arguments.aggregate_id,
         ..OutboxFilter::default()
     };

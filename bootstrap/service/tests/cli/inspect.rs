@@ -35,6 +35,7 @@ fn lists_equal_the_api_responses_while_serving() {
         ("--limit 3", "?limit=3"),
         ("--status sent --event-type ORDER_CREATED", "?status=SENT&eventType=ORDER_CREATED"),
         ("--aggregate-id 2 --tenant 1", "?aggregateId=2&tenantId=1"),
+        ("--aggregate-type Payment --aggregate-id 1", "?aggregateType=Payment&aggregateId=1"),
         ("--status FAILED", "?status=FAILED"),
     ] {
         let response = server.ask(&operator, &format!("GET /api/v1/ops/outbox{query}"), "");

@@ -96,7 +96,9 @@ async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
     assert_eq!((&named.json()["redriven"], &named.json()["more"]), (&json!(2), &json!(false)));
     assert_eq!(world.event("e-1")["nextRetryTime"], named.json()["firstDue"]);
     assert_eq!(world.event("e-2")["nextRetryTime"], named.json()["lastDue"]);
-    let table = world.run("outbox redrive --event-type ORDER_STATUS_CHANGED --aggregate-id 7 --tenant 1");
+    let table = world.run(
+        "outbox redrive --event-type ORDER_STATUS_CHANGED --aggregate-type Order --aggregate-id 7 --tenant 1",
+    );
     let lines: Vec<&str> = table.done().lines().collect();
     assert_eq!(lines[..4], ["dryRun      false", "matched     1", "redriven    1", "skipped     0"]);
     let audit = world.run("audit list --output json").json();

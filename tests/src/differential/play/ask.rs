@@ -66,6 +66,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 tenant: t.map(tenant),
                 status,
                 event_type: None,
+                aggregate_type: None,
                 aggregate_id: aggregate,
                 from: from.map(moment),
                 to: to.map(moment),

@@ -27,7 +27,8 @@ type EventPage = PageView<EventView>;
     params(
         ("status" = Option<kinds::OutboxStatus>, Query, description = "Only events with this status"),
         ("eventType" = Option<kinds::EventType>, Query, description = "Only events of this type"),
-        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "Only events of this aggregate, such as an order or a payment"),
+        ("aggregateType" = Option<kinds::AggregateType>, Query, description = "Only events of aggregates of this type"),
+        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "Only events of aggregates with this id, such as the id of an order or a payment"),
         ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         ("from" = Option<kinds::Time>, Query, description = "Earliest commit time (inclusive)"),
         ("to" = Option<kinds::Time>, Query, description = "Latest commit time (exclusive)"),
@@ -42,6 +43,7 @@ pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Para
     let filter = OutboxFilter {
         status: parameters.named("status"),
         event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
+        aggregate_type: parameters.visible_ascii("aggregateType", MAX_TYPE_CHARS),
         aggregate_id: parameters
             .read("aggregateId", |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER)),
         tenant: parameters.tenant(),
@@ -142,7 +144,7 @@ pub(super) async fn blocked(Operator(edge, context): Operator, mut parameters: P
     operation_id = "releaseAggregate",
     tag = "operators",
     params(
-        ("aggregateType" = kinds::EventType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
+        ("aggregateType" = kinds::AggregateType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
         ("aggregateId" = kinds::AggregateId, Path, description = "Aggregate id"),
     ),
     request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),

@@ -153,6 +153,7 @@ fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
         && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
         && filter.status.is_none_or(|status| row.status == status)
         && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
+        && filter.aggregate_type.as_ref().is_none_or(|kind| row.aggregate.kind == *kind)
         && filter.aggregate_id.is_none_or(|id| row.aggregate.id == id)
         && filter.from.is_none_or(|from| row.create_time >= from)
         && filter.to.is_none_or(|to| row.create_time < to)

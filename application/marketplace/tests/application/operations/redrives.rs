@@ -104,6 +104,8 @@ async fn filter_selects_failed_events_by_default_and_is_narrowed_by_each_field()
         (OutboxFilter { status: Some(OutboxStatus::Sent), ..any() }, 0),
         (OutboxFilter { event_type: Some("ORDER_STATUS_CHANGED".into()), ..any() }, 3),
         (OutboxFilter { event_type: Some("ORDER_PAID".into()), ..any() }, 0),
+        (OutboxFilter { aggregate_type: Some("Order".into()), ..any() }, 3),
+        (OutboxFilter { aggregate_type: Some("Payment".into()), aggregate_id: Some(8), ..any() }, 0),
         (OutboxFilter { aggregate_id: Some(8), ..any() }, 1),
         (OutboxFilter { tenant: Some(TENANT), ..any() }, 3),
         (OutboxFilter { from: Some(cutoff), ..any() }, 0),

@@ -6,8 +6,8 @@ use handover_outbox::ports::{Confirmed, EventMetadata, NewEvent, OutboxFilter, O
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{
-    BOOK_LENT, BOOK_RETURNED, SPECIAL_CHARACTERS, confirmed, event, event_id, later, of_type, relay, start,
-    tenant, to_failed,
+    BOOK, BOOK_LENT, BOOK_RETURNED, SPECIAL_CHARACTERS, confirmed, event, event_id, later, of_type, relay,
+    start, tenant, to_failed,
 };
 use crate::work::is_conflict;
 
@@ -237,6 +237,7 @@ pub async fn rows_after_a_cursor_are_ordered_by_ascending_id(rig: &dyn StoreRig)
 /// Each field of a filter narrows the page; several fields are combined with AND.
 pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..event("x", 7, 1).aggregate };
+    let shelf = AggregateRef { kind: "Shelf".into(), ..event("x", 8, 1).aggregate };
     append(
         rig,
         &[
@@ -244,6 +245,7 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
             of_type(BOOK_RETURNED, event("returned", 7, 2)),
             event("other", 8, 1),
             NewEvent { aggregate: foreign, ..event("foreign", 7, 1) },
+            NewEvent { aggregate: shelf, ..event("shelf", 8, 1) },
             NewEvent { occurred_at: later(10), ..event("late", 9, 1) },
         ],
     )
@@ -255,21 +257,25 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
         change(&mut filter);
         filter
     };
-    let cases: [(OutboxFilter, &[&str]); 9] = [
+    let cases: [(OutboxFilter, &[&str]); 12] = [
         (by(&|f| f.tenant = Some(tenant(2))), &["foreign"]),
         (by(&|f| f.tenant = Some(tenant(3))), &[]),
         (by(&|f| f.status = Some(OutboxStatus::Sent)), &["other"]),
         (by(&|f| f.event_type = Some(BOOK_RETURNED.into())), &["returned"]),
         (by(&|f| f.event_type = Some("book_returned".into())), &[]),
+        (by(&|f| f.aggregate_type = Some("Shelf".into())), &["shelf"]),
+        (by(&|f| f.aggregate_type = Some("shelf".into())), &[]),
         (by(&|f| f.aggregate_id = Some(7)), &["foreign", "returned", "plain"]),
+        (by(&|f| f.aggregate_id = Some(8)), &["shelf", "other"]),
         (by(&|f| f.from = Some(later(1))), &["late"]),
-        (by(&|f| f.to = Some(later(10))), &["foreign", "other", "returned", "plain"]),
+        (by(&|f| f.to = Some(later(10))), &["shelf", "foreign", "other", "returned", "plain"]),
         (
             by(&|f| {
                 *f = OutboxFilter {
                     tenant: Some(tenant(1)),
                     status: Some(OutboxStatus::New),
                     event_type: Some(BOOK_LENT.into()),
+                    aggregate_type: Some(BOOK.into()),
                     aggregate_id: Some(7),
                     from: Some(start()),
                     to: Some(later(1)),
