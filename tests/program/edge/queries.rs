@@ -51,7 +51,7 @@ fn filters() -> Vec<Case> {
         ("shipments?as=operator", "as"),
         ("ops/outbox?status=DEAD", "status"),
         ("ops/outbox?status=failed", "status"),
-        ("ops/outbox?aggregateType=", "aggregateType"),
+        ("ops/outbox?aggregateType=%00", "aggregateType"),
         ("ops/outbox?aggregateId=x", "aggregateId"),
         ("ops/outbox?aggregateId=1.0", "aggregateId"),
         ("ops/outbox?tenantId=0", "tenantId"),
