@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use handover_events::{EventId, IdError};
+use marketplace_domain::Reference;
 use tokio::sync::Mutex;
 
 use crate::ports::MarketTransactor;
 use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{UnitError, event_id, with_tx};
+use handover_outbox::{UnitError, event_id, uuid_v7, with_tx};
 
 /// Number of ids that a process reserves at a time. Unused ids of a block are lost when the process ends.
 pub const ID_BLOCK_SIZE: u32 = 100;
@@ -75,6 +76,11 @@ impl Ids {
     /// Returns a new event id: a UUIDv7 with the current time of the clock.
     pub fn event(&self) -> EventId {
         event_id(&self.tx)
+    }
+
+    /// Returns a new reference for a payment or for an attempt at a refund.
+    pub fn reference(&self) -> Reference {
+        uuid_v7(&self.tx).into()
     }
 }
 

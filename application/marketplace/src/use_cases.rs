@@ -26,9 +26,7 @@ pub use queries::{
     purse, refunds, shipments,
 };
 pub use request_refund::{RequestRefund, request_refund};
-pub(crate) use settle_payment::captured;
 pub use settle_payment::{SettlePayment, settle_payment};
-pub(crate) use settle_refund::paid_out;
 pub use settle_refund::{SettleRefund, settle_refund};
 pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;

@@ -145,8 +145,9 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
         OrderStatus::Refunded => {
             // Only the refund that changed the order counts; a refund of a late payment does not. Without that refund,
             // no event can be derived.
-            let refunds_order =
-                |refund: &&Refund| refund.status == RefundStatus::Success && is_of_order_payment(refund);
+            let refunds_order = |refund: &&Refund| {
+                refund.status == RefundStatus::Success && !refund.is_excess && is_of_order_payment(refund)
+            };
             if let Some(refund) = refunds.iter().rfind(refunds_order) {
                 let body = OrderRefunded {
                     order: facts.clone(),
@@ -174,10 +175,10 @@ fn has_paid(payment: &Payment) -> bool {
 
 /// Whether the refund belongs to the payment that paid the order. A refund of a late payment does not change the order.
 fn is_of_order_payment(refund: &Refund) -> bool {
-    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator};
+    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator, SecondCapture, WrongAmount};
     match refund.cause {
         Buyer | Operator => true,
-        LatePayment => false,
+        LatePayment | SecondCapture | WrongAmount => false,
     }
 }
 

@@ -5,7 +5,7 @@ use marketplace_domain::{
     PaymentStatus, Settlement,
 };
 
-use super::settle_payment::{SettlementContext, require_locked_assets, settle};
+use super::settle_payment::{SettlementContext, apply, require_locked_assets};
 use super::{PaymentCommandRefusal, UseCaseError};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
@@ -40,7 +40,8 @@ async fn start(
     let buyer = context.require_user()?;
     let tenant = context.tenant;
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
-    let refund = app.ids.next(IdKind::Refund).await?;
+    let reference = app.ids.reference();
+    let refund = (app.ids.next(IdKind::Refund).await?, app.ids.reference());
     let event_factory = app.event_factory(context, 2);
     let now = event_factory.now;
     let trace = context.trace.clone();
@@ -77,6 +78,7 @@ async fn start(
             }
             let payment = Payment {
                 id,
+                reference: Some(reference),
                 tenant,
                 order: order.id,
                 amount: order.payable,
@@ -104,8 +106,8 @@ async fn start(
             };
             let settlement =
                 SettlementContext { actor: OrderActor::System, event_factory: &event_factory, refund };
-            let settled = settle(unit, &payment, &order, &report, settlement).await?;
-            Ok(settled.unwrap_or(payment))
+            let decision = payment.decide(&report, &order, 0, None, now);
+            apply(unit, &payment, &order, decision, settlement).await
         })
     })
     .await

@@ -4,6 +4,8 @@ mod asset_grants;
 mod asset_payments;
 mod consistency_repair;
 mod event_permutations;
+mod gateway_money;
+mod gateway_reports;
 mod lock_reaper;
 mod locks;
 pub(crate) mod market;

@@ -52,8 +52,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
         (payment.order, payment.tenant, payment.status),
         (order.id, tenant, PaymentStatus::Processing)
     );
-    let paid = SettlePayment { payment: payment.id, report: report(&payment, PaymentResult::Success).report };
-    settle_payment(app, &context(buyer, tenant), paid).await.unwrap();
+    settle_payment(app, &context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
 
     let request = RequestRefund { order: order.id, reason: "too small".into() };
     let refund = request_refund(app, &context(buyer, tenant), request).await.unwrap();

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use marketplace_domain::{
-    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PaymentStatus, PointsRules,
-    RefundStatus,
+    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PointsRules,
 };
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
+use crate::cash;
 use crate::consistency::{FactRow, OrderEffects, OrderRows, effects_of_orders, read_rows};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
@@ -236,25 +236,23 @@ impl Comparison<'_> {
 
     /// Returns a finding for each captured or refunded amount that is not in the ledger.
     fn missing_postings(&self) -> Vec<Finding> {
-        let OrderRows { payments, refunds, .. } = self.rows;
+        let OrderRows { captures, refunds, .. } = self.rows;
         let mut findings = Vec::new();
-        for payment in
-            payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount.minor() > 0)
-        {
-            let key = OperationKey::capture(payment.id);
+        for capture in captures.iter().filter(|it| it.amount.minor() > 0) {
+            let key = OperationKey::capture(capture.payment, capture.number);
             if !self.effects.has_cash_operation(OperationKind::Capture, &key) {
-                let what = format!("payment {} of {} is not in the ledger", payment.id, payment.amount);
+                let what = format!("payment {} of {} is not in the ledger", capture.payment, capture.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });
             }
         }
-        for refund in refunds.iter().filter(|it| it.status == RefundStatus::Success && it.amount.minor() > 0)
-        {
-            let key = OperationKey::payout(refund.id);
-            if !self.effects.has_cash_operation(OperationKind::Payout, &key) {
-                let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
-                let finding = self.finding(FindingKind::NotBooked, what);
-                findings.push(Finding { key: Some(key.to_string()), ..finding });
+        for refund in refunds.iter().filter(|it| it.amount.minor() > 0) {
+            for (kind, key) in cash::operations_of_refund(refund) {
+                if !self.effects.has_cash_operation(kind, &key) {
+                    let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
+                    let finding = self.finding(FindingKind::NotBooked, what);
+                    findings.push(Finding { key: Some(key.to_string()), ..finding });
+                }
             }
         }
         findings

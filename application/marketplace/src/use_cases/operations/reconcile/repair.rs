@@ -5,17 +5,16 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId};
 use marketplace_domain::{
-    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Payment,
-    PaymentStatus, Posting, Refund, RefundStatus,
+    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Posting,
 };
 use serde_json::{Value, json};
 
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Repair};
 use crate::App;
+use crate::cash;
 use crate::consistency::{Effect, announce_missing, read_effects, reconstructed_hold};
 use crate::ports::Work;
-use crate::use_cases::{captured, paid_out};
 use handover_outbox::consumers::{backfilled_record, retry_record};
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
@@ -240,15 +239,15 @@ impl RepairJob {
     async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
         let payments = unit.payments_of(order.tenant, &[order.id]).await?;
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-        let is_captured = |payment: &&Payment| payment.status == PaymentStatus::Success;
-        let is_paid_out = |refund: &&Refund| refund.status == RefundStatus::Success;
+        let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+        let captures = cash::captures_of(&payments, stored);
         let event_factory = self.app.empty_event_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
-        for payment in payments.iter().filter(is_captured) {
-            postings.extend(captured(payment, order, &event_factory));
-        }
-        for refund in refunds.iter().filter(is_paid_out) {
-            postings.extend(paid_out(refund, order, &event_factory));
+        for capture in &captures {
+            postings.extend(cash::captured(capture, order, None, &event_factory));
+            for refund in refunds.iter().filter(|refund| capture.is_refunded_by(refund)) {
+                postings.extend(cash::postings_of_refund(refund, capture, order, &event_factory));
+            }
         }
         postings.retain(|posting| Some(posting.operation.key.as_str()) == self.finding.key.as_deref());
         let Some(posting) = postings.first_mut() else { return Ok(None) };

@@ -279,7 +279,10 @@ impl<'a> Items<'a> {
     fn reason(&self, refund: &Refund) -> String {
         match refund.cause {
             RefundCause::Buyer => self.free_text(&refund.reason),
-            RefundCause::Operator | RefundCause::LatePayment => refund.reason.clone(),
+            RefundCause::Operator
+            | RefundCause::LatePayment
+            | RefundCause::SecondCapture
+            | RefundCause::WrongAmount => refund.reason.clone(),
         }
     }
 
