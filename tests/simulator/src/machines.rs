@@ -46,8 +46,18 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("off_shelf", "on_sale"),
         ],
     ),
-    ("payment", &[(NOTHING, "PROCESSING"), ("PROCESSING", "SUCCESS"), ("PROCESSING", "FAILED")]),
-    // From PROCESSING to PROCESSING: a request to the gateway is recorded, or its response.
+    // From FAILED to SUCCESS: the gateway captures the money later than it reported.
+    (
+        "payment",
+        &[
+            (NOTHING, "PROCESSING"),
+            ("PROCESSING", "SUCCESS"),
+            ("PROCESSING", "FAILED"),
+            ("FAILED", "SUCCESS"),
+        ],
+    ),
+    // From PROCESSING to PROCESSING: a request to the gateway is recorded, or its response. From SUCCESS to FAILED: a bank
+    // returned the money.
     (
         "refund",
         &[
@@ -55,6 +65,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("PROCESSING", "PROCESSING"),
             ("PROCESSING", "SUCCESS"),
             ("PROCESSING", "FAILED"),
+            ("SUCCESS", "FAILED"),
         ],
     ),
     // Spec §2 "Assets". A new hold that is RELEASED is a tombstone. REVERTED stands for a COMMITTED hold with

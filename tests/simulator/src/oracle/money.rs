@@ -11,8 +11,8 @@ use marketplace::ports::{MarketStore, MarketView};
 use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
-    Account, Asset, CouponStatus, EventType, HoldStatus, OperationKey, OperationKind, Order, OrderId,
-    PaymentStatus, Purse, RefundResult, RefundStatus, UserId,
+    Account, Asset, CouponStatus, EventType, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
+    Refund, RefundResult, RefundStatus, UserId,
 };
 
 use super::assets::{AssetUsage, is_dead_or_blocked};
@@ -138,24 +138,24 @@ async fn check_purse(
     Ok(granted)
 }
 
-/// The negated balance of the gateway's account equals payments plus deposits minus refunds.
+/// The negated balance of the gateway's account equals captures plus deposits minus refunds.
 async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i64) -> Result<(), StoreError> {
     let mut received = deposits;
     for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {
         if order.tenant != tenant {
             continue;
         }
-        let payments = checker.view.payments_of(tenant, &[order.id]).await?;
-        received += payments
-            .iter()
-            .filter(|it| it.status == PaymentStatus::Success)
-            .map(|it| it.amount.minor())
-            .sum::<i64>();
+        let captures = checker.view.captures_of(tenant, &[order.id]).await?;
+        received += captures.iter().map(|it| it.amount.minor()).sum::<i64>();
         let refunds = checker.view.refunds_of(tenant, &[order.id]).await?;
         let gateway_refunds = checker.evidence.gateway_model.refunds();
-        let refunded = refunds.iter().filter_map(|refund| gateway_refunds.get(&refund.id));
-        received -=
-            refunded.filter(|it| it.result == RefundResult::Success).map(|it| it.amount.minor()).sum::<i64>();
+        let is_paid_back = |refund: &&Refund| match gateway_refunds.get(&refund.id) {
+            // The application may not have received the second report.
+            Some(at_gateway) if at_gateway.is_contradicted => refund.status == RefundStatus::Success,
+            Some(at_gateway) => at_gateway.result == RefundResult::Success,
+            None => false,
+        };
+        received -= refunds.iter().filter(is_paid_back).map(|it| it.amount.minor()).sum::<i64>();
     }
     let totals = checker.view.account_totals(Some(tenant)).await?;
     let total = totals.iter().find(|it| it.account == Account::Gateway).map_or(0, |it| it.total);

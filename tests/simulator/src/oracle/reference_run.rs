@@ -237,7 +237,9 @@ impl ReferenceRun {
             actor: Actor::Gateway,
             ..actors::by_user(&run.faults, original.tenant, actors::user(1))
         };
-        settle_payment(&self.app, &gateway, SettlePayment { payment: payment.id, report }).await?;
+        self.evidence.gateway_model.capture(payment.id, &report.transaction_id, report.amount);
+        let command = SettlePayment { payment: payment.id.into(), report, body_hash: String::new() };
+        settle_payment(&self.app, &gateway, command).await?;
         self.start_next(run, order_key).await
     }
 
@@ -262,7 +264,12 @@ impl ReferenceRun {
             RefundStatus::Failed | RefundStatus::Processing => RefundResult::Failed,
         };
         for refund in refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
-            let command = SettleRefund { refund: refund.id, result };
+            let command = SettleRefund {
+                refund: refund.id.into(),
+                result,
+                transaction_id: None,
+                body_hash: String::new(),
+            };
             settle_refund(&self.app, &actors::by_gateway(&run.faults, tenant), command).await?;
         }
         Ok(())
