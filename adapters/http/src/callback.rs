@@ -1,12 +1,20 @@
-//! Signature verification of the payment gateway's callbacks: Standard Webhooks (`webhook-id`, `webhook-timestamp`,
+//! Callbacks of the payment gateway, signed according to Standard Webhooks (`webhook-id`, `webhook-timestamp`,
 //! `webhook-signature`).
 //!
-//! **Invariant:** the signature is verified over the received bytes before they are parsed.
+//! **Invariants:** the signature is verified over the received bytes before they are parsed. A callback with a valid
+//! signature is recorded, even if its body cannot be read; it is refused only after it has been recorded.
 
 use axum::http::HeaderMap;
+use marketplace::ReportedName;
+use marketplace::use_cases::operations::record_unreadable_report;
+use marketplace_domain::{Reference, ReportKind};
 use standardwebhooks::Webhook;
 
+use crate::body::SignedBody;
+use crate::context::Gateway;
+use crate::edge::Edge;
 use crate::envelope::Code;
+use crate::fields::{Fields, Report};
 use crate::messages;
 use crate::refusal::Refusal;
 
@@ -38,5 +46,43 @@ impl CallbackVerifier {
             tracing::warn!(%error, "callback: signature rejected");
             Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE)
         })
+    }
+}
+
+impl<B: Report> SignedBody<B> {
+    /// Builds a command like [`crate::fields::Parsed::command`]. A body that cannot be read is recorded, then refused; if the
+    /// record cannot be written, the refusal says so, and the gateway repeats its report.
+    pub(crate) async fn command<C>(
+        self,
+        Gateway(edge, context): &Gateway,
+        kind: ReportKind,
+        build: impl FnOnce(B, &mut Fields) -> Option<C>,
+    ) -> Result<C, Refusal> {
+        let SignedBody { body, hash } = self;
+        match body.and_then(|body| body.command(build)) {
+            Ok(command) => Ok(command),
+            Err(refusal) => {
+                record_unreadable_report(&edge.app, context, kind, hash, refusal.reason()).await?;
+                Err(refusal)
+            }
+        }
+    }
+}
+
+/// Checks that a report names its payment or refund: by reference, or by the id in field `id_name`, if that is accepted.
+pub(crate) fn reported_name<I>(
+    edge: &Edge,
+    reference: Option<Reference>,
+    id: Option<I>,
+    id_name: &str,
+    fields: &mut Fields,
+) -> Option<ReportedName<I>> {
+    match (reference, id) {
+        (None, _) if edge.requires_reference => fields.reject("reference", messages::REQUIRED),
+        (None, None) => {
+            fields.reject::<()>("reference", messages::required_without(id_name));
+            fields.reject(id_name, messages::required_without("reference"))
+        }
+        (reference, id) => Some(ReportedName { reference, id }),
     }
 }

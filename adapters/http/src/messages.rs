@@ -116,6 +116,10 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
     "must be an RFC 3339 time such as 2026-01-31T08:00:00Z",
     "必须是 RFC 3339 时间，例如 2026-01-31T08:00:00Z",
 );
+pub(crate) const NOT_A_REFERENCE: Text = Text::fixed(
+    "must be a UUID such as 0192f0c1-0000-7000-8000-000000000001",
+    "必须是 UUID，例如 0192f0c1-0000-7000-8000-000000000001",
+);
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
 pub(crate) const NOT_A_BOOLEAN: Text = Text::fixed("must be true or false", "必须是 true 或 false");
@@ -126,6 +130,11 @@ pub(crate) const IDS_OR_FILTER: Text =
 pub(crate) const QUEUE_WITH_FILTER: Text =
     Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
+
+/// One of two fields is required.
+pub(crate) fn required_without(other: &str) -> Text {
+    Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))
+}
 
 pub(crate) fn integer_range(least: i64, greatest: i64) -> Text {
     Text::new(
@@ -176,6 +185,7 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "order" => "订单不存在",
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
+        "gateway report" => "支付网关报告不存在",
         "coupon" => "优惠券不存在",
         "user" => "用户不存在",
         "tenant" => "租户不存在",

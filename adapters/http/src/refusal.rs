@@ -12,10 +12,11 @@ use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use marketplace::ports::IdempotencyError;
 use marketplace::use_cases::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
-use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
 use crate::envelope::{Code, Reply, ReplyData};
+use crate::language::Language;
 use crate::messages::{self, Text};
 
 /// `Retry-After` when a dependency is unavailable, in seconds.
@@ -76,6 +77,18 @@ impl Refusal {
     /// Invalid input in one field.
     pub(crate) fn field(name: &str, message: Text) -> Refusal {
         Refusal::invalid(vec![(name.to_owned(), message)])
+    }
+
+    /// The reason in English, for a record.
+    pub(crate) fn reason(&self) -> String {
+        let english = |text: &Text| text.in_language(Language::English).to_owned();
+        match &self.reply.data {
+            ReplyData::Errors(errors) => {
+                let reasons = errors.iter().map(|(field, text)| format!("{field} {}", english(text)));
+                reasons.collect::<Vec<_>>().join("; ")
+            }
+            ReplyData::Value(_) => english(&self.reply.message),
+        }
     }
 
     /// Sets `data` of the envelope.
@@ -205,7 +218,6 @@ impl From<PaymentCommandRefusal> for Refusal {
     fn from(refusal: PaymentCommandRefusal) -> Refusal {
         match refusal {
             PaymentCommandRefusal::Order(refusal) => refusal.into(),
-            PaymentCommandRefusal::Payment(refusal) => refusal.into(),
             PaymentCommandRefusal::AssetsNotLocked => {
                 Refusal::unavailable(&refusal, messages::NOT_LOCKED_YET).retry_soon()
             }
@@ -254,18 +266,6 @@ fn product_code(refusal: &ProductRefusal) -> Code {
     match refusal {
         ProductRefusal::WrongStatus { .. } => Code::Conflict,
         ProductRefusal::OwnProduct | ProductRefusal::NotTheSeller => Code::NotAllowed,
-    }
-}
-
-impl From<PaymentRefusal> for Refusal {
-    fn from(refusal: PaymentRefusal) -> Refusal {
-        let text = Text::from(&refusal);
-        match refusal {
-            PaymentRefusal::WrongAmount { .. } => Refusal::field("amount", text),
-            PaymentRefusal::AlreadySettled { .. } | PaymentRefusal::TransactionTaken { .. } => {
-                Refusal::new(Code::Conflict, text)
-            }
-        }
     }
 }
 

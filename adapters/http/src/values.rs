@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, IdError, MAX_ID, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use marketplace_domain::{
-    Money, MoneyError, PaymentResult, Points, Product, Refund, RefundResult, Shipment, Title,
+    Money, MoneyError, NotAReference, PaymentResult, Points, Product, Reference, Refund, RefundResult,
+    Shipment, Title,
 };
 use serde_json::{Number, Value};
 
@@ -60,6 +61,7 @@ reads! {
     ShipmentPart: String = |value| short_text(text(value)?, Shipment::MAX_CHARS);
     PaymentMethod: String = |value| short_text(text(value)?, MAX_METHOD_CHARS);
     RefundReason: String = |value| short_text(text(value)?, Refund::MAX_REASON_CHARS);
+    Reference: Reference = |value| text(value)?.parse().map_err(|_: NotAReference| messages::NOT_A_REFERENCE);
     TransactionId: String = |value| visible_ascii(text(value)?, MAX_TRANSACTION_CHARS);
     EventType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
     AggregateType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);

@@ -4,7 +4,9 @@ mod dlq;
 mod inspect;
 mod order;
 mod outbox;
+mod payment;
 mod reconcile;
+mod refund;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,9 @@ pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
 pub use outbox::{
     OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
+pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::ReconcileArgs;
+pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs};
 pub use serve::{Part, ServeArgs};
 pub use token::TokenArgs;
 
@@ -92,6 +96,12 @@ pub enum Command {
     /// Show the history of an order; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
+    /// List the reports of the payment gateway, and close those that needed a decision; also while `serve` runs
+    #[command(subcommand)]
+    Payment(PaymentCommand),
+    /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs
+    #[command(subcommand)]
+    Refund(RefundCommand),
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),

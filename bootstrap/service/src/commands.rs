@@ -3,6 +3,7 @@
 mod changes;
 mod config;
 mod inspect;
+mod money;
 mod operator;
 mod reconcile;
 mod serve;
@@ -36,6 +37,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Dlq(DlqCommand::Replay(arguments))) => changes::replay(&arguments).await?,
         Some(Command::Dlq(DlqCommand::Discard(arguments))) => changes::discard(&arguments).await?,
         Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
+        Some(Command::Payment(command)) => money::payment(&command).await?,
+        Some(Command::Refund(command)) => money::refund(&command).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,

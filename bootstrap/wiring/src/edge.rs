@@ -132,6 +132,7 @@ impl HttpServer {
             app: redis.with_idempotency_keys(app.clone()),
             tokens,
             callbacks,
+            requires_reference: config.gateway.requires_reference,
             readiness: Box::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
                 database: CachedReadiness::new(DatabaseReadiness(database.store().clone())),

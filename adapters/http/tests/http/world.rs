@@ -58,6 +58,8 @@ pub(crate) struct Setup {
     pub(crate) points: PointsRules,
     pub(crate) metrics: Option<Render>,
     pub(crate) tokens: Option<Tokens>,
+    /// `gateway.require-reference`.
+    pub(crate) requires_reference: bool,
     /// Separate routers for users and operators.
     pub(crate) split_routers: bool,
 }
@@ -74,6 +76,7 @@ impl Default for Setup {
             points: PointsRules::default(),
             metrics: None,
             tokens: None,
+            requires_reference: false,
             split_routers: false,
         }
     }
@@ -136,6 +139,7 @@ impl World {
             app,
             tokens: setup.tokens.unwrap_or_else(|| Tokens::new(SECRET).unwrap()),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
+            requires_reference: setup.requires_reference,
             readiness: setup.readiness,
             admission: setup.admission.unwrap_or_else(unlimited),
             limits: setup.limits,

@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace::ports::{Gateway, RefundRequest};
 use marketplace::use_cases::{SettleRefund, settle_refund};
-use marketplace::{Actor, App, CommandContext};
+use marketplace::{Actor, App, CommandContext, ReportedName};
 use marketplace_domain::RefundResult;
 use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway};
+use sha2::{Digest, Sha256};
 
 use crate::config::{Config, GATEWAY_SECRET, GatewayChoice};
 use crate::{Failure, Secrets};
@@ -73,7 +74,21 @@ impl RefundReports for SandboxReports {
             trace: request.trace.clone(),
             idempotency: None,
         };
-        settle_refund(&self.0, &context, SettleRefund { refund: request.refund, result }).await?;
+        let command = SettleRefund {
+            refund: ReportedName { reference: request.reference, id: Some(request.refund) },
+            result,
+            transaction_id: None,
+            body_hash: body_hash(request, result),
+        };
+        settle_refund(&self.0, &context, command).await?;
         Ok(())
     }
+}
+
+/// SHA-256 of the body that a gateway would send, in hexadecimal.
+fn body_hash(request: &RefundRequest, result: RefundResult) -> String {
+    let body = serde_json::json!({
+        "reference": request.reference, "refundId": request.refund, "result": result,
+    });
+    Sha256::digest(body.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -35,20 +35,23 @@ impl fmt::Display for GatewayChoice {
     }
 }
 
-/// `gateway.url`, and whether it was set.
+/// Payment gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayConfig {
     pub choice: GatewayChoice,
     /// Whether `gateway.url` was set explicitly: its built-in default is for trials only.
     pub is_chosen: bool,
+    /// `gateway.require-reference`: refuse callbacks that name a payment or refund by id alone.
+    pub requires_reference: bool,
 }
 
 const SANDBOX: &str = "sandbox:";
 
-/// Reads `gateway.url`, `gateway.secret` and `gateway.sandbox-delay`.
+/// Reads `gateway.url`, `gateway.secret`, `gateway.require-reference` and `gateway.sandbox-delay`.
 pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secret>), ConfigError> {
     let item = reader.url("gateway.url", SANDBOX);
     let secret = reader.secret(GATEWAY_SECRET).as_ref().map(secret).transpose()?;
+    let requires_reference = reader.value("gateway.require-reference", "false").boolean()?;
     let why = "without a delay the sandbox could report before the request has ended; with a long one a trial waits too long";
     let delay = reader.value("gateway.sandbox-delay", "1s").duration(MILLISECOND..=HOUR, why)?;
     let url = item.as_text()?;
@@ -60,7 +63,7 @@ pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secr
         GatewayChoice::Http(Endpoint::parse(&url).map_err(|error| item.refused(&error.to_string(), remedy))?)
     };
     let is_chosen = !matches!(item.setting.origin, Origin::Default);
-    Ok((GatewayConfig { choice, is_chosen }, secret))
+    Ok((GatewayConfig { choice, is_chosen, requires_reference }, secret))
 }
 
 fn secret(item: &Item) -> Result<Secret, ConfigError> {
