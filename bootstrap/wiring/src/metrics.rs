@@ -27,7 +27,9 @@ pub fn install() {
     }
     for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
-            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Gauge | MetricKind::GaugeOfConsumer => {
+                metrics::describe_gauge!(metric.name, metric.help)
+            }
             MetricKind::Counter | MetricKind::CounterOfConsumer => {
                 metrics::describe_counter!(metric.name, metric.help);
             }
@@ -54,6 +56,8 @@ pub fn start(app: &App) {
                 }
             }
             MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
+            // The consumers set their gauges when they start.
+            MetricKind::GaugeOfConsumer => {}
         }
     }
     let app = app.for_background_tasks();

@@ -9,6 +9,7 @@ use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKin
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
+use super::breaker::Breaker;
 use crate::handler::{Applied, Event, HandlerError};
 use crate::message::envelope_of;
 use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
@@ -34,6 +35,7 @@ pub(super) struct EventProcessor {
     pub(super) settings: Arc<ConsumerSettings>,
     /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
+    pub(super) breaker: Arc<Breaker>,
 }
 
 /// Reason why a unit of work of a consumer was not committed.
@@ -88,6 +90,7 @@ impl EventProcessor {
             bound: bound.clone(),
             settings: Arc::clone(settings),
             after_id,
+            breaker: Breaker::new(bound.name, bound.queue, settings.breaker),
         }
     }
 

@@ -78,6 +78,9 @@ impl EventProcessor {
         .await;
         match settled {
             Ok(mut settled) => {
+                if settled.values().any(|settled| matches!(settled, Settled::Applied(_))) {
+                    self.breaker.succeeded();
+                }
                 for (delivery, envelope) in group {
                     // A message with the same event id but another envelope was not checked: process it individually.
                     let is_same_message = input.envelopes.get(&envelope.event_id) == Some(&envelope);

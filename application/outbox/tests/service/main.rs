@@ -7,6 +7,7 @@ mod lists;
 mod log;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId, Trace};
@@ -20,6 +21,9 @@ use tracing::info_span;
 use library::{Library, QUEUE, event_id, eventually};
 
 struct Loans;
+
+/// Fails until the flag is set.
+struct Unavailable(AtomicBool);
 
 #[derive(serde::Deserialize)]
 struct Lent {
@@ -62,6 +66,24 @@ impl Handler<MemoryUnit> for Loans {
 
     async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         note_all(unit.outbox(), events).await
+    }
+}
+
+#[async_trait]
+impl Handler<MemoryUnit> for Unavailable {
+    fn name(&self) -> &'static str {
+        "loans"
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        EVENT_TYPES
+    }
+
+    async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        if self.0.load(Ordering::Relaxed) {
+            return note_all(unit.outbox(), events).await;
+        }
+        Err(HandlerError::Recoverable(format!("catalogue refused {}", events[0].row.event_id)))
     }
 }
 
@@ -227,4 +249,35 @@ async fn applied_event_is_logged_in_the_span_of_its_type() {
     let consumed = log::lines().into_iter().filter(|line| line.contains("Message consumed successfully"));
     let starts: Vec<bool> = consumed.map(|line| line.starts_with("bookId=7 ")).collect();
     assert_eq!(starts, [true], "{:#?}", log::lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumer_that_fails_for_ten_aggregates_alerts_once_and_logs_when_it_resumes() {
+    let handler = Arc::new(Unavailable(AtomicBool::new(false)));
+    let subscriber = Subscriber { queue: QUEUE, handler: Arc::clone(&handler) as Arc<_> };
+    let library = Library::sending([lent(), noted()]).with(&subscriber).started().await;
+    let lent = |n: i64| library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, r#"{"reader":3}"#);
+    library.commit((1..=12).map(lent).collect()).await;
+    let logged = |part: &str| log::lines().iter().filter(|line| line.contains(part)).count();
+    eventually(async || logged("[loans] [ALERT] events of 10 aggregates in a row failed") == 1).await;
+    handler.0.store(true, Ordering::Relaxed);
+    eventually(async || library.ids("LOAN_NOTED").await.len() == 12 && library.is_quiet().await).await;
+    assert_eq!((logged("[ALERT] events"), logged("consumption resumed")), (1, 1), "{:#?}", log::lines());
+    assert_eq!(library.dead_letters().await, []);
+    assert_eq!(library.consumed("loans", "e-1").await, Some((ConsumeStatus::Success, 1)));
+}
+
+#[test]
+fn kind_of_an_error_does_not_contain_its_values() {
+    let kind = |why: &str| HandlerError::Recoverable(why.to_owned()).kind();
+    assert_eq!(kind("order 17 of user 3 is locked"), kind("order 180 of user 22 is locked"));
+    assert_eq!(kind("no row for 0192f3c1-77aa at 10:30"), kind("no row for 5d2e at 11:00"));
+    assert_ne!(kind("order 17 is locked"), kind("order 17 is unpaid"));
+    let corrupt = |key: &str| StoreError::Corrupt {
+        table: "orders",
+        column: "status",
+        key: key.to_owned(),
+        why: "unknown status".to_owned(),
+    };
+    assert_eq!(corrupt("id 1").kind(), corrupt("number A").kind());
 }

@@ -134,6 +134,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),
         ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
         ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "consumer.retry-threshold", &["-1", "101"]),
+        ("HANDOVER_CONSUMER__BREAKER", "consumer.breaker", &["-1", "1001"]),
         ("HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH", "order.timeout.sweep-batch", &["0", "10001"]),
         (
             "HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL",

@@ -29,6 +29,8 @@ pub(crate) struct Call {
 pub(crate) enum Act {
     Apply,
     Fail,
+    /// Fails recoverably with this error.
+    FailAs(String),
     FailPermanently,
     Panic,
     Hang,
@@ -92,6 +94,7 @@ impl Handler<Work> for Scripted {
         match (self.script)(&ids, u32::try_from(before).unwrap()) {
             Act::Apply => {}
             Act::Fail => return Err(HandlerError::Recoverable("service unavailable".into())),
+            Act::FailAs(why) => return Err(HandlerError::Recoverable(why)),
             Act::FailPermanently => return Err(HandlerError::Unrecoverable("request rejected".into())),
             Act::Panic => panic!("panic of the scripted handler"),
             Act::Hang => std::future::pending().await,
