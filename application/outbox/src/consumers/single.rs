@@ -165,7 +165,13 @@ impl EventProcessor {
             *counted = self.count(step, now).await?;
             return Ok(None);
         }
-        match self.attempt(step).await? {
+        let outcome = self.attempt(step).await;
+        if outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
+            // The consume log may be writable: the lease would end during the fault, and other workers would count
+            // further attempts.
+            self.take_back_counted(step, counted).await?;
+        }
+        match outcome? {
             AttemptOutcome::Applied => {
                 self.breaker.succeeded();
                 Ok(None)
@@ -206,19 +212,28 @@ impl EventProcessor {
         }
     }
 
-    /// Leaves an event until the breaker allows a try. Takes back its attempt if that was counted before it ran: its
-    /// lease would end during the pause.
+    /// Leaves an event until the breaker allows a try.
     async fn pause(
         &self,
         step: &Unapplied,
         counted: &mut Option<CountedAttempt>,
         wait: Duration,
     ) -> Result<SingleOutcome, StoreError> {
+        self.take_back_counted(step, counted).await?;
+        Ok(SingleOutcome::Paused(wait))
+    }
+
+    /// Takes back the attempt at this event if it was counted before it ran: its lease would end while the event waits.
+    async fn take_back_counted(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<(), StoreError> {
         if counted.as_ref().is_some_and(|counted| counted.is(step)) {
             self.postpone(&step.event.event_id, counted.as_ref()).await?;
             *counted = None;
         }
-        Ok(SingleOutcome::Paused(wait))
+        Ok(())
     }
 
     /// Returns, in order, the unsettled events of the target's aggregate, and the target even if it is settled.

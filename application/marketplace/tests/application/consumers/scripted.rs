@@ -35,6 +35,8 @@ pub(crate) enum Act {
     Panic,
     Hang,
     Conflict,
+    /// A statement fails because a right is missing.
+    Fault,
     Kill(Tasks),
 }
 
@@ -100,6 +102,14 @@ impl Handler<Work> for Scripted {
             Act::Hang => std::future::pending().await,
             Act::Conflict => {
                 return Err(StoreError::Conflict { what: "a unique key of the handler".into() }.into());
+            }
+            Act::Fault => {
+                let fault = SystemFault {
+                    kind: SystemFaultKind::Rights,
+                    is_rolled_back: true,
+                    cause: "permission denied for table shipments".into(),
+                };
+                return Err(StoreError::Unavailable(Box::new(fault)).into());
             }
             Act::Kill(tasks) => {
                 tasks.kill();
