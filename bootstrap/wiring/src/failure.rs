@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_outbox::ports::{BrokerError, StoreError};
-use handover_sql::{SchemaError, SchemaVersion, access_refusal};
+use handover_sql::{SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigErrors, DatabaseChoice};
@@ -64,6 +64,9 @@ pub enum Failure {
         /// The server's message.
         message: String,
     },
+    /// A setting of the server, the database or the user prevents the service from working.
+    #[error("the database {database} has an unsuitable setting: {setting}")]
+    Setting { database: DatabaseChoice, setting: UnsuitableSetting },
     #[error("database not found: {}", database.display())]
     NoDatabase { database: PathBuf },
     /// A newer version of the program migrated the database.
@@ -203,6 +206,7 @@ impl Failure {
             | Failure::LockFile { .. }
             | Failure::InUse { .. }
             | Failure::Database { .. }
+            | Failure::Setting { .. }
             | Failure::NoDatabase { .. }
             | Failure::SchemaNewer { .. }
             | Failure::SchemaOlder { .. }

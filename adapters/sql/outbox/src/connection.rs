@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
 use crate::dialect::Dialect;
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::Value;
@@ -48,6 +48,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Version and settings of the server; `None` on SQLite, which has no server.
     async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         Ok(None)
+    }
+
+    /// Settings under which the store cannot write, and which its connections cannot change; none on SQLite.
+    async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
@@ -77,6 +77,12 @@ impl SqlStore {
     /// Version and settings of the database server; `None` on SQLite.
     pub async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         self.engine.server_info().await
+    }
+
+    /// Settings of the server, the database or the user under which the store cannot work, and which its connections
+    /// cannot change. A process that writes should refuse to start if there is any.
+    pub async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        self.engine.unsuitable_settings().await
     }
 
     /// Whether the database prevents this user from changing or deleting entries of the audit log.
@@ -135,7 +141,9 @@ impl SqlStore {
 
     /// A session that may write, in autocommit mode.
     pub(crate) async fn writing(&self) -> Result<Session, StoreError> {
-        Ok(Session::new(self.engine.writer().await?, self.engine.dialect(), self.shared.clone()))
+        let writer = self.engine.writer().await;
+        self.shared.observe(&writer);
+        Ok(Session::new(writer?, self.engine.dialect(), self.shared.clone()))
     }
 
     /// A session in a transaction.
@@ -146,8 +154,10 @@ impl SqlStore {
             match session.begin().await {
                 Ok(()) => return Ok(session),
                 // The connection was lost while idle. No transaction was begun, so another connection can be used.
-                Err(StoreError::Unavailable(cause)) if started.elapsed() < STALE_RETRY_TIMEOUT => {
-                    tracing::debug!(%cause, "store: idle connection lost; trying another one");
+                Err(error @ StoreError::Unavailable(_))
+                    if error.system_fault().is_none() && started.elapsed() < STALE_RETRY_TIMEOUT =>
+                {
+                    tracing::debug!(%error, "store: idle connection lost; trying another one");
                 }
                 Err(error) => return Err(error),
             }
@@ -156,7 +166,9 @@ impl SqlStore {
 
     /// A session that reads committed data.
     pub(crate) async fn reading(&self) -> Result<Session, StoreError> {
-        Ok(Session::new(self.engine.reader().await?, self.engine.dialect(), self.shared.clone()))
+        let reader = self.engine.reader().await;
+        self.shared.observe(&reader);
+        Ok(Session::new(reader?, self.engine.dialect(), self.shared.clone()))
     }
 }
 

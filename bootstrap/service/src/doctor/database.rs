@@ -21,6 +21,7 @@ const FIRST_YEAR: i32 = 2026;
 const LAST_YEAR: i32 = 2100;
 
 const DATABASE: &str = "database";
+const SETTINGS: &str = "settings";
 const SCHEMA: &str = "schema";
 const CLOCK: &str = "clock";
 const AUDIT: &str = "audit log";
@@ -75,6 +76,12 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         None => checks.push(Check::ok(DATABASE, format!("{} is reachable", config.database))),
     }
     checks.extend(facts.iter().flat_map(|facts| &facts.unsafe_settings).map(durability));
+    match database.store.unsuitable_settings().await {
+        Ok(settings) => checks.extend(settings.into_iter().map(|setting| {
+            Check::failed(SETTINGS, &Failure::Setting { database: config.database.clone(), setting })
+        })),
+        Err(cause) => checks.push(Check::failed(SETTINGS, &Failure::database(&config.database)(cause))),
+    }
     checks.push(schema_check(&config.database, schema));
     if schema != Schema::Current {
         return checks.push(clock(now, None));

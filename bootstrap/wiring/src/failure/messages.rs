@@ -87,6 +87,7 @@ impl Failure {
                 "the server does not accept this user and password, has no such database, or grants the user no rights on it",
                 "correct user, password and database in database.url, or create the database and grant the user rights on it",
             ),
+            Failure::Setting { setting, .. } => explain(setting.why, setting.remedy),
             Failure::NoDatabase { .. } => explain(
                 "the database file was not created yet, or is in another folder",
                 "start `handover serve` (or `handover migrate`) here once, or name the file with --database",
@@ -201,6 +202,7 @@ fn joined(failure: &Failure, errors: &ConfigErrors) -> Explanation {
 
 fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> &'static str {
     match database {
+        DatabaseChoice::Server(_) if let Some(fault) = cause.system_fault() => fault.kind.remedy(),
         DatabaseChoice::Server(_) if cause.is_outage() => {
             "check that the server runs, and the host and port in database.url"
         }

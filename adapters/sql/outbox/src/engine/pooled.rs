@@ -55,14 +55,22 @@ pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
         })
 }
 
-/// Opens a connection and closes it again.
-pub(super) async fn probe<O>(options: &O) -> Result<(), sqlx::Error>
+/// Opens a connection, runs `set_up` on it and closes it again. The pool would not report an error of `set_up`.
+pub(super) async fn probe<O>(
+    options: &O,
+    set_up: impl AsyncFnOnce(&mut O::Connection) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error>
 where
     O: ConnectOptions,
     O::Connection: Sized,
 {
     let timed_out = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no response from the server");
-    let connection = timeout(ACQUIRE_TIMEOUT, options.connect()).await.map_err(|_| timed_out())??;
+    let connecting = async {
+        let mut connection = options.connect().await?;
+        set_up(&mut connection).await?;
+        Ok::<_, sqlx::Error>(connection)
+    };
+    let connection = timeout(ACQUIRE_TIMEOUT, connecting).await.map_err(|_| timed_out())??;
     // The server has responded, so an error on closing does not matter.
     let _ = timeout(PING_TIMEOUT, connection.close()).await;
     Ok(())
@@ -103,7 +111,11 @@ macro_rules! with_timeout {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(StoreError::Unavailable(Box::new(elapsed))),
         };
-        if matches!(outcome, Err(StoreError::Unavailable(_))) {
+        // After a system fault the connection still works: the server answered.
+        if outcome
+            .as_ref()
+            .is_err_and(|error| matches!(error, StoreError::Unavailable(_)) && error.system_fault().is_none())
+        {
             if let Some(mut lost) = $self.connection.take() {
                 lost.close_instead_of_pooling();
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
@@ -300,9 +300,25 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     }
     let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
     // The low byte is the primary result code: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
-    match code & 0xff {
-        5 | 6 => ErrorClass::Transient,          // SQLITE_BUSY, SQLITE_LOCKED
-        10 | 13 | 14 => ErrorClass::Unavailable, // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+    class_of(code & 0xff, error.message())
+}
+
+/// Class of a primary result code. SQLITE_ERROR stands for many errors, which only the message distinguishes.
+fn class_of(code: i64, message: &str) -> ErrorClass {
+    match code {
+        // SQLITE_BUSY, SQLITE_LOCKED
+        5 | 6 => ErrorClass::Transient,
+        // SQLITE_PERM, SQLITE_AUTH
+        3 | 23 => ErrorClass::RolledBack(SystemFaultKind::Rights),
+        // SQLITE_READONLY
+        8 => ErrorClass::RolledBack(SystemFaultKind::ReadOnly),
+        // SQLITE_FULL: the transaction is rolled back before the connection is used again.
+        13 => ErrorClass::RolledBack(SystemFaultKind::Storage),
+        // SQLITE_NOMEM, SQLITE_IOERR, SQLITE_CANTOPEN: the end of the log may have been written.
+        7 | 10 | 14 => ErrorClass::Fault(SystemFaultKind::Storage),
+        1 if ["no such table", "no such column"].iter().any(|missing| message.starts_with(missing)) => {
+            ErrorClass::RolledBack(SystemFaultKind::Schema)
+        }
         _ => ErrorClass::Permanent,
     }
 }
@@ -336,3 +352,25 @@ fn unchanged(sql: &str) -> &str {
 crate::engine::connection!(
     Sqlite, SqliteArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
+        for (code, message, class) in [
+            (8, "attempt to write a readonly database", ErrorClass::RolledBack(SystemFaultKind::ReadOnly)),
+            (13, "database or disk is full", ErrorClass::RolledBack(SystemFaultKind::Storage)),
+            (10, "disk I/O error", ErrorClass::Fault(SystemFaultKind::Storage)),
+            (14, "unable to open database file", ErrorClass::Fault(SystemFaultKind::Storage)),
+            (1, "no such table: orders", ErrorClass::RolledBack(SystemFaultKind::Schema)),
+            (1, "no such column: statu", ErrorClass::RolledBack(SystemFaultKind::Schema)),
+            (5, "database is locked", ErrorClass::Transient),
+            (1, "near \"SELEC\": syntax error", ErrorClass::Permanent),
+            (19, "CHECK constraint failed: status", ErrorClass::Permanent),
+        ] {
+            assert_eq!(class_of(code, message), class, "{code} {message}");
+        }
+    }
+}
