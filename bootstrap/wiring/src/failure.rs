@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
 use handover_sql::{SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
 use handover_system::EntropyError;
 
@@ -163,6 +163,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Whether rights or the schema of the database have to be corrected: no later start succeeds by itself.
+fn needs_correction(cause: &StoreError) -> bool {
+    let kind = cause.system_fault().map(|fault| fault.kind);
+    matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+}
+
 impl Failure {
     /// Converts store errors of this database to failures.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
@@ -197,7 +203,7 @@ impl Failure {
             | Failure::Broker(BrokerError::Refused { .. })
             | Failure::BrokerInMemory
             | Failure::Usage { .. } => Exit::Usage,
-            Failure::Database { cause, .. } if cause.is_outage() => Exit::Unavailable,
+            Failure::Database { cause, .. } if cause.is_outage() && !needs_correction(cause) => Exit::Unavailable,
             Failure::Broker(BrokerError::Unreachable(_)) => Exit::Unavailable,
             Failure::SecretFile { .. }
             | Failure::SecretExposed { .. }

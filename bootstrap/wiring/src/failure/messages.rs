@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
 
 use handover_sql::SchemaVersion;
 
@@ -212,7 +212,10 @@ fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> &'static st
         DatabaseChoice::File(path) if path.is_dir() => {
             "the path is a folder: name a file in it with --database"
         }
-        DatabaseChoice::File(_) if matches!(cause, StoreError::Backend(_) | StoreError::Corrupt { .. }) => {
+        DatabaseChoice::File(_)
+            if matches!(cause, StoreError::Backend(_) | StoreError::Corrupt { .. })
+                || cause.system_fault().is_some_and(|fault| fault.kind == SystemFaultKind::Schema) =>
+        {
             "check that the file is an intact, writable database of handover, or name another one with --database"
         }
         DatabaseChoice::File(_) => "check that the folder exists, is writable, and has free space",
