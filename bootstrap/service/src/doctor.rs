@@ -19,6 +19,7 @@ use handover_system::SystemClock;
 use crate::cli::DoctorArgs;
 use marketplace_wiring::config::{Config, Origin, Sources};
 use marketplace_wiring::failure::folder_remedy;
+use marketplace_wiring::terminal::warn;
 use marketplace_wiring::{DatabaseLock, Failure};
 use report::Check;
 pub(crate) use report::Report;
@@ -28,6 +29,7 @@ const CONFIGURATION: &str = "configuration";
 /// Runs all checks.
 pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     let sources = arguments.common.sources(&[arguments.address.flag()]);
+    warn(&sources);
     let config = match Config::load(&sources) {
         Ok(config) => config,
         // Without a valid configuration the other checks would test the wrong systems.

@@ -24,6 +24,7 @@ mod retry;
 mod tests;
 mod urls;
 mod value;
+mod variables;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -46,6 +47,7 @@ pub use rate_limit::LimitConfig;
 use read::Reader;
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
+pub use variables::IgnoredVariable;
 
 /// The key of [`Config::jwt_secret`].
 pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";

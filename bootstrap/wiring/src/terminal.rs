@@ -7,12 +7,20 @@ pub mod progress;
 use std::io::{self, Write};
 
 use crate::Failure;
+use crate::config::Sources;
 
 pub use args::{Address, Common, Flag, Output, OutputArgs, whole};
 
-/// Prints a note to stderr; notes are never part of a command's output.
+/// Prints a note to stderr; notes are never part of a command's output. A closed stderr is not an error.
 pub fn note(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints the warnings about these sources to stderr.
+pub fn warn(sources: &Sources) {
+    for warning in sources.warnings() {
+        note(&format!("warning: {warning}"));
+    }
 }
 
 /// Writes to stdout. A closed pipe is not an error.

@@ -1,7 +1,7 @@
 //! `serve`.
 
 use marketplace_wiring::Parts;
-use marketplace_wiring::terminal::say;
+use marketplace_wiring::terminal::{say, warn};
 use tracing::info;
 
 use crate::cli::ServeArgs;
@@ -10,8 +10,18 @@ use marketplace_wiring::signals::{STOP_WITHIN, StopSignals};
 use marketplace_wiring::{Failure, Service, metrics, telemetry};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
-    let config = arguments.load()?;
+    let sources = arguments.sources();
+    let config = match Config::load(&sources) {
+        Ok(config) => config,
+        Err(errors) => {
+            warn(&sources);
+            return Err(errors.into());
+        }
+    };
     let telemetry = telemetry::install(&config.log);
+    for warning in sources.warnings() {
+        tracing::warn!("configuration: {warning}");
+    }
     let ended = run(&config, arguments).await;
     telemetry.end().await;
     ended
