@@ -44,7 +44,9 @@ pub use idempotency::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestQueries, RequestQueriesWrapper, RequestRecord,
     RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
-pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
+pub use ids::{
+    END_OF_IDS, IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState, IdsExhausted,
+};
 pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,

@@ -9,8 +9,8 @@ use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
 use marketplace::ports::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
-    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
+    END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind,
+    ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
 use marketplace_domain::{OrderId, ProductId, UserId};
 
@@ -165,7 +165,7 @@ impl EffectQueries for MarketSession {
             "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? AND product_id < ? \
              ORDER BY product_id DESC LIMIT ?"
         );
-        let before = before.map_or(i64::MAX, ProductId::get);
+        let before = before.map_or(END_OF_IDS, ProductId::get);
         let values = values![tenant.get(), seller.get(), before, limit_to];
         self.fetch(&sql, values).await?.iter().map(entry).collect()
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Row, Value, values};
-use marketplace::ports::{ProductQueries, ProductRepo};
+use marketplace::ports::{END_OF_IDS, ProductQueries, ProductRepo};
 use marketplace_domain::{Product, ProductId, ProductStatus, Title};
 
 const COLUMNS: &str =
@@ -59,7 +59,7 @@ impl ProductQueries for MarketSession {
         most: u32,
     ) -> Result<Vec<Product>, StoreError> {
         let mut sql = format!("SELECT {COLUMNS} FROM products WHERE tenant_id = ? AND id < ?");
-        let mut values = values![tenant.get(), before.map_or(i64::MAX, ProductId::get)];
+        let mut values = values![tenant.get(), before.map_or(END_OF_IDS, ProductId::get)];
         if let Some(status) = status {
             sql.push_str(" AND status = ?");
             values.push(status.as_str().into());

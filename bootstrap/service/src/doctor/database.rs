@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::MAX_ID;
 use handover_outbox::ports::{OutboxFilter, Store, StoreError};
 use marketplace::ports::{IdKind, IdState};
 
@@ -91,8 +92,8 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         Ok(false) => checks.push(audit_log()),
         Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(&config.database)(cause))),
     }
-    match ids_behind(&database).await {
-        Ok(behind) => checks.extend(behind.into_iter().map(ids)),
+    match id_problems(&database).await {
+        Ok(problems) => checks.extend(problems),
         Err(cause) => checks.push(Check::failed(IDS, &Failure::database(&config.database)(cause))),
     }
     checks.push(match times(&database).await {
@@ -121,26 +122,44 @@ fn audit_log() -> Check {
     )
 }
 
-/// The kinds of ids whose next id is not above the largest id in their table.
-async fn ids_behind(database: &AttachedDatabase) -> Result<Vec<(IdKind, IdState)>, StoreError> {
+/// A check for each kind of ids whose counter needs attention.
+async fn id_problems(database: &AttachedDatabase) -> Result<Vec<Check>, StoreError> {
     let mut view = database.store.view().await?;
-    let mut behind = Vec::new();
+    let mut problems = Vec::new();
     for kind in IdKind::ALL {
         let state = view.id_state(kind).await?;
-        if state.is_behind() {
-            behind.push((kind, state));
-        }
+        problems.extend(ids(kind, state));
     }
-    Ok(behind)
+    Ok(problems)
 }
 
-fn ids((kind, state): (IdKind, IdState)) -> Check {
-    Check::warn(
-        IDS,
-        format!("the next {} id is {}, but id {} exists already", kind.as_str(), state.next, state.largest),
-        "the database was restored or lost commits, so rows may be missing",
-        "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
-    )
+fn ids(kind: IdKind, state: IdState) -> Option<Check> {
+    let kind = kind.as_str();
+    if state.is_behind() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, but id {} exists already", state.next, state.largest),
+            "the database was restored or lost commits, so rows may be missing",
+            "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
+        ))
+    } else if state.is_outside_range() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, above the largest possible id {MAX_ID}", state.next),
+            "no row of this kind can be created",
+            "start `handover serve`: it continues above the largest id within the range",
+        ))
+    } else if state.is_nearly_exhausted() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, and the largest possible id is {MAX_ID}", state.next),
+            "when no id is left, no row of this kind can be created",
+            "renumber imported rows with ids near the limit, set next_id in the table id_blocks to the largest \
+             remaining id plus 1, and restart every process",
+        ))
+    } else {
+        None
+    }
 }
 
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {

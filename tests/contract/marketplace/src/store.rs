@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_contract::store::StoreRig;
 use handover_contract::within;
-use marketplace::ports::{MarketStore, MarketView, Work};
+use marketplace::ports::{IdKind, MarketStore, MarketView, Work};
 
 pub mod balances;
 pub mod coupons;
@@ -34,6 +34,12 @@ pub trait MarketRig: StoreRig {
     /// The same database, opened as a restarted process would; `None` if the store is not persistent.
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         None
+    }
+
+    /// Changes the id of a row to one outside the range of ids, as if the row was imported with SQL. Returns whether the
+    /// store can hold such a row; if not, nothing changes.
+    async fn import_row(&self, _kind: IdKind, _id: i64, _imported: i64) -> bool {
+        false
     }
 }
 
@@ -224,6 +230,10 @@ handover_contract::rules! { store_rules: MarketRig;
         raised_block_starts_at_or_above_given_id,
         id_state_reports_next_and_largest_id,
         id_is_taken_by_row_of_any_tenant,
+        block_beyond_largest_id_is_refused_by_name,
+        raise_beyond_largest_id_is_refused_by_name,
+        imported_row_outside_range_moves_no_counter,
+        imported_row_outside_range_is_on_no_page,
     ]
 }
 
