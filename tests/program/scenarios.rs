@@ -59,6 +59,7 @@ mod broker_access;
 mod encryption;
 mod end_check;
 mod insert_by_sql;
+mod payment_methods;
 mod purses;
 mod s003_idempotency;
 mod s003_trace;

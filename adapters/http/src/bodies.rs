@@ -8,7 +8,7 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::OutboxFilter;
 use marketplace_domain::{
-    CouponId, Money, PaymentId, PaymentResult, Points, ProductId, Reference, RefundId, RefundResult, Title,
+    CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId, RefundResult, Title,
     UserId,
 };
 use utoipa::ToSchema;
@@ -140,7 +140,7 @@ bodies! {
     #[schema(example = json!({ "paymentMethod": "online" }))]
     NewPayment {
         /// Payment method; default: `online`.
-        payment_method: Option<String> = Option<kinds::PaymentMethod>,
+        payment_method: Option<PaymentMethod> = Option<kinds::PaymentMethod>,
     }
 
     /// Shipment of an order.

@@ -16,6 +16,7 @@ mod order;
 mod order_number;
 mod order_status;
 mod payment;
+mod payment_method;
 mod product;
 mod refund;
 
@@ -42,6 +43,7 @@ pub use order::{
 pub use order_number::OrderNo;
 pub use order_status::{CancelReason, OrderStatus};
 pub use payment::{Payment, PaymentDecision, PaymentResult, PaymentStatus, Settlement};
+pub use payment_method::PaymentMethod;
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{
     Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{EventBody, PaymentFor, PaymentSettled};
 use super::{
     BookedTransaction, CancelCause, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus,
-    PaymentId, Reference, RefundCause, ReportOutcome,
+    PaymentId, PaymentMethod, Reference, RefundCause, ReportOutcome,
 };
 use handover_events::{TenantId, Trace};
 
@@ -61,7 +61,7 @@ pub struct Payment {
     pub amount: Money,
     pub currency: Currency,
     /// Payment method chosen by the buyer.
-    pub method: String,
+    pub method: PaymentMethod,
     pub status: PaymentStatus,
     /// The gateway's transaction id; `None` until the payment is settled.
     pub transaction_id: Option<String>,
@@ -190,7 +190,7 @@ impl Payment {
             transaction_id: report.transaction_id.clone(),
             amount: self.amount,
             currency: self.currency,
-            payment_method: self.method.clone(),
+            payment_method: self.method,
             occurred_time: now,
         };
         let event = match status {

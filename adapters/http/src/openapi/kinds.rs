@@ -19,8 +19,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::response::PageView;
 use crate::value_limits::{
-    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_METHOD_CHARS,
-    MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
+    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS,
+    MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };
 
 macro_rules! kinds {
@@ -73,8 +73,8 @@ kinds! {
     Title = text(domain::Title::MAX_CHARS).examples([json!("Desk lamp")]);
     /// A carrier or a tracking number: no control characters, not blank.
     ShipmentPart = text(Shipment::MAX_CHARS).examples([json!("SF1234567890")]);
-    /// A payment method: no control characters, not blank.
-    PaymentMethod = text(MAX_METHOD_CHARS).examples([json!("online")]);
+    /// A payment method.
+    PaymentMethod = one_of(domain::PaymentMethod::ACCEPTED).examples([json!("online")]);
     /// The gateway's id of a transaction: visible ASCII.
     TransactionId = visible_ascii(MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
     /// The name of a payment or of an attempt at a refund towards the gateway: a UUID. Unlike an id, it does not repeat after a

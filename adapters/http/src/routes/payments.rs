@@ -20,9 +20,6 @@ use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::response::{Done, RouteResult};
 
-/// Payment method if the buyer names none.
-const DEFAULT_METHOD: &str = "online";
-
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
 }
@@ -81,7 +78,7 @@ pub(super) async fn start(
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
-    let method = body.command(|body, _| body.payment_method)?.unwrap_or_else(|| DEFAULT_METHOD.to_owned());
+    let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
     let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }

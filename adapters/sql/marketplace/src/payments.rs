@@ -8,9 +8,9 @@ use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Row, Value, trace_columns, values};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
-use marketplace_domain::{Capture, Currency, OrderId, Payment, PaymentId, Reference};
+use marketplace_domain::{Capture, Currency, OrderId, Payment, PaymentId, PaymentMethod, Reference};
 
-const COLUMNS: &str = "id, tenant_id, reference, order_id, amount_minor, currency, payment_method, status, \
+const COLUMNS: &str = "id, tenant_id, payment_method, reference, order_id, amount_minor, currency, status, \
                        transaction_id, refund_due, trace_id, traceparent, version, create_time, update_time";
 
 fn payment(row: &Row) -> Result<Payment, StoreError> {
@@ -26,7 +26,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
         order: row.id("order_id")?,
         amount: money(&row, "amount_minor")?,
         currency: Currency::CNY,
-        method: row.string("payment_method")?,
+        method: PaymentMethod::stored(row.text("payment_method")?),
         status: row.named("status")?,
         transaction_id: row.opt_string("transaction_id")?,
         refund_due: row.flag("refund_due")?,
@@ -37,7 +37,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
     })
 }
 
-/// The values of the [`COLUMNS`] that follow id and tenant.
+/// The values of the [`COLUMNS`] that follow id, tenant and payment method: those that a change writes.
 fn state_values(payment: &Payment) -> Vec<Value> {
     let [trace_id, traceparent] = trace_columns(&payment.trace);
     values![
@@ -45,7 +45,6 @@ fn state_values(payment: &Payment) -> Vec<Value> {
         payment.order.get(),
         payment.amount.minor(),
         payment.currency.as_str(),
-        &payment.method,
         payment.status.as_str(),
         &payment.transaction_id,
         payment.refund_due,
@@ -118,13 +117,15 @@ impl PaymentQueries for MarketSession {
 #[async_trait]
 impl PaymentRepo for MarketSession {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
-        let values = [values![payment.id.get(), payment.tenant.get()], state_values(payment)].concat();
+        let values =
+            [values![payment.id.get(), payment.tenant.get(), payment.method.as_str()], state_values(payment)]
+                .concat();
         self.insert(&format!("INSERT INTO payments ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
 
     async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError> {
-        let sql = "UPDATE payments SET reference = ?, order_id = ?, amount_minor = ?, currency = ?, payment_method = ?, \
+        let sql = "UPDATE payments SET reference = ?, order_id = ?, amount_minor = ?, currency = ?, \
                    status = ?, transaction_id = ?, refund_due = ?, trace_id = ?, traceparent = ?, version = ?, \
                    create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
         let values =

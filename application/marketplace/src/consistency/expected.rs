@@ -189,7 +189,7 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
         transaction_id: payment.transaction_id.clone().unwrap_or_default(),
         amount: payment.amount,
         currency: payment.currency,
-        payment_method: payment.method.clone(),
+        payment_method: payment.method,
         occurred_time: payment.update_time,
     };
     let body = match payment.status {

@@ -1,8 +1,8 @@
 //! Use case: the buyer starts the payment of an order.
 
 use marketplace_domain::{
-    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentResult,
-    PaymentStatus, Settlement,
+    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentMethod,
+    PaymentResult, PaymentStatus, Settlement,
 };
 
 use super::settle_payment::{SettlementContext, apply, require_locked_assets};
@@ -17,8 +17,7 @@ use crate::{App, CommandContext};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartPayment {
     pub order: OrderId,
-    /// Payment method, as entered by the buyer.
-    pub method: String,
+    pub method: PaymentMethod,
 }
 
 /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
@@ -46,7 +45,7 @@ async fn start(
     let now = event_factory.now;
     let trace = context.trace.clone();
     with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let method = command.method.clone();
+        let method = command.method;
         let event_factory = event_factory.clone();
         let trace = trace.clone();
         Box::pin(async move {

@@ -239,6 +239,52 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
     assert_eq!(whole, payload);
 }
 
+/// Rows of the time before the set was closed, and their messages, contain other values.
+#[tokio::test(start_paused = true)]
+async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stays_in_the_row() {
+    const COPIES: &str = "library.copies";
+    let copies = Subscriber { queue: COPIES, handler: Arc::new(OutboxOnly) };
+    let lent = lent().closed("shelf", &["red", "blue"], "other");
+    let library = Library::sending([lent, noted()]).with_outbox_consumer(&copies).with(&loans());
+    library.prepare().await;
+    let payload = |shelf: &str| format!(r#"{{"reader":3,"at":[{{"shelf":{shelf}}}]}}"#);
+    let raw = r#""4111111111111111""#;
+    let shelves = [raw, r#""red""#, "4111111111111111", "null", r#"["red"]"#];
+    for (book, shelf) in (1..).zip(shelves) {
+        let event = library.event(&format!("e-{book}"), "BOOK_LENT", book, 1, &payload(shelf));
+        library.commit(vec![event]).await;
+    }
+    // The message of an older process contains the value.
+    library.deliver("e-1").await;
+    library.start();
+    let ids: Vec<String> = (1..=shelves.len()).map(|book| format!("e-{book}-noted-1")).collect();
+    eventually(async || {
+        library.is_settled_at(QUEUE).await && {
+            let mut noted = library.ids("LOAN_NOTED").await;
+            noted.sort();
+            noted == ids
+        }
+    })
+    .await;
+    assert_eq!(library.dead_letters().await, []);
+    let mut published: Vec<String> = library.bodies_in(COPIES, shelves.len()).await;
+    published.sort();
+    for (body, shelf) in published.iter().zip([r#""other""#, r#""red""#, r#""other""#, "null", r#""other""#])
+    {
+        assert!(body.contains(&payload(shelf)), "{body}");
+    }
+    assert_eq!(library.row("e-1").await.payload, payload(raw), "the row is not changed");
+    let operator = Operator {
+        name: "user:9".to_owned(),
+        tenant: TenantId::DEFAULT,
+        sees_all_tenants: false,
+        sees_personal_data: true,
+        trace: Trace { trace_id: "trace-1".to_owned(), traceparent: None },
+    };
+    let shown = find_event(&library.outbox, &operator, &event_id("e-1")).await.unwrap();
+    assert_eq!(shown.payload, payload(r#""other""#));
+}
+
 #[tokio::test(start_paused = true)]
 async fn applied_event_is_logged_in_the_span_of_its_type() {
     let lent = lent().logged_in(|id| info_span!("book", bookId = id));

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
     CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAssets,
-    OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus,
+    OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules, Product, ProductStatus,
     Reference, RequestedAssets, Shipment, Title,
 };
 use proptest::prelude::*;
@@ -101,7 +101,7 @@ pub(crate) fn payment() -> Payment {
         order: id(900_001),
         amount: money("80.25"),
         currency: Currency::CNY,
-        method: "alipay".into(),
+        method: PaymentMethod::Alipay,
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,

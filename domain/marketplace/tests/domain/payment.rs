@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
     Account, BookedTransaction, CancelCause, Capture, EventBody, Money, Order, OrderAction, OrderStatus,
-    Payment, PaymentDecision, PaymentResult, PaymentStatus, RefundCause, ReportOutcome, ReportState,
+    Payment, PaymentDecision, PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome, ReportState,
     Settlement,
 };
 use proptest::prelude::*;
@@ -77,6 +77,23 @@ fn settlement_event_has_the_right_type_and_the_order_fields() {
             )
         );
     }
+}
+
+#[test]
+fn payment_method_is_a_closed_set_and_other_stored_values_are_masked() {
+    for name in PaymentMethod::ACCEPTED {
+        assert_eq!(name.parse::<PaymentMethod>().map(|method| method.to_string()), Ok(name.to_owned()));
+        assert_eq!(PaymentMethod::stored(name).as_str(), name);
+    }
+    assert_eq!(PaymentMethod::default().as_str(), "online");
+    for raw in ["4111111111111111", "Card", " card", "", "other"] {
+        let error = raw.parse::<PaymentMethod>().unwrap_err();
+        assert_eq!(error.expected, PaymentMethod::ACCEPTED.join(" "), "{raw:?}");
+        let stored = PaymentMethod::stored(raw);
+        let shown = format!("{stored} {stored:?} {}", serde_json::to_string(&stored).unwrap());
+        assert_eq!(shown, r#"other Other "other""#, "{raw:?}");
+    }
+    assert_eq!(PaymentMethod::PUBLISHED, [&PaymentMethod::ACCEPTED[..], &["other"]].concat()[..]);
 }
 
 #[test]

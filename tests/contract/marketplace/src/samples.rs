@@ -14,7 +14,7 @@ use handover_contract::samples::{later, start};
 use handover_events::{TenantId, Trace};
 use marketplace_domain::{
     CancelReason, Currency, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, Payment, PaymentId,
-    PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
+    PaymentMethod, PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
 };
 
 pub fn user(number: i64) -> UserId {
@@ -116,7 +116,7 @@ pub fn payment(id: i64, order: i64) -> Payment {
         order: order_id(order),
         amount: money(8_850),
         currency: Currency::CNY,
-        method: "card".into(),
+        method: PaymentMethod::Card,
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,

@@ -4,7 +4,7 @@ use marketplace::use_cases::{
     PaymentCommandRefusal, SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment,
 };
 use marketplace::{App, ReportedName};
-use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
+use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentMethod, PaymentResult, Settlement};
 
 use super::journal::{ClientResponse, Journal};
 use super::{by_gateway, by_user};
@@ -27,7 +27,7 @@ pub(super) async fn pay(
     let mut tries = TRIES;
     let payment = loop {
         let context = by_user(faults, order.tenant, order.buyer);
-        let start = StartPayment { order: order.id, method: "card".into() };
+        let start = StartPayment { order: order.id, method: PaymentMethod::Card };
         match start_payment(app, &context, start).await {
             Ok(payment) => break payment,
             Err(error) => {

@@ -20,8 +20,8 @@ use marketplace::use_cases::{
 use marketplace::{Actor, App, CommandContext, Rules, Settings, service};
 use marketplace_domain::{
     CancelReason, Coupon, CouponId, EventType, Money, OperationKey, OperationKind, Order, OrderAssets,
-    OrderId, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Points, ProductId, Purse,
-    RefundCause, RefundId, RefundResult, RefundStatus, Settlement, Shipment,
+    OrderId, OrderStatus, Payment, PaymentId, PaymentMethod, PaymentResult, PaymentStatus, Points, ProductId,
+    Purse, RefundCause, RefundId, RefundResult, RefundStatus, Settlement, Shipment,
 };
 use marketplace_memory::MemoryStore;
 
@@ -194,7 +194,7 @@ impl ReferenceRun {
 
     async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, BoxError> {
         let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
-        let start = StartPayment { order: order.id, method: "card".into() };
+        let start = StartPayment { order: order.id, method: PaymentMethod::Card };
         Ok(start_payment(&self.app, &buyer, start).await?)
     }
 

@@ -29,7 +29,7 @@ async fn placed(market: &Market) -> Order {
 }
 
 async fn started(market: &Market, order: &Order) -> Payment {
-    let command = StartPayment { order: order.id, method: "card".into() };
+    let command = StartPayment { order: order.id, method: PaymentMethod::Card };
     start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
 }
 

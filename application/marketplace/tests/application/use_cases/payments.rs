@@ -33,7 +33,7 @@ async fn repeated_start_of_a_payment_returns_the_existing_payment() {
         payment,
         "another process must return the same payment"
     );
-    let seller = StartPayment { order: order.id, method: "card".into() };
+    let seller = StartPayment { order: order.id, method: PaymentMethod::Card };
     let result = start_payment(&process.app, &by(SELLER), seller).await;
     assert!(matches!(
         result,

@@ -15,8 +15,8 @@ use marketplace::ports::ListingEntry;
 use marketplace::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::{
     CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
-    PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult,
-    Settlement, Shipment, UserId,
+    PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,
+    RefundId, RefundResult, Settlement, Shipment, UserId,
 };
 
 use super::super::super::broker_faults::{
@@ -242,7 +242,7 @@ impl SmallDay {
                 order: order.id,
                 amount: order.payable,
                 currency: Currency::CNY,
-                method: "card".to_owned(),
+                method: PaymentMethod::Card,
                 status: PaymentStatus::Processing,
                 transaction_id: None,
                 refund_due: false,

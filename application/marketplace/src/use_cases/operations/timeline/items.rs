@@ -57,7 +57,7 @@ impl<'a> Items<'a> {
         for payment in payments {
             let item = TimelineItem {
                 status: Some(PaymentStatus::Processing.as_str()),
-                detail: Some(self.free_text(&payment.method)),
+                detail: Some(self.free_text(payment.method.as_str())),
                 ..new_item(payment.create_time, TimelineKind::Payment, started(payment))
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
@@ -299,7 +299,7 @@ fn change(at: DateTime<Utc>, body: EventBody, visibility: Visibility) -> Option<
     };
     let settled = |body: PaymentSettled, status: PaymentStatus, how: &str| TimelineItem {
         status: Some(status.as_str()),
-        detail: Some(if visibility.free_text { body.payment_method } else { MASK.to_owned() }),
+        detail: Some(if visibility.free_text { body.payment_method.to_string() } else { MASK.to_owned() }),
         ..new_item(
             at,
             TimelineKind::Payment,
