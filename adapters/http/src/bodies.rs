@@ -8,8 +8,8 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::OutboxFilter;
 use marketplace_domain::{
-    CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId, RefundResult, Title,
-    UserId,
+    CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId,
+    RefundResult, Title, UserId,
 };
 use utoipa::ToSchema;
 

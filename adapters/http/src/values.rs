@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, IdError, MAX_ID, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use marketplace_domain::{
-    Money, MoneyError, NotAReference, PaymentMethod, PaymentResult, Points, Product, Reference, Refund, RefundResult,
-    Shipment, Title,
+    Money, MoneyError, NotAReference, PaymentMethod, PaymentResult, Points, Product, Reference, Refund,
+    RefundResult, Shipment, Title,
 };
 use serde_json::{Number, Value};
 

@@ -6,8 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
     CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAssets,
-    OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules, Product, ProductStatus,
-    Reference, RequestedAssets, Shipment, Title,
+    OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules, Product,
+    ProductStatus, Reference, RequestedAssets, Shipment, Title,
 };
 use proptest::prelude::*;
 

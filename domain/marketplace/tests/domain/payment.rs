@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
     Account, BookedTransaction, CancelCause, Capture, EventBody, Money, Order, OrderAction, OrderStatus,
-    Payment, PaymentDecision, PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome, ReportState,
-    Settlement,
+    Payment, PaymentDecision, PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome,
+    ReportState, Settlement,
 };
 use proptest::prelude::*;
 
