@@ -8,6 +8,7 @@ use marketplace_domain::{
     Refund, RefundSettled, RefundStatus,
 };
 
+use super::money::is_paid_for;
 use handover_outbox::ports::OutboxRow;
 use handover_outbox::relay::envelope_of;
 
@@ -98,7 +99,9 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
             trace: None,
         },
     ];
-    if let Some(pay_time) = order.pay_time {
+    // Only a payment makes an order paid (004): without one, no event of a paid order is announced.
+    let is_paid = order.status != OrderStatus::Pending && is_paid_for(order, payments);
+    if let Some(pay_time) = order.pay_time.filter(|_| is_paid) {
         let body = OrderPaid { order: facts.clone(), pay_time, amount: order.payable, product };
         events.push(ExpectedEvent {
             body: EventBody::OrderPaid(body),
@@ -123,6 +126,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
     };
     match order.status {
         OrderStatus::Pending | OrderStatus::Paid => {}
+        OrderStatus::Shipped | OrderStatus::Completed | OrderStatus::Refunded if !is_paid => {}
         OrderStatus::Shipped => events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version)),
         OrderStatus::Completed => {
             events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version - 1));

@@ -9,6 +9,7 @@ mod gateway_reports;
 mod lock_reaper;
 mod locks;
 pub(crate) mod market;
+mod mismatches;
 pub(crate) mod reconciliation;
 mod refund_dispatcher;
 mod refunds;

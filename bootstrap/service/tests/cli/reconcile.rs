@@ -1,19 +1,23 @@
 //! `reconcile`: findings, repairs and exit codes.
 
 use handover_events::TenantId;
-use marketplace_domain::{Order, OrderId};
+use marketplace_domain::{Order, OrderId, Product};
 use serde_json::{Value, json};
 
 use crate::inspect::market;
 use crate::program::World;
 
-/// Inserts order 900, a copy of order 1, without its events.
+/// Inserts order 900, a copy of order 1 with its own product, without its events.
 async fn insert_order_without_events(world: &World) {
     world
         .change(async |unit| {
             let id = OrderId::try_from(1).unwrap();
             let order = unit.order_by_id(TenantId::DEFAULT, id).await.unwrap().unwrap();
-            unit.insert_order(&Order { id: 900.try_into().unwrap(), ..order }).await.unwrap();
+            let product = unit.product_by_id(TenantId::DEFAULT, order.product).await.unwrap().unwrap();
+            let product = Product { id: 900.try_into().unwrap(), ..product };
+            unit.insert_product(&product).await.unwrap();
+            let order = Order { id: 900.try_into().unwrap(), product: product.id, ..order };
+            unit.insert_order(&order).await.unwrap();
         })
         .await;
 }

@@ -77,6 +77,9 @@ handover_contract::rules! { store_rules: MarketRig;
         product_is_isolated_by_tenant,
         product_pages_are_ordered_by_descending_id,
         product_pages_filter_by_status,
+        products_are_found_by_ids_in_tenant,
+        many_products_are_found_by_ids,
+        newest_products_are_ordered_by_descending_id,
     ]
     orders: [
         order_is_read_as_written,
@@ -196,6 +199,7 @@ handover_contract::rules! { store_rules: MarketRig;
         second_shipment_task_of_order_is_conflict,
         effects_are_found_by_their_orders,
         effects_without_an_order_are_found,
+        listing_changes_are_found_by_their_products,
         occupied_product_is_assigned_to_its_order,
         released_product_is_free,
         late_release_does_not_change_listing,

@@ -139,6 +139,18 @@ faults! { broken_by(Fault) {
     changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
         "changed_orders_are_paged_by_time_and_id",
     ]
+    products_by_id_leak_to_other_tenants: ProductsByIdLeakToOtherTenants breaks [
+        "products_are_found_by_ids_in_tenant",
+    ]
+    only_first_products_are_found: OnlyFirstProductsAreFound breaks [
+        "many_products_are_found_by_ids",
+    ]
+    newest_products_leak_to_other_tenants: NewestProductsLeakToOtherTenants breaks [
+        "newest_products_are_ordered_by_descending_id",
+    ]
+    listing_changes_of_products_are_sorted_by_order: ListingChangesOfProductsAreSortedByOrder breaks [
+        "listing_changes_are_found_by_their_products",
+    ]
     drift_is_not_reported: DriftIsNotReported breaks [
         "balance_that_differs_from_entries_is_reported",
     ]

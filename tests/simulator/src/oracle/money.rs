@@ -8,7 +8,7 @@ use handover_events::Trace;
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{MarketStore, MarketView};
-use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
+use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile, reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
     Account, Asset, CouponStatus, EventType, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
@@ -195,6 +195,14 @@ async fn check_coupons(checker: &mut Checker<'_>, usage: &AssetUsage) -> Result<
     Ok(())
 }
 
+/// Whether the gateway refused a refund of the payment that a finding names.
+async fn has_refused_refund(checker: &mut Checker<'_>, finding: &Finding) -> Result<bool, StoreError> {
+    let Some(order) = finding.order else { return Ok(false) };
+    let refunds = checker.view.refunds_of(finding.tenant, &[order]).await?;
+    let of_finding = |refund: &Refund| finding.key == Some(format!("payment:{}", refund.payment));
+    Ok(refunds.iter().any(|refund| of_finding(refund) && refund.status == RefundStatus::Failed))
+}
+
 /// When no work is pending, the application's own reconciliation finds nothing, except foreign messages and invalid
 /// rows.
 async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
@@ -231,6 +239,10 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
                     continue;
                 }
                 if finding.event_id.as_ref().is_some_and(is_invalid) {
+                    continue;
+                }
+                // A refund that the gateway refuses waits for an operator; this run has none who repeats all of them.
+                if finding.kind == FindingKind::NotRefunded && has_refused_refund(checker, &finding).await? {
                     continue;
                 }
                 let (kind, order) = (finding.kind, finding.order.map_or(0, OrderId::get));

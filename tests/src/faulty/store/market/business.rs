@@ -9,6 +9,29 @@ use marketplace_domain::*;
 use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> ProductQueriesWrapper for Faulty<U> {
+    async fn products_by_id(
+        &mut self,
+        tenant: TenantId,
+        ids: &[ProductId],
+    ) -> Result<Vec<Product>, StoreError> {
+        let ids = if self.has(Fault::OnlyFirstProductsAreFound) { &ids[..ids.len().min(128)] } else { ids };
+        let mut found = self.inner().products_by_id(tenant, ids).await?;
+        if self.has(Fault::ProductsByIdLeakToOtherTenants) && tenant != TenantId::DEFAULT {
+            found.extend(self.inner().products_by_id(TenantId::DEFAULT, ids).await?);
+        }
+        Ok(found)
+    }
+
+    async fn newest_products(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        let tenant = if self.has(Fault::NewestProductsLeakToOtherTenants) { None } else { tenant };
+        self.inner().newest_products(tenant, before, limit).await
+    }
+
     async fn products_page(
         &mut self,
         tenant: TenantId,

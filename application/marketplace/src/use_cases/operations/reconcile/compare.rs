@@ -11,7 +11,9 @@ use marketplace_domain::{
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
 use crate::cash;
-use crate::consistency::{FactRow, OrderEffects, OrderRows, effects_of_orders, read_rows};
+use crate::consistency::{
+    FactRow, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders, read_rows,
+};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
@@ -109,6 +111,13 @@ impl Comparison<'_> {
         let order = rows.order;
         report.orders += 1;
         let mut findings = self.missing_postings();
+        let OrderRows { payments, refunds, .. } = rows;
+        if !(OrderMoney { order, payments, refunds }).mismatches().is_empty() {
+            for (mismatch, what) in confirmed_mismatches(view, order).await? {
+                let finding = self.finding(mismatch.into(), what);
+                findings.push(Finding { key: mismatch.key(), mismatch: Some(mismatch), ..finding });
+            }
+        }
         for event in rows.missing_events() {
             let event_type = event.event_type();
             findings.push(Finding {
@@ -269,6 +278,7 @@ impl Comparison<'_> {
             key: None,
             what: what.into(),
             repair: None,
+            mismatch: None,
         }
     }
 

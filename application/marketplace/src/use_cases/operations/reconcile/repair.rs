@@ -5,16 +5,18 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId};
 use marketplace_domain::{
-    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Posting,
+    Asset, AssetOperation, Entry, EventBody, EventType, OperationKey, OperationKind, Order, OrderId, Posting,
 };
 use serde_json::{Value, json};
 
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Repair};
-use crate::App;
-use crate::cash;
-use crate::consistency::{Effect, announce_missing, read_effects, reconstructed_hold};
+use crate::consistency::{
+    Effect, announce_missing, is_paid_for, occupy_product, read_effects, reconstructed_hold,
+};
 use crate::ports::Work;
+use crate::use_cases::{FinishPayment, Finished, finish_payment};
+use crate::{Actor, App, CommandContext, cash};
 use handover_outbox::consumers::{backfilled_record, retry_record};
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
@@ -36,6 +38,21 @@ pub(super) async fn repair(
     consumers: &Consumers,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
+    if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
+        let command = FinishPayment {
+            tenant: finding.tenant,
+            order,
+            mismatch,
+            entry: Some(entry(by, finding, app.now())),
+        };
+        let context = CommandContext {
+            actor: Actor::System("reconciliation"),
+            tenant: finding.tenant,
+            trace: by.operator.trace.clone(),
+            idempotency: None,
+        };
+        return Ok(finish_payment(app, &context, command).await?.map(Repair::from));
+    }
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
@@ -48,7 +65,14 @@ pub(super) async fn repair(
             | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
             | FindingKind::Unbalanced
-            | FindingKind::Drifted,
+            | FindingKind::Drifted
+            | FindingKind::SoldTwice
+            | FindingKind::SoldWithoutOrder
+            | FindingKind::PaidWithoutPayment
+            | FindingKind::PaymentFailed
+            | FindingKind::PaymentNotApplied
+            | FindingKind::RefundNotApplied
+            | FindingKind::NotRefunded,
             _,
         )
         | (_, None) => Ok(None),
@@ -57,7 +81,8 @@ pub(super) async fn repair(
             | FindingKind::NotConsumed
             | FindingKind::MissingEffect
             | FindingKind::MissingHold
-            | FindingKind::NotBooked,
+            | FindingKind::NotBooked
+            | FindingKind::ProductNotSold,
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| consumers.named(name));
@@ -122,10 +147,18 @@ impl RepairJob {
         if self.finding.kind == FindingKind::MissingHold {
             return self.restore_hold(unit, &order).await;
         }
+        if self.finding.kind == FindingKind::ProductNotSold {
+            let is_changed = occupy_product(unit, &order, self.entry.at).await?;
+            return Ok(is_changed.then_some(Repair::ProductSold));
+        }
         let Some(event) = &self.finding.event_id else { return Ok(None) };
         let Some(row) = unit.outbox().outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
             return Ok(None);
         };
+        // Consumers would ship and credit an order that nobody has paid.
+        if requires_payment(&row) && !is_paid_for(&order, &unit.payments_of(tenant, &[order.id]).await?) {
+            return Ok(None);
+        }
         let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
             return self.redrive(unit, event).await;
         };
@@ -261,6 +294,22 @@ impl RepairJob {
         unit.post(&postings).await?;
         Ok(Some(Repair::RecordWritten))
     }
+}
+
+impl From<Finished> for Repair {
+    fn from(finished: Finished) -> Repair {
+        match finished {
+            Finished::OrderPaid => Repair::OrderPaid,
+            Finished::RefundStarted => Repair::RefundStarted,
+            Finished::OrderRefunded => Repair::OrderRefunded,
+        }
+    }
+}
+
+/// Whether only a paid order has this event.
+fn requires_payment(row: &OutboxRow) -> bool {
+    let of_paid_order = [EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderRefunded];
+    of_paid_order.iter().any(|it| it.as_str() == row.event_type)
 }
 
 /// Derives the kind of a consumer's asset operation from the last part of the operation key.
