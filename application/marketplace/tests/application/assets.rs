@@ -11,6 +11,7 @@ mod locks;
 pub(crate) mod market;
 mod mismatches;
 pub(crate) mod reconciliation;
+mod reconciliation_races;
 mod refund_dispatcher;
 mod refunds;
 mod traces;
