@@ -1,13 +1,14 @@
-//! Comparison of an order with its payments and refunds: what was captured, what it paid for, and what was paid back.
+//! Comparison of an order with its payments, captures and refunds: what was captured, what it paid for, and what was paid back.
 //!
-//! **Invariant:** a payment that succeeded either pays its order or is refunded, and only a payment makes an order paid
+//! **Invariant:** captured money either pays its order or is refunded, and only a payment makes an order paid
 //! (004 "payment status"). No amount is derived from anything but a row that the gateway's report has written.
 
 use marketplace_domain::{
-    Money, Order, OrderStatus, Payment, PaymentId, PaymentStatus, Refund, RefundId, RefundStatus,
+    Capture, Money, Order, OrderStatus, Payment, PaymentId, PaymentStatus, Refund, RefundId, RefundStatus,
 };
 
 use super::effects::OrderEffects;
+use crate::cash;
 use crate::ports::MarketView;
 use handover_outbox::ports::StoreError;
 
@@ -23,21 +24,22 @@ pub(crate) enum MoneyMismatch {
     PaymentFailed(PaymentId),
     /// The payment succeeded, but its order is still pending.
     PaymentNotApplied(PaymentId),
-    /// The payment succeeded, its order cannot use the money, and no refund is in processing or successful.
-    NotRefunded(PaymentId),
+    /// The order cannot use the money of this capture of the payment, and no refund is in processing or successful.
+    NotRefunded(PaymentId, u32),
     /// The refund of the order succeeded, but the order is still paid.
     RefundNotApplied(RefundId),
 }
 
-/// An order with its payments and refunds.
+/// An order with its payments, captures and refunds.
 #[derive(Clone, Copy)]
 pub(crate) struct OrderMoney<'a> {
     pub(crate) order: &'a Order,
     pub(crate) payments: &'a [Payment],
+    pub(crate) captures: &'a [Capture],
     pub(crate) refunds: &'a [Refund],
 }
 
-/// The money that the gateway captured for a payment; `None` if it captured none.
+/// The money that the gateway captured when the payment succeeded; `None` if it did not succeed.
 pub(crate) fn captured_amount(payment: &Payment) -> Option<Money> {
     (payment.status == PaymentStatus::Success).then_some(payment.amount)
 }
@@ -45,15 +47,6 @@ pub(crate) fn captured_amount(payment: &Payment) -> Option<Money> {
 /// Whether the gateway captured the amount of the order for this payment, and the money is not to be refunded as late.
 fn covers(payment: &Payment, order: &Order) -> bool {
     captured_amount(payment) == Some(order.payable) && !payment.refund_due
-}
-
-/// The refunds of a payment that are in processing or successful.
-pub(crate) fn live_refunds<'a>(
-    payment: &Payment,
-    refunds: &'a [Refund],
-) -> impl Iterator<Item = &'a Refund> + use<'a> {
-    let id = payment.id;
-    refunds.iter().filter(move |refund| refund.payment == id && refund.status != RefundStatus::Failed)
 }
 
 /// Whether the order claims to have been paid. A cancelled order was paid only if it has a payment time.
@@ -74,7 +67,7 @@ pub(crate) fn is_paid_for(order: &Order, payments: &[Payment]) -> bool {
 impl OrderMoney<'_> {
     /// The contradictions, those of the order first.
     pub(crate) fn mismatches(&self) -> Vec<MoneyMismatch> {
-        let OrderMoney { order, payments, refunds } = *self;
+        let OrderMoney { order, payments, captures, refunds } = *self;
         let mut found = Vec::new();
         let paying = self.paying();
         if claims_payment(order) && !is_paid_for(order, payments) {
@@ -85,23 +78,29 @@ impl OrderMoney<'_> {
                 None => MoneyMismatch::PaidWithoutPayment,
             });
         }
-        for payment in payments.iter().filter(|it| captured_amount(it).is_some()) {
-            if paying.is_some_and(|it| it.id == payment.id) {
-                continue;
-            }
-            if order.status == OrderStatus::Pending && !payment.refund_due {
+        for payment in payments.iter().filter(|it| captured_amount(it).is_some() && !it.refund_due) {
+            if order.status == OrderStatus::Pending {
                 found.push(MoneyMismatch::PaymentNotApplied(payment.id));
-            } else if self.is_unused(payment) && live_refunds(payment, refunds).next().is_none() {
-                found.push(MoneyMismatch::NotRefunded(payment.id));
             }
         }
-        if order.status == OrderStatus::Paid
-            && let Some(payment) = paying
-            && let Some(refund) = live_refunds(payment, refunds).find(|it| it.status == RefundStatus::Success)
-        {
-            found.push(MoneyMismatch::RefundNotApplied(refund.id));
+        for capture in captures {
+            let pays_order =
+                !capture.refund_due && paying.is_some_and(|payment| payment.id == capture.payment);
+            if pays_order {
+                let succeeded =
+                    |it: &&Refund| it.status == RefundStatus::Success && capture.is_refunded_by(it);
+                let refunded = refunds.iter().filter(|_| order.status == OrderStatus::Paid).find(succeeded);
+                found.extend(refunded.map(|refund| MoneyMismatch::RefundNotApplied(refund.id)));
+            } else if self.is_unused(capture) && !capture.has_live_refund(refunds) {
+                found.push(MoneyMismatch::NotRefunded(capture.payment, capture.number));
+            }
         }
         found
+    }
+
+    /// The capture with this number of a payment.
+    pub(crate) fn capture(&self, payment: PaymentId, number: u32) -> Option<&Capture> {
+        self.captures.iter().find(|it| (it.payment, it.number) == (payment, number))
     }
 
     /// The payment whose money the order uses: the first that covers a paid order. A cancelled or refunded order uses no
@@ -112,22 +111,22 @@ impl OrderMoney<'_> {
         self.payments.iter().find(|payment| uses_money && covers(payment, self.order))
     }
 
-    /// Whether it is certain that the captured money of a payment buys nothing. If no payment covers a paid order, it is
+    /// Whether it is certain that captured money buys nothing. If no payment covers a paid order, it is
     /// not certain which money the order uses.
-    fn is_unused(&self, payment: &Payment) -> bool {
+    fn is_unused(&self, capture: &Capture) -> bool {
         let is_surplus = match self.order.status {
             OrderStatus::Cancelled | OrderStatus::Refunded => true,
             OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => self.paying().is_some(),
             OrderStatus::Pending => false,
         };
-        payment.amount > Money::ZERO && (is_surplus || payment.refund_due)
+        capture.amount > Money::ZERO && (is_surplus || capture.refund_due)
     }
 
-    /// Whether it is certain that a payment was never refunded: it has no refund, not even a failed one, and neither the
-    /// order nor the ledger names a refund whose row is lost. A refund that failed is repeated only by an operator.
-    pub(crate) fn was_never_refunded(&self, payment: PaymentId, effects: &OrderEffects) -> bool {
+    /// Whether it is certain that captured money was never refunded: it has no refund, not even a failed one, and neither
+    /// the order nor the ledger names a refund whose row is lost. A refund that failed is repeated only by an operator.
+    pub(crate) fn was_never_refunded(&self, capture: &Capture, effects: &OrderEffects) -> bool {
         let exists = |id: RefundId| self.refunds.iter().any(|refund| refund.id == id);
-        !self.refunds.iter().any(|refund| refund.payment == payment)
+        !self.refunds.iter().any(|refund| capture.is_refunded_by(refund))
             && self.order.refund.is_none_or(exists)
             && effects.refunds_in_ledger().all(exists)
     }
@@ -155,15 +154,17 @@ impl MoneyMismatch {
                 "payment {id} of {} succeeded, but the order is {status} and {payable} are to be paid",
                 amount(id)
             ),
-            MoneyMismatch::NotRefunded(id) => {
-                let failed = of.refunds.iter().rfind(|refund| refund.payment == id);
+            MoneyMismatch::NotRefunded(id, number) => {
+                let capture = of.capture(id, number);
+                let is_of_capture = |refund: &&Refund| capture.is_some_and(|it| it.is_refunded_by(refund));
+                let failed = of.refunds.iter().rfind(is_of_capture);
+                let captured = capture.map_or(Money::ZERO, |capture| capture.amount);
                 let remark = match failed {
                     Some(refund) => format!("its refund {} FAILED; request it again", refund.id),
                     None => "it has no refund".to_owned(),
                 };
                 format!(
-                    "payment {id} of {} succeeded, but the order is {status} and does not use it: {remark}",
-                    amount(id)
+                    "payment {id} captured {captured}, but the order is {status} and does not use it: {remark}"
                 )
             }
             MoneyMismatch::RefundNotApplied(id) => {
@@ -178,13 +179,14 @@ impl MoneyMismatch {
             MoneyMismatch::PaidWithoutPayment => None,
             MoneyMismatch::PaymentFailed(id)
             | MoneyMismatch::PaymentNotApplied(id)
-            | MoneyMismatch::NotRefunded(id) => Some(format!("payment:{id}")),
+            | MoneyMismatch::NotRefunded(id, 1) => Some(format!("payment:{id}")),
+            MoneyMismatch::NotRefunded(id, number) => Some(format!("payment:{id}:{number}")),
             MoneyMismatch::RefundNotApplied(id) => Some(format!("refund:{id}")),
         }
     }
 }
 
-/// Reads an order again with its payments and refunds, and returns its contradictions with their descriptions. A change
+/// Reads an order again with its payments, captures and refunds, and returns its contradictions with their descriptions. A change
 /// of a payment that belongs to the order also changes the order, so an order with the same version before and after
 /// was read consistently. An order that changes during each attempt is in progress and has no contradiction.
 pub(crate) async fn confirmed_mismatches(
@@ -194,10 +196,14 @@ pub(crate) async fn confirmed_mismatches(
     for _ in 0..MAX_LOOKS {
         let Some(before) = view.order_by_id(order.tenant, order.id).await? else { return Ok(Vec::new()) };
         let payments = view.payments_of(order.tenant, &[order.id]).await?;
+        let stored = view.captures_of(order.tenant, &[order.id]).await?;
+        let captures = cash::captures_of(&payments, stored);
+        // A capture that buys nothing is committed together with its refund, so the refunds are read last.
         let refunds = view.refunds_of(order.tenant, &[order.id]).await?;
         let after = view.order_by_id(order.tenant, order.id).await?;
         if after.as_ref() == Some(&before) {
-            let money = OrderMoney { order: &before, payments: &payments, refunds: &refunds };
+            let money =
+                OrderMoney { order: &before, payments: &payments, captures: &captures, refunds: &refunds };
             return Ok(money.mismatches().into_iter().map(|it| (it, it.describe(&money))).collect());
         }
     }

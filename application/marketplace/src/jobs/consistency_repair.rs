@@ -64,8 +64,8 @@ impl ConsistencyRepair {
             let mut lost = Vec::new();
             let mut mismatches = Vec::new();
             for rows in read_rows(view.as_mut(), &orders).await? {
-                let OrderRows { order, payments, refunds, .. } = &rows;
-                if !(OrderMoney { order, payments, refunds }).mismatches().is_empty() {
+                let OrderRows { order, payments, captures, refunds, .. } = &rows;
+                if !(OrderMoney { order, payments, captures, refunds }).mismatches().is_empty() {
                     let confirmed = confirmed_mismatches(view.as_mut(), order).await?;
                     mismatches.extend(confirmed.into_iter().map(|found| (order.tenant, order.id, found)));
                 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use handover_events::TenantId;
 use marketplace_domain::{
-    Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Refund, RefundCause, RefundId,
+    Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Reference, Refund, RefundCause,
+    RefundId,
 };
 
 use super::settle_payment::require_locked_assets;
@@ -13,9 +14,9 @@ use crate::app::EventFactory;
 use crate::consistency::{MoneyMismatch, OrderMoney, read_effects};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::{App, CommandContext};
+use crate::{App, CommandContext, cash};
 use handover_outbox::operations::changed_by_earlier_attempt;
-use handover_outbox::ports::{AuditEntry, StoreError};
+use handover_outbox::ports::{AuditEntry, Changed, StoreError};
 use handover_outbox::with_tx;
 
 /// How a mismatch was finished.
@@ -41,7 +42,7 @@ pub(crate) struct FinishPayment {
 
 /// Finishes a mismatch in one unit of work if its outcome is certain. Returns `None` if the mismatch no longer exists,
 /// if its outcome is not certain, or if a business rule does not allow it yet. Concurrent and repeated calls finish it
-/// once: the order is changed by a conditional write, and a payment has at most one refund that is not FAILED.
+/// once: the order is changed by a conditional write, and a capture has at most one refund that is not FAILED.
 pub(crate) async fn finish_payment(
     app: &App,
     context: &CommandContext,
@@ -68,6 +69,7 @@ async fn finish_once(
 ) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
     let event_factory = app.event_factory(context, 1);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
+    let refund = (refund, app.ids.reference());
     with_tx(&app.tx, move |unit, attempt| {
         let command = Arc::clone(&command);
         let event_factory = event_factory.clone();
@@ -79,8 +81,11 @@ async fn finish_once(
             }
             let Some(order) = unit.order_by_id(command.tenant, command.order).await? else { return Ok(None) };
             let payments = unit.payments_of(order.tenant, &[order.id]).await?;
+            let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+            let captures = cash::captures_of(&payments, stored);
             let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-            let money = OrderMoney { order: &order, payments: &payments, refunds: &refunds };
+            let money =
+                OrderMoney { order: &order, payments: &payments, captures: &captures, refunds: &refunds };
             if !money.mismatches().contains(&command.mismatch)
                 || !finish(unit, &money, command.mismatch, (refund, &event_factory)).await?
             {
@@ -100,7 +105,7 @@ fn outcome(mismatch: MoneyMismatch) -> Option<Finished> {
     match mismatch {
         MoneyMismatch::PaidWithoutPayment | MoneyMismatch::PaymentFailed(_) => None,
         MoneyMismatch::PaymentNotApplied(_) => Some(Finished::OrderPaid),
-        MoneyMismatch::NotRefunded(_) => Some(Finished::RefundStarted),
+        MoneyMismatch::NotRefunded(..) => Some(Finished::RefundStarted),
         MoneyMismatch::RefundNotApplied(_) => Some(Finished::OrderRefunded),
     }
 }
@@ -110,9 +115,9 @@ async fn finish(
     unit: &mut Work,
     money: &OrderMoney<'_>,
     mismatch: MoneyMismatch,
-    (refund, event_factory): (RefundId, &EventFactory),
+    (refund, event_factory): ((RefundId, Reference), &EventFactory),
 ) -> Result<bool, UseCaseError<PaymentCommandRefusal>> {
-    let OrderMoney { order, payments, refunds } = *money;
+    let OrderMoney { order, payments, refunds, .. } = *money;
     match mismatch {
         MoneyMismatch::PaidWithoutPayment | MoneyMismatch::PaymentFailed(_) => Ok(false),
         MoneyMismatch::PaymentNotApplied(id) => {
@@ -125,12 +130,13 @@ async fn finish(
                 .map_err(|error: UseCaseError<PaymentCommandRefusal>| error)?;
             Ok(true)
         }
-        MoneyMismatch::NotRefunded(id) => {
+        MoneyMismatch::NotRefunded(id, number) => {
             let Some(payment) = payments.iter().find(|it| it.id == id) else { return Ok(false) };
-            if !money.was_never_refunded(id, &read_effects(unit, order).await?) {
+            let Some(capture) = money.capture(id, number) else { return Ok(false) };
+            if !money.was_never_refunded(capture, &read_effects(unit, order).await?) {
                 return Ok(false);
             }
-            start_refund(unit, order, payment, (refund, event_factory)).await?;
+            start_refund(unit, order, (payment, capture), (refund, event_factory)).await?;
             Ok(true)
         }
         MoneyMismatch::RefundNotApplied(id) => {
@@ -146,20 +152,27 @@ async fn finish(
     }
 }
 
-/// Starts the refund of a payment that did not pay its order, as for a late payment.
+/// Starts the refund of money that did not pay its order, as for a late payment.
 async fn start_refund(
     unit: &mut Work,
     order: &Order,
-    payment: &Payment,
-    (refund, event_factory): (RefundId, &EventFactory),
+    (payment, capture): (&Payment, &Capture),
+    (refund, event_factory): ((RefundId, Reference), &EventFactory),
 ) -> Result<(), StoreError> {
-    require_unused(unit, IdKind::Refund, refund.get()).await?;
+    require_unused(unit, IdKind::Refund, refund.0.get()).await?;
     // A refunded order was paid by a payment that is not late. `update_time` remains the time of the gateway's report.
     if !payment.refund_due && order.status != OrderStatus::Refunded {
         let late = Payment { refund_due: true, version: payment.version + 1, ..payment.clone() };
         one_row(unit.advance_payment(&late).await?, "payment")?;
     }
     let reason = format!("the order is {}", order.status);
-    let due = Refund::of(payment, refund, RefundCause::LatePayment, reason, event_factory.now);
+    if !capture.refund_due && order.status != OrderStatus::Refunded {
+        let open = Capture { refund_due: true, ..capture.clone() };
+        // The capture of a payment that an earlier version settled has no row.
+        if unit.update_capture(&open).await? == Changed::None {
+            unit.insert_capture(&open).await?;
+        }
+    }
+    let due = Refund::of(payment, capture, refund, RefundCause::LatePayment, reason, event_factory.now);
     unit.insert_refund(&due).await
 }

@@ -111,8 +111,8 @@ impl Comparison<'_> {
         let order = rows.order;
         report.orders += 1;
         let mut findings = self.missing_postings();
-        let OrderRows { payments, refunds, .. } = rows;
-        if !(OrderMoney { order, payments, refunds }).mismatches().is_empty() {
+        let OrderRows { payments, captures, refunds, .. } = rows;
+        if !(OrderMoney { order, payments, captures, refunds }).mismatches().is_empty() {
             for (mismatch, what) in confirmed_mismatches(view, order).await? {
                 let finding = self.finding(mismatch.into(), what);
                 findings.push(Finding { key: mismatch.key(), mismatch: Some(mismatch), ..finding });

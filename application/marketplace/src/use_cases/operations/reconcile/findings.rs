@@ -59,7 +59,7 @@ impl From<MoneyMismatch> for FindingKind {
             MoneyMismatch::PaidWithoutPayment => FindingKind::PaidWithoutPayment,
             MoneyMismatch::PaymentFailed(_) => FindingKind::PaymentFailed,
             MoneyMismatch::PaymentNotApplied(_) => FindingKind::PaymentNotApplied,
-            MoneyMismatch::NotRefunded(_) => FindingKind::NotRefunded,
+            MoneyMismatch::NotRefunded(..) => FindingKind::NotRefunded,
             MoneyMismatch::RefundNotApplied(_) => FindingKind::RefundNotApplied,
         }
     }
