@@ -34,6 +34,8 @@ pub(crate) enum Database {
     Unchanged,
     /// At least one table changes.
     Changed,
+    /// Only the table of gateway reports changes.
+    Reported,
 }
 
 fn case(name: &str, method: &'static str, path: &str) -> Case {
@@ -124,6 +126,12 @@ impl Case {
     /// Expects success and an unchanged database: a read, or a repeated request.
     pub(crate) fn unchanged(self, status: u16) -> Case {
         self.refused(status, "00000", &[])
+    }
+
+    /// Expects that the report of the gateway is recorded, and that no other table changes.
+    pub(crate) fn recorded(self) -> Case {
+        let expected = Expected { database: Database::Reported, ..self.expected };
+        Case { expected, ..self }
     }
 
     /// Expects success and a changed database.

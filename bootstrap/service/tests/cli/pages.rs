@@ -91,9 +91,10 @@ fn pages_configuration_has_every_key_with_its_default_and_a_meaning() {
 /// Every runnable command with its full name.
 fn leaves(before: &str, command: &Command, found: &mut Vec<(String, Command)>) {
     let name = format!("{before} {}", command.get_name());
-    if !command.has_subcommands() {
-        found.push((name, command.clone()));
-    } else if command.get_name() != "help" {
+    if !command.has_subcommands() || !command.is_subcommand_required_set() {
+        found.push((name.clone(), command.clone()));
+    }
+    if command.has_subcommands() && command.get_name() != "help" {
         command.get_subcommands().for_each(|inner| leaves(&name, inner, found));
     }
 }
