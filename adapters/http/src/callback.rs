@@ -18,6 +18,9 @@ use crate::fields::{Fields, Report};
 use crate::messages;
 use crate::refusal::Refusal;
 
+/// Maximum length of the recorded reason why a body is unreadable.
+const MAX_ERROR_CHARS: usize = 500;
+
 /// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
@@ -62,11 +65,18 @@ impl<B: Report> SignedBody<B> {
         match body.and_then(|body| body.command(build)) {
             Ok(command) => Ok(command),
             Err(refusal) => {
-                record_unreadable_report(&edge.app, context, kind, hash, refusal.reason()).await?;
+                let error = storable(&refusal.reason());
+                record_unreadable_report(&edge.app, context, kind, hash, error).await?;
                 Err(refusal)
             }
         }
     }
+}
+
+/// The reason may contain names of parameters as they were sent. PostgreSQL cannot store every control character.
+fn storable(reason: &str) -> String {
+    let plain = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(MAX_ERROR_CHARS).collect()
 }
 
 /// Checks that a report names its payment or refund: by reference, or by the id in field `id_name`, if that is accepted.

@@ -140,6 +140,8 @@ async fn signed_body_that_cannot_be_read_is_recorded_once_with_hash_and_error() 
     post(PAYMENTS).header("content-encoding", "gzip").send().await.expect(415, "A0400");
     let with_query = post("/api/v1/payments/callback?shop=1").send().await.expect(400, "A0400");
     assert_eq!(with_query.wrong_fields(), ["shop"]);
+    let long_name = format!("/api/v1/refunds/callback?%00{}=1", "x".repeat(600));
+    post(&long_name).send().await.expect(400, "A0400");
     // Without a valid signature nothing is recorded.
     world
         .post(PAYMENTS)
@@ -148,7 +150,13 @@ async fn signed_body_that_cannot_be_read_is_recorded_once_with_hash_and_error() 
         .send()
         .await
         .expect(401, "A0301");
-    let reports = world.reports().await;
+    let mut reports = world.reports().await;
+    let long = reports.remove(0)["error"].as_str().unwrap().to_owned();
+    assert_eq!(
+        long,
+        format!(" {}", "x".repeat(499)),
+        "the recorded error is bounded and has no control characters"
+    );
     assert_eq!(
         reports.iter().map(summary).collect::<Vec<_>>(),
         [
