@@ -180,7 +180,7 @@ pub(crate) fn log_report(report: &GatewayReport, trace_id: &str) {
             bodyHash = report.body_hash,
             traceId = trace_id,
             reportTraceId = reported_in,
-            "[Gateway] [ALERT] report needs a decision; see `handover payment reports --state OPEN`"
+            "[Gateway] [ALERT] report needs a decision; see `handover payment reports --state open`"
         );
     } else {
         info!(

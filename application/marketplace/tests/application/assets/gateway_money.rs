@@ -107,7 +107,7 @@ impl Play {
         let app = self.market.app();
         match *step {
             Step::StartPayment => {
-                let command = StartPayment { order: self.order, method: "card".into() };
+                let command = StartPayment { order: self.order, method: PaymentMethod::Card };
                 drop(start_payment(app, &by(BUYER), command).await);
             }
             Step::ReportPayment { payment, transaction, succeeded, over_other_amount } => {

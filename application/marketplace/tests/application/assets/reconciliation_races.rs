@@ -13,7 +13,7 @@ use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, SpentAssets, operator};
+use super::market::{Market, SpentAssets, operator, refund_report};
 use crate::support::{BUYER, Process, by, event_id, gateway, pass, secs};
 
 type Change = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -71,6 +71,7 @@ impl ProductQueriesWrapper for InterruptedView {}
 impl OrderQueriesWrapper for InterruptedView {}
 impl PaymentQueriesWrapper for InterruptedView {}
 impl RefundQueriesWrapper for InterruptedView {}
+impl GatewayReportQueriesWrapper for InterruptedView {}
 impl AssetQueriesWrapper for InterruptedView {}
 impl EffectQueriesWrapper for InterruptedView {}
 impl NotificationQueriesWrapper for InterruptedView {}
@@ -134,7 +135,7 @@ async fn prepared(market: &Market, event: Event) -> Change {
         let refund = refund.as_ref().map(|refund| refund.id);
         Box::pin(async move {
             let report = async |result| {
-                let command = SettleRefund { refund: refund.unwrap(), result };
+                let command = refund_report(refund.unwrap(), result);
                 settle_refund(&process.app, &gateway(), command).await.unwrap();
             };
             match event {
