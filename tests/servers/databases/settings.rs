@@ -6,7 +6,7 @@ use std::sync::Arc;
 use handover_contract::samples::{event, start};
 use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{OutboxFilter, Store};
+use handover_outbox::ports::{OutboxFilter, Store, SystemFaultKind};
 use handover_tests::process::fresh;
 use handover_tests::server_rigs::{open, shared};
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
@@ -46,6 +46,14 @@ async fn settings_that_break_the_store_are_overridden_or_refused_by_name(kind: S
             }
             server.execute("ALTER DATABASE hostile SET session_replication_role = replica").await.unwrap();
             refused(&url("hostile"), "session_replication_role = replica", "reset the setting");
+            server.execute("CREATE ROLE limited LOGIN CONNECTION LIMIT 1").await.unwrap();
+            let url = url("postgres").replace("//handover:", "//limited:");
+            let store = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
+            let unit = store.begin().await.unwrap();
+            let error = store.begin().await.map(drop).unwrap_err();
+            let kind = error.system_fault().map(|fault| fault.kind);
+            assert_eq!(kind, Some(SystemFaultKind::Limit), "{error:?}");
+            drop(unit);
         }
     }
 }

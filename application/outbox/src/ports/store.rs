@@ -67,7 +67,11 @@ impl StoreError {
             StoreError::Corrupt { table, column, .. } => {
                 ErrorKind::of(&format!("{table}.{column} is corrupt"))
             }
-            other => ErrorKind::of(&other.to_string()),
+            StoreError::Conflict { .. }
+            | StoreError::Transient(_)
+            | StoreError::Unavailable(_)
+            | StoreError::CommitUnknown(_)
+            | StoreError::Backend(_) => ErrorKind::of(&self.to_string()),
         }
     }
 

@@ -10,7 +10,7 @@ use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySql
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::mysql_settings::set_up;
-use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
@@ -42,7 +42,8 @@ impl Engine for MysqlEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
+        let acquired = acquire(&self.pool, &self.connect, set_up).await;
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {

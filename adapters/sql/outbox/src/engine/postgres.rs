@@ -10,7 +10,7 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::postgres_settings::{self, set_up};
 use super::postgres_wakeup;
 use crate::connection::{Connection, Engine};
@@ -47,7 +47,8 @@ impl Engine for PostgresEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
+        let acquired = acquire(&self.pool, &self.connect, set_up).await;
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
