@@ -145,6 +145,9 @@ impl Breaker {
         (kind, why): (&ErrorKind, &str),
         is_try: bool,
     ) -> Decision {
+        if self.threshold == 0 {
+            return Decision::Count;
+        }
         let mut state = self.locked();
         match &mut *state {
             State::Closed(current, row) => {
@@ -152,11 +155,8 @@ impl Breaker {
                     *current = Some(kind.clone());
                     row.clear();
                 }
-                let earlier = row.insert(aggregate.clone(), attempt.clone());
-                if self.threshold == 0 || row.len() < self.threshold {
-                    if self.threshold == 0 {
-                        row.clear();
-                    }
+                let earlier = row.insert(aggregate.clone(), attempt);
+                if row.len() < self.threshold {
                     return Decision::Count;
                 }
                 // The current failure is not counted, so only an earlier one of its aggregate is taken back.
