@@ -93,6 +93,11 @@ impl HttpGateway {
         Ok(HttpGateway { client, refunds: endpoint.at("/refunds")?, signer, timeout, clock })
     }
 
+    /// The signer of the requests, to replace its secret.
+    pub fn signer(&self) -> Signer {
+        self.signer.clone()
+    }
+
     async fn attempt(&self, request: &RefundRequest, body: &Bytes) -> AttemptResult {
         let Some(request) = self.signed(request, body) else {
             return AttemptResult::Final(GatewayError::Refused("the request cannot be signed".to_owned()));

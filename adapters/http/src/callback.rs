@@ -4,6 +4,8 @@
 //! **Invariants:** the signature is verified over the received bytes before they are parsed. A callback with a valid
 //! signature is recorded, even if its body cannot be read; it is refused only after it has been recorded.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use axum::http::HeaderMap;
 use marketplace::ReportedName;
 use marketplace::use_cases::operations::record_unreadable_report;
@@ -26,29 +28,41 @@ const MAX_ERROR_CHARS: usize = 500;
 #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
 pub struct InvalidSecret;
 
-/// Verifies callbacks with one secret. A timestamp may differ from the system clock by at most five minutes; the crate
+/// Verifies callbacks with the current secret or the previous one. Clones share the secrets. A timestamp may differ from the system clock by at most five minutes; the crate
 /// `standardwebhooks` accepts no other clock.
+#[derive(Clone)]
 pub struct CallbackVerifier {
-    webhook: Webhook,
+    webhooks: Arc<RwLock<Vec<Webhook>>>,
 }
 
 impl CallbackVerifier {
     /// Creates a verifier for the secret `whsec_...`.
     pub fn new(secret: &str) -> Result<CallbackVerifier, InvalidSecret> {
-        let base64 = secret.strip_prefix("whsec_").ok_or(InvalidSecret)?;
-        let bytes = base64.trim_end_matches('=').len() * 3 / 4;
-        if !(24..=64).contains(&bytes) {
-            return Err(InvalidSecret);
-        }
-        Ok(CallbackVerifier { webhook: Webhook::new(secret).map_err(|_| InvalidSecret)? })
+        Ok(CallbackVerifier { webhooks: Arc::new(RwLock::new(webhooks(secret, None)?)) })
+    }
+
+    /// Replaces the secrets, in all clones. Callbacks that are signed with `previous` are accepted too.
+    pub fn replace(&self, secret: &str, previous: Option<&str>) -> Result<(), InvalidSecret> {
+        let webhooks = webhooks(secret, previous)?;
+        *self.webhooks.write().unwrap_or_else(PoisonError::into_inner) = webhooks;
+        Ok(())
     }
 
     /// Verifies the signature and its timestamp.
     pub(crate) fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
-        self.webhook.verify(body, headers).map_err(|error| {
-            tracing::warn!(%error, "callback: signature rejected");
-            Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE)
-        })
+        let webhooks = self.webhooks.read().unwrap_or_else(PoisonError::into_inner);
+        let mut refusal = None;
+        for webhook in webhooks.iter() {
+            match webhook.verify(body, headers) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    refusal.get_or_insert(error);
+                }
+            }
+        }
+        let error = refusal.map(|error| error.to_string());
+        tracing::warn!(error, "callback: signature rejected");
+        Err(Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE))
     }
 }
 
@@ -95,4 +109,17 @@ pub(crate) fn reported_name<I>(
         }
         (reference, id) => Some(ReportedName { reference, id }),
     }
+}
+
+fn webhooks(secret: &str, previous: Option<&str>) -> Result<Vec<Webhook>, InvalidSecret> {
+    [secret].into_iter().chain(previous).map(webhook).collect()
+}
+
+fn webhook(secret: &str) -> Result<Webhook, InvalidSecret> {
+    let base64 = secret.strip_prefix("whsec_").ok_or(InvalidSecret)?;
+    let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+    if !(24..=64).contains(&bytes) {
+        return Err(InvalidSecret);
+    }
+    Webhook::new(secret).map_err(|_| InvalidSecret)
 }

@@ -122,6 +122,24 @@ async fn callback_without_recent_valid_signature_is_401() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn callback_signed_with_previous_secret_is_accepted_until_that_secret_is_removed() {
+    let world = World::new().await;
+    let (_, payment) = world.order_with_payment().await;
+    let body = report(payment, "txn-1", "SUCCESS", "88.50");
+    let status =
+        async |secret: &str| world.post(CALLBACK).json(body.clone()).signed(secret, 0).send().await.status;
+    assert_eq!(status(OTHER_SECRET).await, 401);
+    world.callbacks.replace(OTHER_SECRET, Some(GATEWAY_SECRET)).unwrap();
+    assert_eq!([status(GATEWAY_SECRET).await, status(OTHER_SECRET).await], [200, 200]);
+    for invalid in [("hush", Some(GATEWAY_SECRET)), (GATEWAY_SECRET, Some("hush"))] {
+        assert_eq!(world.callbacks.replace(invalid.0, invalid.1), Err(InvalidSecret));
+    }
+    assert_eq!([status(GATEWAY_SECRET).await, status(OTHER_SECRET).await], [200, 200]);
+    world.callbacks.replace(OTHER_SECRET, None).unwrap();
+    assert_eq!([status(GATEWAY_SECRET).await, status(OTHER_SECRET).await], [401, 200]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn payment_callback_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let cases = [

@@ -42,6 +42,7 @@ pub(crate) struct World {
     /// The in-memory store; unused if [`Setup::store`] is set.
     pub(crate) memory: MemoryStore,
     pub(crate) tokens: Tokens,
+    pub(crate) callbacks: CallbackVerifier,
     keys: AtomicU64,
 }
 
@@ -97,6 +98,7 @@ impl World {
         let metrics = setup.metrics.clone();
         let (edge, broker, memory) = World::edge(setup).await;
         let app = edge.app.clone();
+        let callbacks = edge.callbacks.clone();
         let tokens = Tokens::new(SECRET).unwrap();
         let (router, operators) = if is_split {
             let (public, operators) = split_routers(edge, metrics);
@@ -104,7 +106,7 @@ impl World {
         } else {
             (router_with(edge, metrics), None)
         };
-        World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
+        World { router, operators, app, broker, memory, tokens, callbacks, keys: AtomicU64::new(0) }
     }
 
     /// The dependencies of a router.

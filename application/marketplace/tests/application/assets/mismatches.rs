@@ -391,6 +391,7 @@ async fn second_payment_of_paid_order_is_refunded_once() {
     let paying = payments(&market, order.id).await.remove(0);
     let second = Payment {
         id: (paying.id.get() + 500).try_into().unwrap(),
+        reference: None,
         transaction_id: Some("txn-second".into()),
         ..paying.clone()
     };
@@ -437,6 +438,8 @@ async fn paid_order_whose_refund_succeeded_is_refunded_once() {
     let now = market.world.now();
     let success = Refund {
         status: RefundStatus::Success,
+        settled_attempt: Some(1),
+        payouts: 1,
         next_attempt_time: None,
         version: refund.version + 1,
         update_time: now,
