@@ -71,7 +71,7 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 async fn migrate(common: &Common) -> Result<(), Failure> {
     let config = common.load()?;
-    let telemetry = telemetry::install(&config.log);
+    let telemetry = telemetry::install(&config.log)?;
     let migrated = Database::migrate(&config.database).await;
     telemetry.end().await;
     let versions = migrated?.map(|it| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part));

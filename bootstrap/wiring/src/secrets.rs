@@ -13,7 +13,9 @@ use handover_system::secret_bytes;
 use marketplace_http::{CallbackVerifier, Tokens};
 
 use crate::Failure;
-use crate::config::{Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, Secret};
+use crate::config::{
+    Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET, Secret,
+};
 use crate::sibling_file::sibling_file;
 
 /// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
@@ -25,8 +27,19 @@ const MIN_DISTINCT_CHARS: usize = 9;
 pub struct Secrets {
     /// Signs and verifies tokens (HS256). `None` if only tokens of another issuer (`auth.jwks-file`) are accepted.
     pub jwt: Option<Secret>,
+    /// Also verifies tokens.
+    pub previous_jwt: Option<Secret>,
     /// Signs requests to the gateway and verifies its callbacks: `whsec_...`.
     pub gateway: Secret,
+    /// Also verifies callbacks of the gateway.
+    pub previous_gateway: Option<Secret>,
+}
+
+/// What happens if a secret is not set and its file does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Generate,
+    Refuse,
 }
 
 impl Secrets {
@@ -46,7 +59,19 @@ impl Secrets {
                 Some(_) => {}
             }
         }
+        for (key, secret) in Secrets::previous(config) {
+            if secret.is_placeholder() {
+                return Err(Failure::SecretPlaceholder { key, listen });
+            }
+        }
         Ok(())
+    }
+
+    /// The previous secrets that are set.
+    fn previous(config: &Config) -> impl Iterator<Item = (&'static str, &Secret)> {
+        let jwt = config.previous_jwt_secret.as_ref().map(|secret| (PREVIOUS_JWT_SECRET, secret));
+        let gateway = config.previous_gateway_secret.as_ref().map(|secret| (PREVIOUS_GATEWAY_SECRET, secret));
+        jwt.into_iter().chain(gateway)
     }
 
     /// The secrets that this configuration needs, with the configured values.
@@ -57,24 +82,39 @@ impl Secrets {
 
     /// The configured secrets; missing ones are read from the files next to the database, or generated.
     pub fn of(config: &Config) -> Result<Secrets, Failure> {
-        Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
+        Ok(Secrets {
+            jwt: Secrets::jwt(config)?,
+            previous_jwt: config.previous_jwt_secret.clone(),
+            gateway: Secrets::gateway(config)?,
+            previous_gateway: config.previous_gateway_secret.clone(),
+        })
+    }
+
+    /// Like [`Secrets::of`] for a running service: a missing file is an error, because a new secret would invalidate all
+    /// tokens.
+    pub(crate) fn reread(config: &Config) -> Result<Secrets, Failure> {
+        for (kind, set) in Secrets::required(config) {
+            kind.resolve(set, &config.database, Missing::Refuse)?;
+        }
+        Secrets::of(config)
     }
 
     /// The secret that signs tokens, unless another issuer signs them.
     pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
-        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database);
+        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database, Missing::Generate);
         needs_jwt(config).then(jwt).transpose()
     }
 
     /// The secret that signs requests to the gateway and verifies its callbacks.
     pub fn gateway(config: &Config) -> Result<Secret, Failure> {
-        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database)
+        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database, Missing::Generate)
     }
 
     /// The source of each required secret by key. Generates nothing.
     pub fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
         let source = |(kind, set): (&Kind, _)| (kind.key, kind.source(set, &config.database));
-        Secrets::required(config).map(source).collect()
+        let previous = Secrets::previous(config).map(|(key, secret)| (key, Ok(Source::Set(secret.clone()))));
+        Secrets::required(config).map(source).chain(previous).collect()
     }
 }
 
@@ -116,13 +156,18 @@ static GATEWAY: Kind = Kind {
 };
 
 impl Kind {
-    /// Returns the configured secret, or the secret in its file; a missing file is generated.
-    fn resolve(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
+    /// Returns the configured secret, or the secret in its file.
+    fn resolve(
+        &self,
+        set: Option<&Secret>,
+        database: &DatabaseChoice,
+        missing: Missing,
+    ) -> Result<Secret, Failure> {
         if let Some(secret) = set {
             return Ok(secret.clone());
         }
         let path = self.path(database)?;
-        if !path.exists() {
+        if missing == Missing::Generate && !path.exists() {
             generate(&path, self.prefix)?;
         }
         self.read(&path)
@@ -293,6 +338,45 @@ mod tests {
             let refused = Secrets::allow(&config, &[inside, outside]);
             assert!(matches!(refused, Err(Failure::SecretPlaceholder { key, .. }) if key == weak));
         }
+    }
+
+    #[test]
+    fn previous_secrets_are_used_and_refused_outside_loopback_if_they_are_placeholders() {
+        let folder = tempfile::tempdir().unwrap();
+        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
+        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
+        let good = [
+            ("HANDOVER_AUTH__PREVIOUS_JWT_SECRET", "0f4a9c1be27d83560f4a9c1be27d8356"),
+            ("HANDOVER_GATEWAY__PREVIOUS_SECRET", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"),
+        ];
+        let both = config(folder.path(), &[jwt, gateway, good[0], good[1]]);
+        Secrets::allow(&both, &at("192.0.2.1:1")).unwrap();
+        let secrets = Secrets::of(&both).unwrap();
+        let previous = [secrets.previous_jwt, secrets.previous_gateway].map(Option::unwrap);
+        assert_eq!(previous.each_ref().map(Secret::reveal), good.map(|(_, secret)| secret));
+        assert!(!format!("{both:?}").contains(good[0].1));
+        for (weak, key) in [
+            ((good[0].0, "changemechangemechangemechangeme"), "auth.previous-jwt-secret"),
+            ((good[1].0, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "gateway.previous-secret"),
+        ] {
+            let config = config(folder.path(), &[jwt, gateway, weak]);
+            Secrets::allow(&config, &at("127.0.0.1:1")).unwrap();
+            let refused = Secrets::allow(&config, &at("192.0.2.1:1"));
+            assert!(matches!(refused, Err(Failure::SecretPlaceholder { key: found, .. }) if found == key));
+        }
+    }
+
+    #[test]
+    fn reread_takes_the_files_as_they_are_and_generates_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), &[]);
+        assert!(matches!(Secrets::reread(&config), Err(Failure::SecretFile { .. })));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        Secrets::of(&config).unwrap();
+        let path = folder.path().join("shop.db-jwt-secret");
+        fs::write(&path, "0f4a9c1be27d83560f4a9c1be27d8356\n").unwrap();
+        let jwt = Secrets::reread(&config).unwrap().jwt.unwrap();
+        assert_eq!(jwt.reveal(), "0f4a9c1be27d83560f4a9c1be27d8356");
     }
 
     #[test]

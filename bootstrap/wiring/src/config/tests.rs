@@ -88,6 +88,7 @@ fn defaults_are_those_of_the_application() {
     assert!(matches!(config.broker, BrokerChoice::Database));
     assert_eq!((config.log.format, config.log.traces), (LogFormat::Auto, None));
     assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
+    assert!(config.previous_jwt_secret.is_none() && config.previous_gateway_secret.is_none());
 }
 
 #[test]
@@ -204,6 +205,8 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ("HANDOVER_AUTH__JWKS_FILE", "auth.jwks-file", &["/nowhere/keys.json", ""]),
         ("HANDOVER_GATEWAY__SECRET", "gateway.secret", &["...", "whsec_...", "whsec_c2hvcnQ=", "abc"]),
         ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),
+        ("HANDOVER_AUTH__PREVIOUS_JWT_SECRET", "auth.previous-jwt-secret", &["...", ""]),
+        ("HANDOVER_GATEWAY__PREVIOUS_SECRET", "gateway.previous-secret", &["...", "whsec_c2hvcnQ="]),
     ] {
         for value in values {
             let text = error_text(load(&[(name, value)]));
