@@ -1,5 +1,6 @@
 //! The command line.
 
+mod backup;
 mod dlq;
 mod inspect;
 mod order;
@@ -18,6 +19,7 @@ use clap_complete::Shell;
 use marketplace_demo::DemoArgs;
 use marketplace_wiring::terminal::{Address, Common, OutputArgs};
 
+pub use backup::BackupArgs;
 pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, PageArgs, QueuesArgs};
 pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
@@ -42,6 +44,7 @@ Examples:
                                                 (see bootstrap/docs/operations.md)
   handover demo                                 simulate a market day and verify every promise
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
+  handover backup shop-monday.db                consistent copy of the database file
   handover doctor                               check what `serve` needs
   handover outbox list --status failed          events that could not be published
   handover outbox redrive --status failed       send them again
@@ -76,6 +79,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
     Migrate(Common),
+    /// Copy a database file (SQLite) into a new file; also while `serve` runs
+    #[command(after_help = backup::HELP)]
+    Backup(BackupArgs),
     /// Check what `serve` needs, and show how to fix problems
     #[command(after_help = inspect::DOCTOR_HELP)]
     Doctor(DoctorArgs),

@@ -13,10 +13,10 @@ use marketplace_wiring::edge::TokenRequest;
 use marketplace_wiring::terminal::{Common, say};
 
 use crate::cli::{
-    AuditCommand, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
+    AuditCommand, BackupArgs, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::{asyncapi, doctor};
-use marketplace_wiring::adapters::Database;
+use marketplace_wiring::adapters::{self, Database};
 use marketplace_wiring::terminal::output;
 use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
 
@@ -25,6 +25,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         None => serve::serve(&cli.serve).await?,
         Some(Command::Serve(arguments)) => serve::serve(&arguments).await?,
         Some(Command::Migrate(common)) => migrate(&common).await?,
+        Some(Command::Backup(arguments)) => backup(&arguments).await?,
         Some(Command::Doctor(arguments)) => {
             let report = doctor::examine(&arguments).await;
             say(&report.format(arguments.output.output))?;
@@ -76,6 +77,12 @@ async fn migrate(common: &Common) -> Result<(), Failure> {
     telemetry.end().await;
     let versions = migrated?.map(|it| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part));
     say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
+}
+
+async fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
+    let config = arguments.common.load()?;
+    let bytes = adapters::backup(&config.database, &arguments.file).await?;
+    say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ mod redis;
 mod report;
 mod secrets;
 
+use std::io::Write as _;
 use std::path::Path;
 
 use handover_outbox::ports::Clock;
@@ -74,6 +75,9 @@ fn configuration(sources: &Sources) -> Check {
     Check::ok(CONFIGURATION, format!("every value is valid; set by {origins}"))
 }
 
+/// More than the blocks that a full file system gives to a small file.
+const PROBE_BYTES: usize = 64 * 1024;
+
 /// Checks that the database file can be written, and that files can be created next to it.
 fn folder(database: &Path) -> Check {
     const NAME: &str = "folder";
@@ -86,8 +90,12 @@ fn folder(database: &Path) -> Check {
     let probe =
         marketplace_wiring::sibling_file::sibling_file(database, &format!("doctor-{}", std::process::id()));
     let written = written.and_then(|()| {
-        std::fs::File::create_new(&probe)?;
-        std::fs::remove_file(&probe)
+        // An empty file can be created on a full disk.
+        let written = std::fs::File::create_new(&probe).and_then(|mut file| {
+            file.write_all(&[0; PROBE_BYTES])?;
+            file.sync_all()
+        });
+        written.and(std::fs::remove_file(&probe))
     });
     match written {
         Ok(()) => Check::ok(NAME, format!("{} and files next to it can be written", database.display())),

@@ -1,6 +1,7 @@
 //! Chooses the adapter for each port. New adapters are wired here and nowhere else.
 
 mod attached_database;
+mod backup;
 mod broker;
 mod database;
 mod gateway;
@@ -22,6 +23,7 @@ use crate::Failure;
 use crate::config::Config;
 
 pub use attached_database::{AttachedDatabase, Reach};
+pub use backup::backup;
 pub use broker::{database_broker, rabbit_for_command};
 pub use database::Database;
 pub use gateway::check as check_gateway;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
-use handover_outbox::ports::Clock;
+use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 use marketplace::{App, Role};
 use marketplace_domain::UserId;
@@ -267,15 +267,22 @@ impl Readiness for ServiceReadiness {
     }
 }
 
-/// Ready while the database answers and its schema is current.
+/// Ready while the database answers, its schema is current and writes succeed.
 struct DatabaseReadiness(SqlMarket);
 
 #[async_trait]
 impl Readiness for DatabaseReadiness {
     async fn problems(&self) -> Vec<Problem> {
-        match tokio::time::timeout(PROBE_TIMEOUT, self.0.is_ready()).await {
-            Ok(Ok(true)) => Vec::new(),
-            Ok(Ok(false)) => problem("database", "schema is older than this program; run `handover migrate`"),
+        let ready = async {
+            let is_ready = self.0.is_ready().await?;
+            Ok::<_, StoreError>((is_ready, self.0.storage_problem().await))
+        };
+        match tokio::time::timeout(PROBE_TIMEOUT, ready).await {
+            Ok(Ok((_, Some(problem)))) => vec![Problem { part: "database".to_owned(), what: problem }],
+            Ok(Ok((true, None))) => Vec::new(),
+            Ok(Ok((false, None))) => {
+                problem("database", "schema is older than this program; run `handover migrate`")
+            }
             Ok(Err(_)) => problem("database", "unreachable"),
             Err(_) => problem("database", "no answer within 1 s"),
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
-use handover_sql::{SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
+use handover_sql::{ForeignLog, SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigErrors, DatabaseChoice};
@@ -67,6 +67,11 @@ pub enum Failure {
     /// A setting of the server, the database or the user prevents the service from working.
     #[error("the database {database} has an unsuitable setting: {setting}")]
     Setting { database: DatabaseChoice, setting: UnsuitableSetting },
+    /// The write-ahead log beside the database file would corrupt it.
+    #[error(transparent)]
+    ForeignLog(ForeignLog),
+    #[error("cannot write the backup {}: {cause}", copy.display())]
+    Backup { copy: PathBuf, cause: io::Error },
     #[error("database not found: {}", database.display())]
     NoDatabase { database: PathBuf },
     /// A newer version of the program migrated the database.
@@ -173,9 +178,10 @@ impl Failure {
     /// Converts store errors of this database to failures.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
-        move |cause| match access_refusal(&cause) {
-            Some(message) => Failure::AccessRefused { database, message },
-            None => Failure::Database { database, cause },
+        move |cause| match (foreign_log(&cause), access_refusal(&cause)) {
+            (Some(foreign), _) => Failure::ForeignLog(foreign),
+            (None, Some(message)) => Failure::AccessRefused { database, message },
+            (None, None) => Failure::Database { database, cause },
         }
     }
 
@@ -213,6 +219,8 @@ impl Failure {
             | Failure::InUse { .. }
             | Failure::Database { .. }
             | Failure::Setting { .. }
+            | Failure::ForeignLog(_)
+            | Failure::Backup { .. }
             | Failure::NoDatabase { .. }
             | Failure::SchemaNewer { .. }
             | Failure::SchemaOlder { .. }
@@ -240,4 +248,9 @@ impl Failure {
         }
         self.explanation().to_string()
     }
+}
+
+fn foreign_log(error: &StoreError) -> Option<ForeignLog> {
+    let StoreError::Backend(cause) = error else { return None };
+    cause.downcast_ref().cloned()
 }

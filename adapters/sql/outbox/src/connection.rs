@@ -1,5 +1,7 @@
 //! The traits that an engine implements for the repositories: a connection, and an engine that opens connections.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
@@ -67,6 +69,17 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Sends one notification to other processes immediately; does nothing on an engine without notifications.
     async fn send_notification(&self, text: &str) -> Result<(), StoreError>;
+
+    /// A problem of the storage that reads do not show, such as a full disk; without paths. `None` if a server stores
+    /// the data, or if writes succeed.
+    async fn storage_problem(&self) -> Option<String> {
+        None
+    }
+
+    /// Copies the database into an empty file, while it is in use. Only SQLite databases can be copied.
+    async fn backup(&self, _copy: &Path) -> Result<(), StoreError> {
+        Err(StoreError::Backend("only a database file can be copied".into()))
+    }
 
     async fn close(&self);
 }

@@ -13,6 +13,7 @@ mod page;
 #[cfg(test)]
 mod query_plans;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -88,6 +89,19 @@ impl SqlStore {
     /// Whether the database prevents this user from changing or deleting entries of the audit log.
     pub async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         self.engine.guards_audit_log().await
+    }
+
+    /// A problem of the storage that reads do not show, such as a full disk or a deleted file; the text has no paths. It
+    /// is reported from a failed write until a write succeeds. `None` on a server.
+    pub async fn storage_problem(&self) -> Option<String> {
+        self.engine.storage_problem().await
+    }
+
+    /// Copies an SQLite database into `copy`, which must be an empty file, and verifies the copy. The copy contains every
+    /// transaction committed before the call; the database can be in use. The caller syncs the file to disk. Fails on a
+    /// server.
+    pub async fn backup(&self, copy: &Path) -> Result<(), StoreError> {
+        self.engine.backup(copy).await
     }
 
     /// The current time of the database, the common clock of all processes that share it (spec §1 "time").

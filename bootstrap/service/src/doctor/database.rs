@@ -9,9 +9,9 @@ use marketplace::ports::{IdKind, IdState};
 
 use super::broker;
 use super::report::Check;
-use marketplace_wiring::Failure;
 use marketplace_wiring::adapters::{AttachedDatabase, Schema};
 use marketplace_wiring::config::{Config, DatabaseChoice};
+use marketplace_wiring::{DatabaseLock, Failure};
 
 /// A database that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,6 +59,9 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
     let failed = |failure: &Failure| [Check::failed(DATABASE, failure), clock(now, None)];
     let database = match AttachedDatabase::open(&config.database).await {
         Ok(database) => database,
+        Err(failure @ Failure::NoDatabase { .. }) if is_served(&config.database) => {
+            return checks.extend(failed(&failure));
+        }
         Err(Failure::NoDatabase { .. }) => {
             let what = format!("{} does not exist yet; `serve` or `migrate` creates it", config.database);
             return checks.extend([Check::ok(DATABASE, what), clock(now, None)]);
@@ -102,6 +105,11 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         Err(cause) => Check::failed(CLOCK, &Failure::database(&config.database)(cause)),
     });
     *readable = Some(database);
+}
+
+/// Whether a process serves the database file, which then was deleted or moved if it does not exist.
+fn is_served(database: &DatabaseChoice) -> bool {
+    database.file().is_some_and(|file| matches!(DatabaseLock::holder(file), Ok(Some(_))))
 }
 
 fn durability(setting: &String) -> Check {
@@ -173,8 +181,8 @@ fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
                 version.part,
                 version.needed
             ),
-            "an older version of handover created the schema; only a copy of the file can undo a migration",
-            "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it",
+            "an older version of handover created the schema; only a backup can undo a migration",
+            "run `handover backup FILE`, then run `handover migrate`, or start `handover serve`, which migrates it",
         ),
         // `serve` migrates database files only.
         (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
 
-use handover_sql::SchemaVersion;
+use handover_sql::{ForeignLog, SchemaVersion};
 
 use super::Failure;
 use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 use crate::explanation::Explanation;
+use crate::sibling_file::sibling_file;
 
 impl Failure {
     /// Returns the explanation: what failed, why the program cannot continue, and what the user should do.
@@ -88,6 +89,24 @@ impl Failure {
                 "correct user, password and database in database.url, or create the database and grant the user rights on it",
             ),
             Failure::Setting { setting, .. } => explain(setting.why, setting.remedy),
+            Failure::ForeignLog(ForeignLog { database, log, .. }) => explain(
+                "SQLite would apply the log to the file and corrupt it, for instance after a restored backup; nothing \
+                 was read or changed",
+                &format!(
+                    "if {} is the state to continue from, move {} and {} to another folder and start again; otherwise \
+                     put back the file that the log belongs to",
+                    database.display(),
+                    log.display(),
+                    sibling_file(database, "shm").display()
+                ),
+            ),
+            Failure::Backup { copy, cause } if cause.kind() == io::ErrorKind::AlreadyExists => explain(
+                "a backup never overwrites a file",
+                &format!("name a new file, or delete {} first", copy.display()),
+            ),
+            Failure::Backup { copy, cause } => {
+                explain("no backup was made, and no file remains", &folder_remedy(copy, cause))
+            }
             Failure::NoDatabase { .. } => explain(
                 "the database file was not created yet, or is in another folder",
                 "start `handover serve` (or `handover migrate`) here once, or name the file with --database",
@@ -119,7 +138,7 @@ impl Failure {
                          processes of the older version continue"
                     }
                     DatabaseChoice::File(_) => {
-                        "copy the file, stop the process that serves the database and run `handover migrate`; or use the older version"
+                        "run `handover backup FILE`, stop the process that serves the database and run `handover migrate`; or use the older version"
                     }
                 },
             ),
@@ -248,6 +267,8 @@ pub fn folder_remedy(file: &Path, cause: &io::Error) -> String {
         "the path is a folder: name a file in it with --database".to_owned()
     } else if is(&[io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
         format!("free disk space in {folder}")
+    } else if is(&[io::ErrorKind::ReadOnlyFilesystem]) {
+        format!("mount the file system of {folder} writable; the system log says why it is read-only")
     } else {
         format!("give this user write permission in {folder}, or name another file with --database")
     }
