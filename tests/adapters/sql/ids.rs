@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
+use chrono::Utc;
 use handover_events::MAX_ID;
 use handover_memory::SeededRandom;
 use handover_outbox::ports::{Store, StoreError};
@@ -14,7 +15,7 @@ use marketplace_domain::ProductId;
 use sqlx::{AssertSqlSafe, Executor};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{Fixture, fixture};
+use super::{Fixture, append, event, fixture};
 
 /// Log lines of this test.
 #[derive(Clone, Default)]
@@ -109,4 +110,16 @@ async fn end_of_ids_is_alerted_once_per_process_before_ids_are_refused_by_name()
     assert_eq!(log.count(alert), 2, "another process alerts at its start");
     let state = fixture.store.view().await.unwrap().id_state(IdKind::Product).await.unwrap();
     assert!(state.is_nearly_exhausted() && !state.is_outside_range(), "{state:?}");
+}
+
+#[tokio::test]
+async fn imported_event_does_not_move_the_start_of_a_new_consumer() {
+    let fixture = fixture().await;
+    append(&fixture.store, &[event("e1", 1, 1), event("e2", 2, 1)]).await.unwrap();
+    let import = "UPDATE outbox_events SET id = 4000000000000000001 WHERE event_id = 'e2'";
+    fixture.direct_connection().await.execute(import).await.unwrap();
+    let mut unit = fixture.store.begin().await.unwrap();
+    let subscription = unit.outbox().subscribe_consumer("new", Utc::now()).await.unwrap();
+    unit.commit().await.unwrap();
+    assert_eq!(subscription.after_id, 1);
 }

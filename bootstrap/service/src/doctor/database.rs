@@ -182,7 +182,14 @@ fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
                 version.needed
             ),
             "an older version of handover created the schema; only a backup can undo a migration",
-            "run `handover backup FILE`, then run `handover migrate`, or start `handover serve`, which migrates it",
+            match version.found {
+                Some(_) => {
+                    "run `handover backup FILE`, then `handover migrate` or `handover serve`, which migrates too"
+                }
+                None => {
+                    "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it"
+                }
+            },
         ),
         // `serve` migrates database files only.
         (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),
