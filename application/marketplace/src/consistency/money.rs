@@ -26,7 +26,8 @@ pub(crate) enum MoneyMismatch {
     PaymentNotApplied(PaymentId),
     /// The order cannot use the money of this capture of the payment, and no refund is in processing or successful.
     NotRefunded(PaymentId, u32),
-    /// The refund of the order succeeded, but the order is still paid.
+    /// The refund of the order is settled or does not exist, but the order is paid and still waits for it, so that it can
+    /// neither be shipped nor refunded; or a refund succeeded that the order does not name.
     RefundNotApplied(RefundId),
 }
 
@@ -69,7 +70,6 @@ impl OrderMoney<'_> {
     pub(crate) fn mismatches(&self) -> Vec<MoneyMismatch> {
         let OrderMoney { order, payments, captures, refunds } = *self;
         let mut found = Vec::new();
-        let paying = self.paying();
         if claims_payment(order) && !is_paid_for(order, payments) {
             let failed = payments.iter().rfind(|it| it.status == PaymentStatus::Failed);
             let is_failure = !payments.iter().any(|it| captured_amount(it).is_some());
@@ -84,18 +84,32 @@ impl OrderMoney<'_> {
             }
         }
         for capture in captures {
-            let pays_order =
-                !capture.refund_due && paying.is_some_and(|payment| payment.id == capture.payment);
-            if pays_order {
-                let succeeded =
-                    |it: &&Refund| it.status == RefundStatus::Success && capture.is_refunded_by(it);
-                let refunded = refunds.iter().filter(|_| order.status == OrderStatus::Paid).find(succeeded);
-                found.extend(refunded.map(|refund| MoneyMismatch::RefundNotApplied(refund.id)));
-            } else if self.is_unused(capture) && !capture.has_live_refund(refunds) {
+            if !self.pays_order(capture) && self.is_unused(capture) && !capture.has_live_refund(refunds) {
                 found.push(MoneyMismatch::NotRefunded(capture.payment, capture.number));
             }
         }
+        found.extend(self.refund_not_applied().map(MoneyMismatch::RefundNotApplied));
         found
+    }
+
+    /// Whether the order uses the money of this capture.
+    fn pays_order(&self, capture: &Capture) -> bool {
+        !capture.refund_due && self.paying().is_some_and(|payment| payment.id == capture.payment)
+    }
+
+    /// The refund that a paid order contradicts. A running refund is in processing.
+    fn refund_not_applied(&self) -> Option<RefundId> {
+        if self.order.status != OrderStatus::Paid {
+            return None;
+        }
+        let is_running =
+            |id: RefundId| self.refunds.iter().any(|it| it.id == id && it.status == RefundStatus::Processing);
+        let paying = self.captures.iter().find(|capture| self.pays_order(capture));
+        let has_succeeded = |refund: &&Refund| {
+            refund.status == RefundStatus::Success && paying.is_some_and(|it| it.is_refunded_by(refund))
+        };
+        let succeeded = self.refunds.iter().find(has_succeeded);
+        succeeded.map(|refund| refund.id).or_else(|| self.order.refund.filter(|id| !is_running(*id)))
     }
 
     /// The capture with this number of a payment.
@@ -167,9 +181,10 @@ impl MoneyMismatch {
                     "payment {id} captured {captured}, but the order is {status} and does not use it: {remark}"
                 )
             }
-            MoneyMismatch::RefundNotApplied(id) => {
-                format!("refund {id} succeeded, but the order is {status}")
-            }
+            MoneyMismatch::RefundNotApplied(id) => match of.refunds.iter().find(|refund| refund.id == id) {
+                Some(refund) => format!("refund {id} is {}, but the order is {status}", refund.status),
+                None => format!("the order waits for its refund {id}, which does not exist"),
+            },
         }
     }
 

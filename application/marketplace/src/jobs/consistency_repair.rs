@@ -114,6 +114,7 @@ impl ConsistencyRepair {
             Some(Finished::OrderPaid) => "order paid",
             Some(Finished::RefundStarted) => "refund started",
             Some(Finished::OrderRefunded) => "order refunded",
+            Some(Finished::RefundAbandoned) => "failed refund abandoned",
             None => "not repaired; see `handover reconcile`",
         };
         warn!(orderId = %order, what, repair, "[OrderAssetConsistency] [ALERT] order and payment differ");

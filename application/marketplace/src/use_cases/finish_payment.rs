@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_events::TenantId;
 use marketplace_domain::{
     Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Reference, Refund, RefundCause,
-    RefundId,
+    RefundId, RefundStatus,
 };
 
 use super::settle_payment::require_locked_assets;
@@ -28,6 +28,8 @@ pub(crate) enum Finished {
     RefundStarted,
     /// The order was refunded, as by the report of the gateway.
     OrderRefunded,
+    /// The order no longer waits for its failed refund, as by the report of the gateway.
+    RefundAbandoned,
 }
 
 /// A mismatch to finish.
@@ -74,82 +76,90 @@ async fn finish_once(
         let command = Arc::clone(&command);
         let event_factory = event_factory.clone();
         Box::pin(async move {
+            let Some(order) = unit.order_by_id(command.tenant, command.order).await? else { return Ok(None) };
             if let Some(entry) = &command.entry
                 && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
             {
-                return Ok(outcome(command.mismatch));
+                return Ok(outcome(command.mismatch, &order));
             }
-            let Some(order) = unit.order_by_id(command.tenant, command.order).await? else { return Ok(None) };
             let payments = unit.payments_of(order.tenant, &[order.id]).await?;
             let stored = unit.captures_of(order.tenant, &[order.id]).await?;
             let captures = cash::captures_of(&payments, stored);
             let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
             let money =
                 OrderMoney { order: &order, payments: &payments, captures: &captures, refunds: &refunds };
-            if !money.mismatches().contains(&command.mismatch)
-                || !finish(unit, &money, command.mismatch, (refund, &event_factory)).await?
-            {
+            if !money.mismatches().contains(&command.mismatch) {
                 return Ok(None);
             }
-            if let Some(entry) = &command.entry {
+            let finished = finish(unit, &money, command.mismatch, (refund, &event_factory)).await?;
+            if finished.is_some()
+                && let Some(entry) = &command.entry
+            {
                 unit.outbox().audit(&AuditEntry { changed: 1, ..entry.clone() }).await?;
             }
-            Ok(outcome(command.mismatch))
+            Ok(finished)
         })
     })
     .await
 }
 
-/// The outcome of a finished mismatch; `None` if mismatches of this kind are never finished.
-fn outcome(mismatch: MoneyMismatch) -> Option<Finished> {
+/// What an earlier attempt did, from the order after it.
+fn outcome(mismatch: MoneyMismatch, order: &Order) -> Option<Finished> {
     match mismatch {
         MoneyMismatch::PaidWithoutPayment | MoneyMismatch::PaymentFailed(_) => None,
         MoneyMismatch::PaymentNotApplied(_) => Some(Finished::OrderPaid),
         MoneyMismatch::NotRefunded(..) => Some(Finished::RefundStarted),
-        MoneyMismatch::RefundNotApplied(_) => Some(Finished::OrderRefunded),
+        MoneyMismatch::RefundNotApplied(_) if order.status == OrderStatus::Refunded => {
+            Some(Finished::OrderRefunded)
+        }
+        MoneyMismatch::RefundNotApplied(_) => Some(Finished::RefundAbandoned),
     }
 }
 
-/// Writes the change that the mismatch lacks. Returns `false` if the outcome is not certain.
+/// Writes the change that the mismatch lacks. Returns `None` if the outcome is not certain.
 async fn finish(
     unit: &mut Work,
     money: &OrderMoney<'_>,
     mismatch: MoneyMismatch,
     (refund, event_factory): ((RefundId, Reference), &EventFactory),
-) -> Result<bool, UseCaseError<PaymentCommandRefusal>> {
+) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
     let OrderMoney { order, payments, refunds, .. } = *money;
-    match mismatch {
-        MoneyMismatch::PaidWithoutPayment | MoneyMismatch::PaymentFailed(_) => Ok(false),
+    let (action, trace, finished) = match mismatch {
+        MoneyMismatch::PaidWithoutPayment | MoneyMismatch::PaymentFailed(_) => return Ok(None),
         MoneyMismatch::PaymentNotApplied(id) => {
             let is_payable = |it: &&Payment| it.id == id && it.amount == order.payable;
-            let Some(payment) = payments.iter().find(is_payable) else { return Ok(false) };
+            let Some(payment) = payments.iter().find(is_payable) else { return Ok(None) };
             require_locked_assets(unit, order).await?;
-            let event_factory = event_factory.in_trace(payment.trace.as_ref());
-            transition::apply(unit, order, &OrderAction::Pay, OrderActor::System, &event_factory, 0)
-                .await
-                .map_err(|error: UseCaseError<PaymentCommandRefusal>| error)?;
-            Ok(true)
+            (OrderAction::Pay, &payment.trace, Finished::OrderPaid)
         }
         MoneyMismatch::NotRefunded(id, number) => {
-            let Some(payment) = payments.iter().find(|it| it.id == id) else { return Ok(false) };
-            let Some(capture) = money.capture(id, number) else { return Ok(false) };
+            let Some(payment) = payments.iter().find(|it| it.id == id) else { return Ok(None) };
+            let Some(capture) = money.capture(id, number) else { return Ok(None) };
             if !money.was_never_refunded(capture, &read_effects(unit, order).await?) {
-                return Ok(false);
+                return Ok(None);
             }
             start_refund(unit, order, (payment, capture), (refund, event_factory)).await?;
-            Ok(true)
+            return Ok(Some(Finished::RefundStarted));
         }
         MoneyMismatch::RefundNotApplied(id) => {
             let is_of_order = |it: &&Refund| it.id == id && order.refund == Some(id);
-            let Some(refund) = refunds.iter().find(is_of_order) else { return Ok(false) };
-            let event_factory = event_factory.in_trace(refund.trace.as_ref());
-            let action = OrderAction::Refund { refund: id, amount: refund.amount };
-            transition::apply(unit, order, &action, OrderActor::System, &event_factory, 0)
-                .await
-                .map_err(|error: UseCaseError<PaymentCommandRefusal>| error)?;
-            Ok(true)
+            let Some(refund) = refunds.iter().find(is_of_order) else { return Ok(None) };
+            match refund.status {
+                RefundStatus::Processing => return Ok(None),
+                RefundStatus::Success => {
+                    let action = OrderAction::Refund { refund: id, amount: refund.amount };
+                    (action, &refund.trace, Finished::OrderRefunded)
+                }
+                RefundStatus::Failed => {
+                    (OrderAction::AbandonRefund { refund: id }, &refund.trace, Finished::RefundAbandoned)
+                }
+            }
         }
-    }
+    };
+    let event_factory = event_factory.in_trace(trace.as_ref());
+    let changed: Result<Order, UseCaseError<PaymentCommandRefusal>> =
+        transition::apply(unit, order, &action, OrderActor::System, &event_factory, 0).await;
+    changed.map(|_| Some(finished))
 }
 
 /// Starts the refund of money that did not pay its order, as for a late payment.

@@ -12,7 +12,8 @@ use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
 use crate::cash;
 use crate::consistency::{
-    FactRow, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders, read_rows,
+    FactRow, MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders,
+    read_rows,
 };
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
@@ -111,13 +112,7 @@ impl Comparison<'_> {
         let order = rows.order;
         report.orders += 1;
         let mut findings = self.missing_postings();
-        let OrderRows { payments, captures, refunds, .. } = rows;
-        if !(OrderMoney { order, payments, captures, refunds }).mismatches().is_empty() {
-            for (mismatch, what) in confirmed_mismatches(view, order).await? {
-                let finding = self.finding(mismatch.into(), what);
-                findings.push(Finding { key: mismatch.key(), mismatch: Some(mismatch), ..finding });
-            }
-        }
+        findings.extend(self.money_mismatches(view).await?);
         for event in rows.missing_events() {
             let event_type = event.event_type();
             findings.push(Finding {
@@ -189,6 +184,22 @@ impl Comparison<'_> {
             effects.lost_holds(order, is_released, criteria.now).iter().map(|hold| self.lost_hold(hold)),
         );
         Ok(findings)
+    }
+
+    /// Findings for contradictions between the order, its payments and its refunds.
+    async fn money_mismatches(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
+        let OrderRows { order, payments, captures, refunds, .. } = self.rows;
+        let money = OrderMoney { order, payments, captures, refunds };
+        if money.mismatches().is_empty() {
+            return Ok(Vec::new());
+        }
+        let confirmed = confirmed_mismatches(view, order).await?.into_iter();
+        let finding = |(mismatch, what): (MoneyMismatch, String)| Finding {
+            key: mismatch.key(),
+            mismatch: Some(mismatch),
+            ..self.finding(mismatch.into(), what)
+        };
+        Ok(confirmed.map(finding).collect())
     }
 
     fn lost_hold(&self, hold: &Hold) -> Finding {

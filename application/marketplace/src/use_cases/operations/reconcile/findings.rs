@@ -47,7 +47,7 @@ pub enum FindingKind {
     PaymentFailed,
     /// A payment is SUCCESS, but its order is pending.
     PaymentNotApplied,
-    /// A refund is SUCCESS, but its order is still paid.
+    /// A refund is settled or lost, but its order is still paid or waits for it.
     RefundNotApplied,
     /// Captured money that buys nothing has no refund in PROCESSING or SUCCESS.
     NotRefunded,
@@ -134,6 +134,8 @@ pub enum Repair {
     OrderPaid,
     /// The order was refunded by its successful refund.
     OrderRefunded,
+    /// The order no longer waits for its failed refund.
+    RefundAbandoned,
     /// A refund was started.
     RefundStarted,
 }
@@ -147,6 +149,7 @@ impl Repair {
         Repair::ProductSold,
         Repair::OrderPaid,
         Repair::OrderRefunded,
+        Repair::RefundAbandoned,
         Repair::RefundStarted,
     ];
 
@@ -160,6 +163,7 @@ impl Repair {
             Repair::ProductSold => "productSold",
             Repair::OrderPaid => "orderPaid",
             Repair::OrderRefunded => "orderRefunded",
+            Repair::RefundAbandoned => "refundAbandoned",
             Repair::RefundStarted => "refundStarted",
         }
     }

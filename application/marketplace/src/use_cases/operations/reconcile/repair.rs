@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Repair};
 use crate::consistency::{
-    Effect, announce_missing, is_paid_for, occupy_product, read_effects, reconstructed_hold,
+    Effect, MoneyMismatch, announce_missing, is_paid_for, occupy_product, read_effects, reconstructed_hold,
 };
 use crate::ports::Work;
 use crate::use_cases::{FinishPayment, Finished, finish_payment};
@@ -39,19 +39,7 @@ pub(super) async fn repair(
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
-        let command = FinishPayment {
-            tenant: finding.tenant,
-            order,
-            mismatch,
-            entry: Some(entry(by, finding, app.now())),
-        };
-        let context = CommandContext {
-            actor: Actor::System("reconciliation"),
-            tenant: finding.tenant,
-            trace: by.operator.trace.clone(),
-            idempotency: None,
-        };
-        return Ok(finish_payment(app, &context, command).await?.map(Repair::from));
+        return finish(app, by, finding, (order, mismatch)).await;
     }
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
@@ -109,6 +97,21 @@ pub(super) async fn repair(
             .await
         }
     }
+}
+
+/// Finishes a payment or refund whose order did not change with it.
+async fn finish(
+    app: &App,
+    by: RepairContext<'_>,
+    finding: &Finding,
+    (order, mismatch): (OrderId, MoneyMismatch),
+) -> Result<Option<Repair>, StoreError> {
+    let tenant = finding.tenant;
+    let entry = Some(entry(by, finding, app.now()));
+    let actor = Actor::System("reconciliation");
+    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), idempotency: None };
+    let command = FinishPayment { tenant, order, mismatch, entry };
+    Ok(finish_payment(app, &context, command).await?.map(Repair::from))
 }
 
 fn entry(
@@ -302,6 +305,7 @@ impl From<Finished> for Repair {
             Finished::OrderPaid => Repair::OrderPaid,
             Finished::RefundStarted => Repair::RefundStarted,
             Finished::OrderRefunded => Repair::OrderRefunded,
+            Finished::RefundAbandoned => Repair::RefundAbandoned,
         }
     }
 }
