@@ -3,10 +3,12 @@
 
 mod assets;
 mod effects;
+mod gateway;
 mod requests;
 
 pub use assets::*;
 pub use effects::*;
+pub use gateway::*;
 pub use requests::*;
 
 use chrono::{DateTime, Utc};
@@ -112,6 +114,7 @@ pub fn trace() -> Trace {
 pub fn payment(id: i64, order: i64) -> Payment {
     Payment {
         id: payment_id(id),
+        reference: Some(reference(id)),
         tenant: TenantId::DEFAULT,
         order: order_id(order),
         amount: money(8_850),
