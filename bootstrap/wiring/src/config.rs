@@ -101,7 +101,7 @@ pub struct Config {
     pub previous_jwt_secret: Option<Secret>,
     /// The other keys of `auth.*`.
     pub auth: AuthConfig,
-    /// `gateway.url` and `gateway.sandbox-delay`.
+    /// `gateway.url`, `gateway.sandbox-delay` and `gateway.require-reference`.
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,

@@ -171,6 +171,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ),
         ("HANDOVER_CONSISTENCY__INTERVAL", "consistency.interval", &["0s", "999ms", "25h"]),
         ("HANDOVER_GATEWAY__SANDBOX_DELAY", "gateway.sandbox-delay", &["0s", "61m"]),
+        ("HANDOVER_GATEWAY__REQUIRE_REFERENCE", "gateway.require-reference", &["always", "1", ""]),
         ("HANDOVER_GATEWAY__TIMEOUT", "gateway.timeout", &["0s", "99ms", "11m"]),
         ("HANDOVER_GATEWAY__SCAN_INTERVAL", "gateway.scan-interval", &["0s", "9ms", "61m"]),
         ("HANDOVER_GATEWAY__RETRY_BASE", "gateway.retry-base", &["0s", "25h"]),
