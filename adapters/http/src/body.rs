@@ -120,6 +120,9 @@ impl RawBody {
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.get_all(CONTENT_TYPE).iter().count() > 1 {
+        return Err(Refusal::repeated_content_type());
+    }
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_json =
         value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));

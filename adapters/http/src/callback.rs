@@ -22,6 +22,8 @@ use crate::refusal::Refusal;
 
 /// Maximum length of the recorded reason why a body is unreadable.
 const MAX_ERROR_CHARS: usize = 500;
+/// The headers of a signed request.
+const SIGNATURE_HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
 /// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,12 @@ impl CallbackVerifier {
 
     /// Verifies the signature and its timestamp.
     pub(crate) fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
+        // The library reads the first value only.
+        let repeated = SIGNATURE_HEADERS.into_iter().find(|name| headers.get_all(*name).iter().count() > 1);
+        if let Some(name) = repeated {
+            tracing::warn!(header = name, "callback: repeated header; rejected");
+            return Err(Refusal::new(Code::NotAuthenticated, messages::repeated_header(name)));
+        }
         let webhooks = self.webhooks.read().unwrap_or_else(PoisonError::into_inner);
         let mut refusal = None;
         for webhook in webhooks.iter() {

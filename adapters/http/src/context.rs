@@ -36,6 +36,8 @@ pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 #[derive(Debug, Clone)]
 enum Unauthenticated {
     NoToken,
+    /// Several `Authorization` headers: proxies and this service could choose different ones.
+    RepeatedToken,
     BadToken(TokenError),
 }
 
@@ -50,7 +52,6 @@ pub(crate) async fn authenticate(
         return missing_trace().into_response();
     };
     let verified = bearer(request.headers())
-        .ok_or(Unauthenticated::NoToken)
         .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Unauthenticated::BadToken));
     match verified {
         Ok(claims) => {
@@ -133,6 +134,9 @@ impl From<&Unauthenticated> for Refusal {
     fn from(reason: &Unauthenticated) -> Refusal {
         match reason {
             Unauthenticated::NoToken => Refusal::new(Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
+            Unauthenticated::RepeatedToken => {
+                Refusal::new(Code::NotAuthenticated, messages::repeated_header("Authorization"))
+            }
             Unauthenticated::BadToken(error) => {
                 // Only the log contains the reason: the response is the same for every invalid token.
                 tracing::info!(reason = %error, code = Code::NotAuthenticated.as_str(), "authentication: token refused");
@@ -142,9 +146,15 @@ impl From<&Unauthenticated> for Refusal {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+fn bearer(headers: &HeaderMap) -> Result<&str, Unauthenticated> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unauthenticated::NoToken)?;
+    if values.next().is_some() {
+        return Err(Unauthenticated::RepeatedToken);
+    }
+    let parts = value.to_str().ok().and_then(|text| text.split_once(' '));
+    let token = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    token.map(|(_, token)| token.trim()).ok_or(Unauthenticated::NoToken)
 }
 
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {

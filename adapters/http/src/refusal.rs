@@ -61,6 +61,13 @@ impl Refusal {
         Refusal { status, header, ..Refusal::new(Code::Invalid, messages::ENCODED_BODY) }
     }
 
+    /// Several `Content-Type` headers: the type of the body is not known.
+    pub(crate) fn repeated_content_type() -> Refusal {
+        let message = messages::repeated_header("Content-Type");
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Refusal { status, ..Refusal::new(Code::Invalid, message) }
+    }
+
     /// The request timed out or its commit was interrupted; its transaction may still commit. Logs the error.
     pub(crate) fn outcome_unknown(error: &dyn Display) -> Refusal {
         tracing::warn!(%error, code = Code::OutcomeUnknown.as_str(), "request: outcome unknown");
@@ -134,6 +141,15 @@ impl Refusal {
         Refusal::new(Code::Unavailable, message)
     }
 
+    /// The reply to a request whose head is malformed or too large.
+    pub(crate) fn before_routing(status: StatusCode) -> Reply {
+        let mut refusal = Refusal::from_status(status);
+        if status == StatusCode::BAD_REQUEST {
+            refusal.reply.message = messages::MALFORMED_REQUEST;
+        }
+        *refusal.reply
+    }
+
     /// The error response for a status without an envelope.
     pub(crate) fn from_status(status: StatusCode) -> Refusal {
         let code = Code::of_status(status);
@@ -149,7 +165,9 @@ pub(crate) fn default_message(code: Code, status: StatusCode) -> Text {
             StatusCode::METHOD_NOT_ALLOWED => messages::WRONG_METHOD,
             StatusCode::REQUEST_TIMEOUT => messages::BODY_TIMEOUT,
             StatusCode::PAYLOAD_TOO_LARGE => messages::BODY_TOO_LARGE,
+            StatusCode::URI_TOO_LONG => messages::URL_TOO_LONG,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => messages::NOT_JSON_TYPE,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => messages::HEAD_TOO_LARGE,
             _ => messages::INVALID,
         },
         Code::NotAuthenticated => messages::NOT_AUTHENTICATED,

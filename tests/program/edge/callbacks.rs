@@ -140,6 +140,10 @@ fn signatures(market: &Market) -> Vec<Case> {
             time.parse::<i64>().ok().map(|t| (t + 1).to_string()),
             signature(),
         ),
+        with_headers("a repeated signature", Some(&id), now(), signature())
+            .header("webhook-signature", &valid_signature),
+        with_headers("a repeated timestamp", Some(&id), now(), signature()).header("webhook-timestamp", "1"),
+        with_headers("a repeated message id", Some(&id), now(), signature()).header("webhook-id", "msg-2"),
         with_headers("a timestamp that is not a number", Some(&id), Some("now".to_owned()), signature()),
         with_headers("not base64", Some(&id), now(), Some("v1,????".to_owned())),
         refused(plain("six minutes old").signed(-360)),

@@ -72,6 +72,10 @@ impl Case {
         Case { by: Some(caller.into()), ..self }
     }
 
+    pub(crate) fn named(self, name: &str) -> Case {
+        Case { name: name.to_owned(), ..self }
+    }
+
     pub(crate) fn without_token(self) -> Case {
         Case { by: None, ..self }
     }
