@@ -39,7 +39,7 @@ impl Capture {
     /// succeed.
     pub fn implied_by(payment: &Payment) -> Option<Capture> {
         let transaction_id = payment.transaction_id.clone()?;
-        (payment.status == crate::PaymentStatus::Success).then(|| Capture {
+        (payment.status == crate::PaymentStatus::Success).then_some(Capture {
             tenant: payment.tenant,
             order: payment.order,
             payment: payment.id,

@@ -316,7 +316,8 @@ pub(super) fn matches_row(registry: &EventRegistry, envelope: &Envelope, row: &O
 /// Whether a payload equals the payload of a row. A payload of a row in our own serialization is
 /// compared without parsing.
 fn is_payload(registry: &EventRegistry, event_type: &str, payload: &Value, row: &str) -> bool {
-    if payload.to_string() == row {
+    let written = payload.to_string();
+    if written == row {
         return true;
     }
     let Ok(mut stored) = serde_json::from_str::<Value>(row) else { return false };
