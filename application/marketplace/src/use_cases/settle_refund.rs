@@ -118,10 +118,10 @@ async fn find(
     name: ReportedName<RefundId>,
 ) -> Result<Result<(Refund, u32), ReportOutcome>, StoreError> {
     let attempt = match name.reference {
-        Some(reference) => match unit.attempt_by_reference(reference).await? {
-            Some((id, attempt)) => Some((id, Some(attempt))),
-            None => None,
-        },
+        Some(reference) => {
+            let found = unit.attempt_by_reference(reference).await?;
+            found.map(|(id, attempt)| (id, Some(attempt)))
+        }
         None => name.id.map(|id| (id, None)),
     };
     let Some((id, attempt)) = attempt else { return Ok(Err(ReportOutcome::NotFound)) };
