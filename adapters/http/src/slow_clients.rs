@@ -176,7 +176,7 @@ impl TimedStream {
             match Pin::new(&mut self.stream).poll_write(context, &left) {
                 Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => left = left.slice(count..),
-                other => break other,
+                other @ (Poll::Ready(Err(_)) | Poll::Pending) => break other,
             }
         };
         self.early_refusal = Some(left);
