@@ -140,7 +140,8 @@ fn command_line(_: &str) -> String {
     }
     for (name, command) in &mut found {
         let usage = command.render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ");
+        // The usages of a command that can also run without a subcommand are aligned after the heading.
+        let usage = usage.trim_start_matches("Usage: ").replace("\n       ", "\n");
         write!(text, "\n## {name}\n\n{}.\n\n```text\n{usage}\n```\n", about(command)).unwrap();
         let arguments: Vec<&Arg> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
         if !arguments.is_empty() {

@@ -69,7 +69,7 @@ fn failed_refund_is_retried_as_new_attempt_with_its_own_reference() {
     assert_ne!(retried["reference"], first["reference"]);
     eventually(|| server.ask(&buyer, "GET /api/v1/orders/1", "")["status"] == "refunded");
     let settled = world.run(&format!("refund show {id}"));
-    for part in ["status             SUCCESS", "settledAttempt     2", "cause              buyer"] {
+    for part in ["status           SUCCESS\n", "settledAttempt   2\n", "cause            buyer\n"] {
         assert!(settled.done().contains(part), "{part} is not in {}", settled.stdout);
     }
     world
