@@ -24,6 +24,7 @@ use crate::config::Config;
 
 pub use attached_database::{AttachedDatabase, Reach};
 pub use backup::backup;
+pub(crate) use broker::report_policies;
 pub use broker::{database_broker, rabbit_for_command};
 pub use database::Database;
 pub use gateway::check as check_gateway;

@@ -14,7 +14,9 @@ use marketplace::service::{self, Roles};
 use marketplace_gateway::Signer;
 use tokio::time::Instant;
 
-use crate::adapters::{AdapterWrappers, Application, Database, application, check_gateway};
+use crate::adapters::{
+    AdapterWrappers, Application, Database, application, check_gateway, report_policies,
+};
 use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
 use crate::{DatabaseLock, Failure, Secrets};
@@ -77,6 +79,7 @@ impl Service {
         service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.spawn_background_tasks(&app.tx.tasks);
         service::start(&app, &wake, parts.roles, &config.settings);
+        report_policies(config, &app);
         crate::metrics::start(&app);
         let edge = match listeners {
             Some(listeners) => {
