@@ -247,6 +247,8 @@ impl Client {
             .header(AUTHORIZATION, &self.authorization)
             .body(Empty::new())
             .map_err(|error| self.unusable(&error))?;
+        // A request that is sent before the connection has completed the previous one would be cancelled.
+        self.sender.ready().await.map_err(|error| self.unusable(&error))?;
         let response = self.sender.send_request(request).await.map_err(|error| self.unusable(&error))?;
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
