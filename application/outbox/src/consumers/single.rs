@@ -117,12 +117,11 @@ impl EventProcessor {
                     // Until the target is settled, only the target or an event that it waits for runs.
                     let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.run_step(step.event, count, counted, now).await?;
-                    match failed {
-                        Some(SingleOutcome::Failed(due)) if is_target => {
-                            return Ok(SingleOutcome::Failed(due));
-                        }
-                        Some(paused @ SingleOutcome::Paused(_)) => return Ok(paused),
-                        Some(_) | None => {}
+                    if let Some(paused @ SingleOutcome::Paused(_)) = failed {
+                        return Ok(paused);
+                    }
+                    if is_target && let Some(SingleOutcome::Failed(due)) = failed {
+                        return Ok(SingleOutcome::Failed(due));
                     }
                 }
             }
