@@ -11,7 +11,6 @@ use handover_sql::DatabaseBroker;
 use handover_tests::client::Api;
 use handover_tests::process::{eventually, fresh};
 use handover_tests::servers::database::ServerKind;
-use marketplace::ports::CreditQueries as _;
 use marketplace::queues::{self, INVENTORY_QUEUE};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
@@ -116,6 +115,8 @@ async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: Serv
     let (_folder, launch) = fresh();
     let running = launch
         .set("HANDOVER_DATABASE__URL", &fixture.database.url())
+        .set("HANDOVER_CONSUMER__PREFETCH", "4")
+        .set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "500ms")
         .set("HANDOVER_AUTH__JWT_SECRET", &"5f".repeat(32))
         .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)))
         .start()
@@ -145,7 +146,7 @@ async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: Serv
     let lock = "SELECT buyer_id FROM buyer_credit WHERE tenant_id = 1 AND buyer_id = 5 FOR UPDATE";
     let transaction = lock_rows(&fixture, lock).await;
     // More events than the consumer processes at a time.
-    for _ in 0..25 {
+    for _ in 0..6 {
         cancel(LOCKED).await;
     }
     // One buyer with a row, and one without.
@@ -156,7 +157,7 @@ async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: Serv
     expect(LOCKED + 2, 1).await;
     assert_eq!(cancelled(LOCKED).await, 1, "the lock was not held");
     drop(transaction);
-    expect(LOCKED, 26).await;
+    expect(LOCKED, 7).await;
     let counted =
         "UPDATE event_consume_log SET cost_ms = cost_ms + 1 WHERE attempts > 1 OR status <> 'SUCCESS'";
     assert_eq!(fixture.outside(counted).await.unwrap(), 0, "an attempt was counted");

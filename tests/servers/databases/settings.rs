@@ -51,8 +51,8 @@ async fn settings_that_break_the_store_are_overridden_or_refused_by_name(kind: S
             let store = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
             let unit = store.begin().await.unwrap();
             let error = store.begin().await.map(drop).unwrap_err();
-            let kind = error.system_fault().map(|fault| fault.kind);
-            assert_eq!(kind, Some(SystemFaultKind::Limit), "{error:?}");
+            let fault = error.system_fault().map(|fault| fault.kind);
+            assert_eq!(fault, Some(SystemFaultKind::Limit), "{error:?}");
             drop(unit);
         }
     }
@@ -82,7 +82,6 @@ async fn overridden(server: &Arc<DatabaseServer>) {
                 "ALTER DATABASE hostile SET statement_timeout = '20ms'",
                 "ALTER DATABASE hostile SET lock_timeout = '20ms'",
                 "ALTER DATABASE hostile SET idle_in_transaction_session_timeout = '20ms'",
-                "ALTER DATABASE hostile SET idle_session_timeout = '20ms'",
                 "ALTER DATABASE hostile SET enable_indexscan = off",
                 "ALTER DATABASE hostile SET client_encoding = 'LATIN1'",
             ],
@@ -91,6 +90,10 @@ async fn overridden(server: &Arc<DatabaseServer>) {
     };
     for setting in settings {
         server.execute(&setting.replace("{PASSWORD}", PASSWORD)).await.unwrap();
+    }
+    if server.kind() == ServerKind::Postgres {
+        // PostgreSQL 13 does not have this setting.
+        let _ = server.execute("ALTER DATABASE hostile SET idle_session_timeout = '20ms'").await;
     }
     let store: SqlMarket = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
     store.probe().await.unwrap();
@@ -108,7 +111,11 @@ async fn overridden(server: &Arc<DatabaseServer>) {
 fn refused(url: &str, setting: &str, remedy: &str) {
     let run = |arguments: &[&str]| {
         let (_folder, launch) = fresh();
-        launch.set("HANDOVER_DATABASE__URL", url).run(arguments).unwrap()
+        let launch = launch
+            .set("HANDOVER_DATABASE__URL", url)
+            .set("HANDOVER_AUTH__JWT_SECRET", &"5f".repeat(32))
+            .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)));
+        launch.run(arguments).unwrap()
     };
     for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"]] {
         let (code, _, error) = run(command);
