@@ -76,9 +76,6 @@ impl ConsistencyRepair {
             }
             // Release the view before a unit of work begins: a task uses at most one connection of the store.
             drop(view);
-            for (tenant, order, (mismatch, what)) in mismatches {
-                repaired += u64::from(self.finish(tenant, order, mismatch, &what).await?);
-            }
             for (tenant, order, missing) in lost {
                 metrics::counter!("consistency.event.missing").increment(missing);
                 for (id, event) in announce_missing(&self.app, tenant, order, None).await? {
@@ -87,6 +84,9 @@ impl ConsistencyRepair {
                     warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),
                         "[OrderAssetConsistency] [ALERT] event was missing in the outbox; appended");
                 }
+            }
+            for (tenant, order, (mismatch, what)) in mismatches {
+                repaired += u64::from(self.finish(tenant, order, mismatch, &what).await?);
             }
             if self.app.tx.tasks.stopping().is_cancelled() {
                 return Ok(repaired);

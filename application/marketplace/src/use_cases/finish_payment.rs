@@ -45,6 +45,9 @@ pub(crate) struct FinishPayment {
 /// Finishes a mismatch in one unit of work if its outcome is certain. Returns `None` if the mismatch no longer exists,
 /// if its outcome is not certain, or if a business rule does not allow it yet. Concurrent and repeated calls finish it
 /// once: the order is changed by a conditional write, and a capture has at most one refund that is not FAILED.
+///
+/// The caller MUST have appended the missing events of the order before: the id of a repaired event contains the version
+/// of the payment, which the start of its refund may increment.
 pub(crate) async fn finish_payment(
     app: &App,
     context: &CommandContext,

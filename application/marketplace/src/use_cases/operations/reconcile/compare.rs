@@ -112,7 +112,6 @@ impl Comparison<'_> {
         let order = rows.order;
         report.orders += 1;
         let mut findings = self.missing_postings();
-        findings.extend(self.money_mismatches(view).await?);
         for event in rows.missing_events() {
             let event_type = event.event_type();
             findings.push(Finding {
@@ -128,6 +127,8 @@ impl Comparison<'_> {
                 )
             });
         }
+        // After the missing events, because their repair MUST run first (`finish_payment`).
+        findings.extend(self.money_mismatches(view).await?);
         let fact_finding = |kind, row: &FactRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),

@@ -174,6 +174,7 @@ async fn captured_money_of_cancelled_order_is_refunded_once() {
         (payment.id, payment.amount, RefundCause::LatePayment)
     );
     assert!(payments(&market, order.id).await[0].refund_due);
+    assert_eq!(count_events(&market, "PAYMENT_SUCCEEDED", payment.id.get()).await, 1);
     market.report(&refund, RefundResult::Success).await.unwrap();
     market.process_pending().await;
     assert_repaired(&market, &[]).await;
