@@ -241,7 +241,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
                 if finding.event_id.as_ref().is_some_and(is_invalid) {
                     continue;
                 }
-                // A refund that the gateway refuses waits for an operator; this run has none who repeats all of them.
+                // A refund that the gateway refused waits for an operator, who may not have requested another one.
                 if finding.kind == FindingKind::NotRefunded && has_refused_refund(checker, &finding).await? {
                     continue;
                 }
