@@ -14,9 +14,7 @@ use marketplace::service::{self, Roles};
 use marketplace_gateway::Signer;
 use tokio::time::Instant;
 
-use crate::adapters::{
-    AdapterWrappers, Application, Database, application, check_gateway, report_policies,
-};
+use crate::adapters::{AdapterWrappers, Application, Database, application, check_gateway, report_policies};
 use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
 use crate::{DatabaseLock, Failure, Secrets};
