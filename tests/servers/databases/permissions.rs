@@ -83,7 +83,7 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
 /// when the right is granted again.
 async fn revoked_right_delays_effects(server: &DatabaseServer, launch: &Launch, api: &Api) {
     const BUYER: i64 = 55;
-    const ORDERS: i64 = 12;
+    const ORDERS: usize = 12;
     let (table, user) = match server.kind() {
         ServerKind::MariaDb => ("rights.buyer_credit", "'shop_service'@'%'"),
         ServerKind::Postgres => ("buyer_credit", "shop_service"),
@@ -102,7 +102,7 @@ async fn revoked_right_delays_effects(server: &DatabaseServer, launch: &Launch, 
     eventually(within, async || {
         let log = launch.log();
         let retried = log.matches("database refuses statements; consumption paused, retrying").count();
-        if retried > 2 * ORDERS as usize { Ok(()) } else { Err(format!("retried {retried} times").into()) }
+        if retried > 2 * ORDERS { Ok(()) } else { Err(format!("retried {retried} times").into()) }
     })
     .await;
     let credit = format!("SELECT count(*) FROM buyer_credit WHERE buyer_id = {BUYER}");
