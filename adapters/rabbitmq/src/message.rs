@@ -237,7 +237,8 @@ mod tests {
         };
         let topology =
             Topology::new("events", "dlq", "dead").with("a", &["a"]).with("b", &["b"]).with_queue(delay);
-        let cases: [(&[(&str, &str)], Option<&str>); 11] = [
+        type History = &'static [(&'static str, &'static str)];
+        let cases: [(History, Option<&str>); 11] = [
             (&[("a", "rejected")], Some("a")),
             // A policy limits the queue.
             (&[("a", "expired")], Some("a")),
