@@ -396,25 +396,3 @@ fn unchanged(sql: &str) -> &str {
 crate::engine::connection!(
     Sqlite, SqliteArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
-        for (code, message, class) in [
-            (8, "attempt to write a readonly database", ErrorClass::RolledBack(SystemFaultKind::ReadOnly)),
-            (13, "database or disk is full", ErrorClass::RolledBack(SystemFaultKind::Storage)),
-            (10, "disk I/O error", ErrorClass::Fault(SystemFaultKind::Storage)),
-            (14, "unable to open database file", ErrorClass::Fault(SystemFaultKind::Storage)),
-            (1, "no such table: orders", ErrorClass::RolledBack(SystemFaultKind::Schema)),
-            (1, "no such column: statu", ErrorClass::RolledBack(SystemFaultKind::Schema)),
-            (5, "database is locked", ErrorClass::Transient),
-            (1, "near \"SELEC\": syntax error", ErrorClass::Permanent),
-            (19, "CHECK constraint failed: status", ErrorClass::Permanent),
-        ] {
-            assert_eq!(class_of(code, message), class, "{code} {message}");
-        }
-    }
-}

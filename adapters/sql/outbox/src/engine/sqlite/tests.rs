@@ -32,6 +32,23 @@ async fn count(engine: &SqliteEngine) -> i64 {
     reader.fetch("SELECT count(*) AS n FROM numbers", Vec::new()).await.unwrap()[0].int("n").unwrap()
 }
 
+#[test]
+fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
+    for (code, message, class) in [
+        (8, "attempt to write a readonly database", ErrorClass::RolledBack(SystemFaultKind::ReadOnly)),
+        (13, "database or disk is full", ErrorClass::RolledBack(SystemFaultKind::Storage)),
+        (10, "disk I/O error", ErrorClass::Fault(SystemFaultKind::Storage)),
+        (14, "unable to open database file", ErrorClass::Fault(SystemFaultKind::Storage)),
+        (1, "no such table: orders", ErrorClass::RolledBack(SystemFaultKind::Schema)),
+        (1, "no such column: statu", ErrorClass::RolledBack(SystemFaultKind::Schema)),
+        (5, "database is locked", ErrorClass::Transient),
+        (1, "near \"SELEC\": syntax error", ErrorClass::Permanent),
+        (19, "CHECK constraint failed: status", ErrorClass::Permanent),
+    ] {
+        assert_eq!(class_of(code, message), class, "{code} {message}");
+    }
+}
+
 /// A copy of the files as a killed process would leave them.
 fn killed(folder: &TempDir) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
