@@ -103,6 +103,8 @@ async fn overridden(server: &Arc<DatabaseServer>) {
     let mut view = store.view().await.unwrap();
     let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 10).await.unwrap();
     assert_eq!(rows.len(), 2);
+    // `close` waits for connections in use.
+    drop(view);
     store.close().await;
 }
 
