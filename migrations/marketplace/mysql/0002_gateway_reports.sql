@@ -105,3 +105,7 @@ CREATE TABLE gateway_reports (
     KEY idx_gateway_reports_page (tenant_id, state, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
+
+-- InnoDB locks every row that it reads: without this index, another program that locks the row of one buyer without naming
+-- the tenant would hold back the effects of every buyer.
+CREATE INDEX idx_buyer_credit_buyer ON buyer_credit (buyer_id);
