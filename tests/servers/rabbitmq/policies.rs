@@ -66,10 +66,10 @@ async fn limiting_policies_are_named_with_their_queues() {
     let elsewhere = topology(&[queue("not.declared", &[])]);
     assert_eq!(limiting_policies(&with_url, &elsewhere).await, Ok(Vec::new()));
 
-    let stranger = settings(&vhost.url().replace("amqp://handover:", "amqp://stranger:"), QueueType::Quorum);
-    let denied = limiting_policies(&stranger.with_management_url(&url).unwrap(), &with_dead_letters()).await;
+    let visitor = settings(&vhost.url().replace("amqp://handover:", "amqp://visitor:"), QueueType::Quorum);
+    let denied = limiting_policies(&visitor.with_management_url(&url).unwrap(), &with_dead_letters()).await;
     assert!(
-        matches!(denied, Err(ManagementError::Denied { ref user, .. }) if user == "stranger"),
+        matches!(denied, Err(ManagementError::Denied { ref user, .. }) if user == "visitor"),
         "{denied:?}"
     );
     let closed = settings(&vhost.url(), QueueType::Quorum).with_management_url("http://127.0.0.1:1").unwrap();

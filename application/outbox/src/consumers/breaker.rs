@@ -137,7 +137,7 @@ impl Breaker {
     }
 
     /// Decides about a recoverable failure. `attempt` is the attempt that is counted if the failure counts; `is_try`
-    /// tells whether it ran with [`Permit::Try`].
+    /// is whether it ran with [`Permit::Try`].
     pub(super) fn failed(
         &self,
         aggregate: &AggregateRef,

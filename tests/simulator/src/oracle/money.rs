@@ -195,11 +195,15 @@ async fn check_coupons(checker: &mut Checker<'_>, usage: &AssetUsage) -> Result<
     Ok(())
 }
 
-/// Whether the gateway refused a refund of the payment that a finding names.
+/// Whether the gateway refused a refund of the capture that a finding names, or returned its money.
 async fn has_refused_refund(checker: &mut Checker<'_>, finding: &Finding) -> Result<bool, StoreError> {
     let Some(order) = finding.order else { return Ok(false) };
     let refunds = checker.view.refunds_of(finding.tenant, &[order]).await?;
-    let of_finding = |refund: &Refund| finding.key == Some(format!("payment:{}", refund.payment));
+    let key_of = |refund: &Refund| match refund.capture {
+        1 => format!("payment:{}", refund.payment),
+        capture => format!("payment:{}:{capture}", refund.payment),
+    };
+    let of_finding = |refund: &Refund| finding.key == Some(key_of(refund));
     Ok(refunds.iter().any(|refund| of_finding(refund) && refund.status == RefundStatus::Failed))
 }
 

@@ -15,6 +15,7 @@ fn missing_acknowledged_order_breaks_promise() {
         day.database.orders.remove(&id);
         day.database.payments.remove(&id);
         day.database.assets.operations.remove(&id);
+        day.database.assets.captures.remove(&id);
         let of_order = |kind: &str, aggregate: i64| {
             (kind == "Order" && aggregate == PAID) || (kind == "Payment" && aggregate / 10 == PAID)
         };
