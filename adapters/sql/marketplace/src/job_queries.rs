@@ -38,7 +38,6 @@ pub(crate) fn sweeps(
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
         ("idx_refunds_due", refunds::due(dialect, now, 100)),
         ("idx_refunds_tenant", refunds(Some(tenant), None)),
-        ("idx_refunds_page", refunds(Some(tenant), Some(RefundStatus::Success))),
         ("idx_refunds_unfinished", refunds(None, Some(RefundStatus::Failed))),
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
         ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),

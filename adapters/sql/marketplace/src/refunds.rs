@@ -119,10 +119,10 @@ pub(crate) fn page(
 ) -> (String, Vec<Value>) {
     let is_unfinished = filter.status.is_some_and(|status| status != RefundStatus::Success);
     let index = match filter.tenant {
-        Some(_) if filter.status.is_some() => dialect.index("idx_refunds_page"),
+        Some(_) if is_unfinished => dialect.index("idx_refunds_page"),
+        // Most refunds succeed, so that the newest ones fill the page.
         Some(_) => dialect.index("idx_refunds_tenant"),
         None if is_unfinished => dialect.index("idx_refunds_unfinished"),
-        // Most refunds succeed, so that the newest ones fill the page.
         None => String::new(),
     };
     let mut sql = format!("SELECT {COLUMNS} FROM refunds {index} WHERE id < ?");

@@ -260,7 +260,8 @@ pub(super) const CASES: &[Case] = &[
         None,
         100
     )),
-    view!("products", ["products_pkey", "PRIMARY"], |view| view
+    // The index of tenant and id holds the same ids as the primary key.
+    view!("products", ["products_pkey", "PRIMARY", "idx_products_tenant"], |view| view
         .products_by_id(TenantId::DEFAULT, &[product_id(7), product_id(8), product_id(ACTIVE)])),
     view!("listing changes of products", ["idx_listing_changes_product"], |view| view
         .listing_changes_of_products(TenantId::DEFAULT, &[product_id(7), product_id(8)])),
