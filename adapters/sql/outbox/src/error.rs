@@ -11,6 +11,10 @@ pub(crate) enum ErrorClass {
     /// The unit of work can be retried immediately.
     Transient,
     /// The database cannot serve requests now; the connection may be lost.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres")),
+        allow(dead_code, reason = "SQLite has no server that becomes unreachable")
+    )]
     Unavailable,
     /// The database refuses the statement for a reason that concerns the system. A COMMIT that fails with such an error
     /// may have committed.
