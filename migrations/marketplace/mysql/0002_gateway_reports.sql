@@ -53,7 +53,7 @@ ALTER TABLE refunds
     ADD UNIQUE KEY uk_refunds_reference (reference),
     ADD KEY idx_refunds_page (tenant_id, status, id),
     ADD KEY idx_refunds_tenant (tenant_id, id),
-    ADD KEY idx_refunds_unfinished (status, id),
+    ADD KEY idx_refunds_failed (status, id),
     /*M! MODIFY COLUMN cause VARCHAR(16) NOT NULL *//*!80017 DROP CHECK refunds_chk_1, ADD CONSTRAINT refunds_cause */
     CHECK (cause IN ('buyer', 'operator', 'late_payment', 'second_capture', 'wrong_amount'));
 UPDATE refunds SET reference = UUID() WHERE reference IS NULL;

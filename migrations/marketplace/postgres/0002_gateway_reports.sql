@@ -44,8 +44,8 @@ UPDATE refunds SET reference = gen_random_uuid()::text,
 CREATE UNIQUE INDEX uk_refunds_reference ON refunds (reference);
 CREATE INDEX idx_refunds_page ON refunds (tenant_id, status, id);
 CREATE INDEX idx_refunds_tenant ON refunds (tenant_id, id);
--- Operators list the refunds that are not SUCCESS. These are few, so the index stays small.
-CREATE INDEX idx_refunds_unfinished ON refunds (status, id) WHERE status <> 'SUCCESS';
+-- Operators list the refunds that are FAILED. These are few, so the index stays small.
+CREATE INDEX idx_refunds_failed ON refunds (id) WHERE status = 'FAILED';
 -- At most one refund of a capture is not FAILED, so that at most the captured amount is refunded. A refund is in excess
 -- if another one has already returned the same money.
 CREATE UNIQUE INDEX uk_refunds_capture ON refunds (payment_id, capture_no) WHERE status <> 'FAILED' AND excess = 0;

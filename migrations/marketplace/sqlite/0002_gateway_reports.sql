@@ -76,8 +76,8 @@ CREATE INDEX idx_refunds_order ON refunds (tenant_id, order_id, id);
 CREATE INDEX idx_refunds_due ON refunds (next_attempt_time, id) WHERE status = 'PROCESSING';
 CREATE INDEX idx_refunds_page ON refunds (tenant_id, status, id);
 CREATE INDEX idx_refunds_tenant ON refunds (tenant_id, id);
--- Operators list the refunds that are not SUCCESS. These are few, so the index stays small.
-CREATE INDEX idx_refunds_unfinished ON refunds (status, id) WHERE status <> 'SUCCESS';
+-- Operators list the refunds that are FAILED. These are few, so the index stays small.
+CREATE INDEX idx_refunds_failed ON refunds (id) WHERE status = 'FAILED';
 -- At most one refund of a capture is not FAILED, so that at most the captured amount is refunded. A refund is in excess
 -- if another one has already returned the same money.
 CREATE UNIQUE INDEX uk_refunds_capture ON refunds (payment_id, capture_no) WHERE status <> 'FAILED' AND excess = 0;

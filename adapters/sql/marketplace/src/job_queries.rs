@@ -27,7 +27,7 @@ pub(crate) fn sweeps(
     let orders = |of, after| orders::changed_within(dialect, of, before, now, after, 100);
     let entries = |purse, before| operations::entries(dialect, (tenant, user), purse, before, 100);
     let refunds = |tenant, status| {
-        refunds::page(dialect, RefundFilter { tenant, status }, RefundId::try_from(9).ok(), 100)
+        refunds::page(dialect, RefundFilter { tenant, status }, RefundId::try_from(1_000_000).ok(), 100)
     };
     let reports = |tenant, state| {
         let filter = GatewayReportFilter { tenant, state: Some(state), ..GatewayReportFilter::default() };
@@ -38,7 +38,7 @@ pub(crate) fn sweeps(
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
         ("idx_refunds_due", refunds::due(dialect, now, 100)),
         ("idx_refunds_tenant", refunds(Some(tenant), None)),
-        ("idx_refunds_unfinished", refunds(None, Some(RefundStatus::Failed))),
+        ("idx_refunds_failed", refunds(None, Some(RefundStatus::Failed))),
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
         ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),
         ("idx_gateway_reports_state", reports(None, ReportState::Closed)),
