@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
+use marketplace_domain::ReportState;
 
 use crate::App;
 use crate::consistency::ProductScan;
-use crate::ports::EffectKind;
+use crate::ports::{EffectKind, GatewayReportFilter};
 use compare::{Consumers, Criteria, compare};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
@@ -112,7 +113,7 @@ impl Reconciliation {
 /// captured money that buys nothing is refunded, each once and only if the outcome is certain.
 ///
 /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-/// the ledger; these are not repaired.
+/// the ledger, and open reports of the gateway; these are not repaired.
 pub async fn reconcile(
     app: &App,
     operator: &Operator,
@@ -173,6 +174,11 @@ pub async fn reconcile(
         add_finding(&mut report, finding);
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
+    let open =
+        GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
+    for gateway_report in app.view().await?.gateway_reports_page(open, None, limit).await? {
+        add_finding(&mut report, Finding::of_report(gateway_report));
+    }
     for row in unreadable_rows(app, tenant, limit).await? {
         add_finding(&mut report, Finding::of_unreadable(row));
     }

@@ -11,6 +11,7 @@ use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator, refund_report};
+use super::reconciliation::run_reconciliation;
 use crate::support::{BUYER, SELLER, by, gateway, money, report};
 
 /// Every recorded report, newest first.
@@ -236,6 +237,33 @@ async fn operators_see_reports_of_their_tenant_and_close_them_once_with_an_audit
         .map(|entry| entry.effect.changed)
         .collect();
     assert_eq!(closings, [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_report_is_a_finding_until_it_is_closed_and_only_operators_see_reports_in_the_timeline() {
+    let market = Market::new().await;
+    let (order, payment) = started(&market).await;
+    settle(&market, paid_with(&payment, "wrong", money(1))).await;
+    let id = reports(&market).await.remove(0).id;
+    let found = run_reconciliation(&market, true).await;
+    let [finding] = &found.findings[..] else { panic!("{found:?}") };
+    let key = format!("report:{id}");
+    assert_eq!(
+        (finding.kind, finding.order, finding.key.as_deref(), finding.repair),
+        (FindingKind::GatewayReport, Some(order.id), Some(key.as_str()), None)
+    );
+    close_gateway_report(market.app(), &operator(), id, reason()).await.unwrap();
+    let found = run_reconciliation(&market, false).await;
+    assert_eq!(found.count(FindingKind::GatewayReport), 0, "{found:?}");
+    let shown = timeline(market.app(), &operator(), None, order.id).await.unwrap().items;
+    let position = |kind| shown.iter().position(|item| item.kind == kind);
+    let item = &shown[position(TimelineKind::GatewayReport).unwrap()];
+    assert_eq!((item.status, item.amount.as_deref()), (Some("CLOSED"), Some("0.01")));
+    assert_eq!(item.what, format!("report {id} of the gateway: payment SUCCESS; wrong_amount"));
+    assert!(item.detail.as_deref().unwrap().ends_with(reason().as_str()), "{item:?}");
+    assert!(position(TimelineKind::Payment) < position(TimelineKind::GatewayReport), "{shown:?}");
+    let shown = timeline(market.app(), &by(BUYER), None, order.id).await.unwrap().items;
+    assert!(shown.iter().all(|item| item.kind != TimelineKind::GatewayReport), "{shown:?}");
 }
 
 #[tokio::test(start_paused = true)]

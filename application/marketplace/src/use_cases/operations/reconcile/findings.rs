@@ -1,11 +1,11 @@
 //! Findings of a reconciliation.
 
 use handover_events::{EventId, TenantId};
-use marketplace_domain::{OrderId, ProductId};
+use marketplace_domain::{GatewayReport, OrderId, ProductId};
 
 use crate::consistency::{MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
-use handover_outbox::ports::{DeadLetter, UnreadableRow};
+use handover_outbox::ports::{DeadLetter, Numbered, UnreadableRow};
 
 /// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,8 @@ pub enum FindingKind {
     RefundNotApplied,
     /// Captured money that buys nothing has no refund in PROCESSING or SUCCESS.
     NotRefunded,
+    /// A report of the gateway is open: an operator must decide and close it.
+    GatewayReport,
 }
 
 impl From<MoneyMismatch> for FindingKind {
@@ -66,7 +68,7 @@ impl From<MoneyMismatch> for FindingKind {
 }
 
 impl FindingKind {
-    pub const ALL: [FindingKind; 20] = [
+    pub const ALL: [FindingKind; 21] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
@@ -87,6 +89,7 @@ impl FindingKind {
         FindingKind::PaymentNotApplied,
         FindingKind::RefundNotApplied,
         FindingKind::NotRefunded,
+        FindingKind::GatewayReport,
     ];
 
     /// Name of the kind in JSON.
@@ -112,6 +115,7 @@ impl FindingKind {
             FindingKind::PaymentNotApplied => "paymentNotApplied",
             FindingKind::RefundNotApplied => "refundNotApplied",
             FindingKind::NotRefunded => "notRefunded",
+            FindingKind::GatewayReport => "gatewayReport",
         }
     }
 }
@@ -178,7 +182,8 @@ pub struct Finding {
     pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub consumer: Option<String>,
-    /// Key of the ledger operation or business fact, or the contradicting row: `payment:7`, `refund:3`, `product:5`.
+    /// Key of the ledger operation or business fact, or the contradicting row: `payment:7`, `refund:3`, `product:5`,
+    /// `report:9`.
     pub key: Option<String>,
     /// Description for operators.
     pub what: String,
@@ -203,6 +208,23 @@ impl Finding {
             consumer: None,
             key: Some(format!("product:{product}")),
             what: mismatch.describe(product),
+            repair: None,
+            mismatch: None,
+        }
+    }
+
+    pub(super) fn of_report(report: Numbered<GatewayReport>) -> Finding {
+        let Numbered { id, effect: report } = report;
+        Finding {
+            kind: FindingKind::GatewayReport,
+            // A report of an unknown payment or refund has no tenant, but a finding must have one.
+            tenant: report.tenant.unwrap_or(TenantId::DEFAULT),
+            order: report.order,
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: Some(format!("report:{id}")),
+            what: format!("report {id} of the gateway about a {} is open: {}", report.kind, report.outcome),
             repair: None,
             mismatch: None,
         }

@@ -60,7 +60,8 @@ pub(super) async fn repair(
             | FindingKind::PaymentFailed
             | FindingKind::PaymentNotApplied
             | FindingKind::RefundNotApplied
-            | FindingKind::NotRefunded,
+            | FindingKind::NotRefunded
+            | FindingKind::GatewayReport,
             _,
         )
         | (_, None) => Ok(None),

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 use marketplace_domain::{
-    Asset, AssetOperation, EventBody, OperationKind, OrderStatus, Payment, PaymentSettled, PaymentStatus,
-    Refund, RefundCause, RefundSettled, RefundStatus,
+    Asset, AssetOperation, EventBody, GatewayReport, OperationKind, OrderStatus, Payment, PaymentSettled,
+    PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
 };
 
 use super::{TimelineItem, TimelineKind, Visibility};
 use crate::App;
 use crate::ports::{CreditChange, ListingChange, ListingChangeKind, Notification, OrderSide, ShipmentTask};
 use handover_outbox::MASK;
-use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, OutboxRow};
+use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow};
 use handover_outbox::relay::envelope_of;
 
 const CONFIRMED: &str = "confirmed by the broker";
@@ -257,6 +257,26 @@ impl<'a> Items<'a> {
                 status: Some(RefundStatus::Processing.as_str()),
                 detail: Some(format!("{}: {}", refund.cause, self.reason(refund))),
                 ..new_item(refund.create_time, TimelineKind::Payment, what)
+            };
+            self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
+    }
+
+    /// Adds an item for each report of the gateway with its present state. Its consequences have the same time and are
+    /// sorted after it.
+    pub(super) fn of_gateway_reports(&mut self, reports: Vec<Numbered<GatewayReport>>) {
+        let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
+        for Numbered { id, effect: report } in reports {
+            let result = report.result.as_deref().unwrap_or("an unknown result");
+            let what = format!("report {id} of the gateway: {} {result}; {}", report.kind, report.outcome);
+            let item = TimelineItem {
+                status: Some(report.state.as_str()),
+                amount: report.amount.map(|amount| amount.to_string()),
+                detail: report
+                    .closed
+                    .map(|closed| format!("closed by {}: {}", closed.operator, closed.reason)),
+                trace_id: Some(report.trace_id),
+                ..new_item(report.create_time, TimelineKind::GatewayReport, what)
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
         }
