@@ -32,4 +32,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.coupons TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_holds TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_balances TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.refunds TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.refund_attempts TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payment_captures TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.gateway_reports TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.idempotency_keys TO 'handover'@'%';

@@ -9,6 +9,7 @@
 
 mod gateway;
 mod limiter;
+mod line_writer;
 mod memory;
 mod otlp;
 mod redis;

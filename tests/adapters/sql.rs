@@ -1,6 +1,7 @@
 //! Tests specific to SQLite, with a fixture: a store on a temporary file, and sample events.
 
 mod broker;
+mod ids;
 mod migrations;
 mod speed;
 mod store;

@@ -171,7 +171,9 @@ fn schemas_and_domain_agree_on_every_field_of_every_type() {
                 let read = EventBody::of(&Envelope::parse(&changed.to_string()).unwrap());
                 // A schema cannot express that two fields must name the same aggregate.
                 let contradicts = matches!(&read, Err(handover_events::EnvelopeError::Contradiction { field, .. }) if field == "aggregateId");
-                if contradicts {
+                // A payment method of an older version is read and masked, but never published.
+                let is_masked = field == "paymentMethod" && read.is_ok() && !schema.is_valid(&changed);
+                if contradicts || is_masked {
                     continue;
                 }
                 cases += 1;

@@ -15,6 +15,7 @@ mod bodies;
 mod callbacks;
 mod case;
 mod market;
+mod money;
 mod operations;
 mod orders;
 mod products;
@@ -40,6 +41,7 @@ fn table(market: &Market) -> Vec<Case> {
         assets::cases(market),
         asset_grants::cases(market),
         refunds::cases(market),
+        money::cases(market),
         tokens::cases(market),
         queries::cases(market),
         operations::cases(market),

@@ -12,6 +12,7 @@ mod migrations;
 mod outages;
 mod permissions;
 mod query_plans;
+mod settings;
 mod wakeup;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 mod cluster;
 mod encryption;
 mod outages;
+mod policies;
 mod publishing;
 mod topology;
 

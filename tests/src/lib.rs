@@ -24,5 +24,6 @@ pub mod rigs;
 pub mod server_rigs;
 pub mod servers;
 pub mod snapshot;
+pub mod upgrade;
 
 pub use handover_contract::long;

@@ -120,7 +120,13 @@ impl Launch {
         for (variable, value) in &self.variables {
             match variable.as_str() {
                 "HANDOVER_AUTH__JWT_SECRET" => canaries.secret("the secret that signs tokens", value),
+                "HANDOVER_AUTH__PREVIOUS_JWT_SECRET" => {
+                    canaries.secret("the previous secret of tokens", value);
+                }
                 "HANDOVER_GATEWAY__SECRET" => canaries.secret("the gateway's secret", value),
+                "HANDOVER_GATEWAY__PREVIOUS_SECRET" => {
+                    canaries.secret("the gateway's previous secret", value);
+                }
                 "HANDOVER_DATABASE__URL" => canaries.password_of("the database's password", value),
                 "HANDOVER_REDIS__URL" => canaries.password_of("the password of Redis", value),
                 "HANDOVER_BROKER__URL" => canaries.password_of("the broker's password", value),

@@ -9,9 +9,11 @@ use handover_memory::{ManualClock, MemoryBroker};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
-use marketplace::ports::MarketStore;
+use marketplace::ports::{IdKind, MarketStore};
 use marketplace_memory::MemoryStore;
 use marketplace_sql::SqlMarket;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _};
 use tempfile::TempDir;
 
 use handover_contract::broker::BrokerRig;
@@ -89,6 +91,18 @@ impl SqliteStoreRig {
     }
 }
 
+/// The statement that changes the id of a row.
+pub(crate) fn renumber(kind: IdKind, from: i64, to: i64) -> String {
+    let table = match kind {
+        IdKind::Product => "products",
+        IdKind::Order => "orders",
+        IdKind::Payment => "payments",
+        IdKind::Refund => "refunds",
+        IdKind::Coupon => "coupons",
+    };
+    format!("UPDATE {table} SET id = {to} WHERE id = {from}")
+}
+
 async fn open(folder: &TempDir, clock: &ManualClock, wake: &WakeupNotifier) -> SqlMarket {
     let options = SqliteOptions::file(folder.path().join("handover.db"));
     let clock = Arc::new(ShortSleepClock(clock.clone()));
@@ -127,6 +141,14 @@ impl MarketRig for SqliteStoreRig {
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         self.store.close().await;
         Some(Arc::new(open(&self.folder, &self.clock, &WakeupNotifier::default()).await))
+    }
+
+    async fn import_row(&self, kind: IdKind, id: i64, imported: i64) -> bool {
+        let options = SqliteConnectOptions::new().filename(self.folder.path().join("handover.db"));
+        let mut connection = options.connect().await.expect("cannot open the file");
+        let sql = AssertSqlSafe(renumber(kind, id, imported));
+        let done = sqlx::query(sql).execute(&mut connection).await.expect("cannot change the id");
+        done.rows_affected() == 1
     }
 }
 

@@ -10,7 +10,7 @@ use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
-use marketplace::ports::MarketStore;
+use marketplace::ports::{IdKind, MarketStore};
 use marketplace_sql::SqlMarket;
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
 use crate::process::BoxError;
-use crate::rigs::ShortSleepClock;
+use crate::rigs::{ShortSleepClock, renumber};
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
 use handover_contract::broker::BrokerRig;
@@ -145,6 +145,11 @@ impl MarketRig for ServerStoreRig {
 
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         Some(Arc::new(self.reopen().await))
+    }
+
+    async fn import_row(&self, kind: IdKind, id: i64, imported: i64) -> bool {
+        let sql = renumber(kind, id, imported);
+        outside(&self.database, &sql).await.expect("cannot change the id") == 1
     }
 }
 

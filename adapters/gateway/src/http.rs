@@ -1,4 +1,4 @@
-//! HTTP client of a gateway: `POST {url}/refunds`, signed, with an idempotency key per refund.
+//! HTTP client of a gateway: `POST {url}/refunds`, signed, with an idempotency key per attempt at a refund.
 
 use std::error::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, RefundId};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 
@@ -58,7 +58,11 @@ pub struct HttpGateway {
 #[serde(rename_all = "camelCase")]
 struct RefundBody<'a> {
     refund_id: RefundId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<Reference>,
     payment_id: PaymentId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payment_reference: Option<Reference>,
     transaction_id: Option<&'a str>,
     order_id: OrderId,
     amount: Money,
@@ -87,6 +91,11 @@ impl HttpGateway {
             .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new()).http1_max_buf_size(HEAD_BYTES).build(connector);
         Ok(HttpGateway { client, refunds: endpoint.at("/refunds")?, signer, timeout, clock })
+    }
+
+    /// The signer of the requests, to replace its secret.
+    pub fn signer(&self) -> Signer {
+        self.signer.clone()
     }
 
     async fn attempt(&self, request: &RefundRequest, body: &Bytes) -> AttemptResult {
@@ -119,12 +128,12 @@ impl HttpGateway {
 
     /// Builds the request, signed with the current time.
     fn signed(&self, request: &RefundRequest, body: &Bytes) -> Option<Request<Full<Bytes>>> {
-        let key = request.idempotency_key();
+        let key = &request.key;
         let mut built = Request::post(self.refunds.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("handover/", env!("CARGO_PKG_VERSION")))
-            .header("Idempotency-Key", &key)
+            .header("Idempotency-Key", key)
             .body(Full::new(body.clone()))
             .ok()?;
         let trace = &request.trace;
@@ -137,16 +146,26 @@ impl HttpGateway {
             }
         }
         let now = self.clock.now().timestamp();
-        self.signer.sign(built.headers_mut(), &key, now, body).then_some(built)
+        self.signer.sign(built.headers_mut(), key, now, body).then_some(built)
     }
+}
+
+/// The references of the refund and its payment. A request whose key is not the reference may be the repetition of one that
+/// an earlier version sent: it has the body of that version, because gateways refuse a repeated key with another body.
+fn references(request: &RefundRequest) -> Option<(Reference, Option<Reference>)> {
+    let reference = request.reference.filter(|reference| reference.to_string() == request.key)?;
+    Some((reference, request.payment_reference))
 }
 
 #[async_trait]
 impl Gateway for HttpGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
+        let (reference, payment_reference) = references(request).unzip();
         let body = RefundBody {
             refund_id: request.refund,
+            reference,
             payment_id: request.payment,
+            payment_reference: payment_reference.flatten(),
             transaction_id: request.transaction_id.as_deref(),
             order_id: request.order,
             amount: request.amount,

@@ -12,3 +12,4 @@ mod signature;
 pub use endpoint::{Endpoint, EndpointError};
 pub use http::{GatewaySetupError, HttpGateway};
 pub use sandbox::{RefundReports, SandboxGateway};
+pub use signature::Signer;

@@ -1,7 +1,7 @@
 //! In-process gateway for demos and tests. It moves no money.
 //!
-//! It accepts every refund. If the amount ends in .13, the first refund of a payment fails permanently, for all
-//! requests with its id; the next refund of that payment, requested by an operator or the buyer, succeeds. The state is
+//! It accepts every refund. If the amount ends in .13, the first attempt at a refund of a payment fails permanently, for all
+//! requests with its key; the next attempt (an operator's retry, or another refund of that payment) succeeds. The state is
 //! lost when the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{PaymentId, RefundId, RefundResult};
+use marketplace_domain::{PaymentId, RefundResult};
 
-/// If an amount has these cents, the first refund of a payment fails.
+/// If an amount has these cents, the first attempt at a refund of a payment fails.
 const FAILING_CENTS: i64 = 13;
 
 /// Receives the results of refunds. A real gateway sends them in a signed callback instead.
@@ -39,10 +39,10 @@ pub struct SandboxGateway {
 
 #[derive(Default)]
 struct SandboxState {
-    /// Refunds with a pending report.
-    pending: BTreeSet<RefundId>,
-    /// The first refund of each payment whose amount ends in .13: this refund fails for all requests.
-    failing: BTreeMap<PaymentId, RefundId>,
+    /// Keys of the requests with a pending report.
+    pending: BTreeSet<String>,
+    /// For each payment, the key of the first request whose amount ends in .13: all requests with this key fail.
+    failing: BTreeMap<PaymentId, String>,
 }
 
 impl SandboxGateway {
@@ -62,8 +62,8 @@ impl SandboxState {
         if request.amount.minor() % 100 != FAILING_CENTS {
             return RefundResult::Success;
         }
-        let failing = *self.failing.entry(request.payment).or_insert(request.refund);
-        if failing == request.refund { RefundResult::Failed } else { RefundResult::Success }
+        let failing = self.failing.entry(request.payment).or_insert_with(|| request.key.clone());
+        if *failing == request.key { RefundResult::Failed } else { RefundResult::Success }
     }
 }
 
@@ -72,7 +72,7 @@ impl Gateway for SandboxGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
         let result = {
             let mut state = locked(&self.state);
-            if !state.pending.insert(request.refund) {
+            if !state.pending.insert(request.key.clone()) {
                 return Ok(());
             }
             state.result(request)
@@ -90,7 +90,7 @@ impl Gateway for SandboxGateway {
                 () = stopping.cancelled() => return,
                 () = clock.sleep(delay) => {}
             }
-            locked(&state).pending.remove(&request.refund);
+            locked(&state).pending.remove(&request.key);
             if let Err(error) = reports.refund_ended(&request, result).await {
                 tracing::warn!(%error, refundId = %request.refund, orderId = %request.order,
                     "[Sandbox] refund report failed; it is repeated with the next request for the refund");

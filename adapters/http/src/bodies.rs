@@ -8,30 +8,28 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::OutboxFilter;
 use marketplace_domain::{
-    CouponId, Money, PaymentId, PaymentResult, Points, ProductId, RefundId, RefundResult, Title, UserId,
+    CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId,
+    RefundResult, Title, UserId,
 };
 use utoipa::ToSchema;
 
-use crate::fields::{Body, Fields, ReadField};
+use crate::fields::{Body, Fields, ReadField, Report};
 use crate::openapi::kinds;
 
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);
 
-/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the
-/// value in the OpenAPI document and parses it into the type (`values.rs`). A field that is missing or invalid is
-/// `None`, and its error is recorded.
-macro_rules! bodies {
-    ($(
+/// Declares one body; `bodies!` and `reports!` add the handling of unknown fields.
+macro_rules! body {
+    (
         $(#[$attribute:meta])*
         $body:ident {$(
             $(#[$field_attribute:meta])*
             $field:ident: $type:ty = $kind:ty,
         )*}
-    )*) => {$(
+    ) => {
         #[derive(ToSchema)]
         $(#[$attribute])*
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
         pub(crate) struct $body {$(
             $(#[$field_attribute])*
             #[schema(value_type = $kind)]
@@ -44,7 +42,75 @@ macro_rules! bodies {
                 $body { $($field),* }
             }
         }
+    };
+}
+
+/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the
+/// value in the OpenAPI document and parses it into the type (`values.rs`). A field that is missing or invalid is
+/// `None`, and its error is recorded.
+macro_rules! bodies {
+    ($($(#[$attribute:meta])* $body:ident $fields:tt)*) => {$(
+        body! {
+            $(#[$attribute])*
+            #[serde(rename_all = "camelCase", deny_unknown_fields)]
+            $body $fields
+        }
     )*};
+}
+
+/// Declares reports of the gateway: bodies in which unknown fields are ignored.
+macro_rules! reports {
+    ($(
+        $(#[$attribute:meta])*
+        $body:ident {$(
+            $(#[$field_attribute:meta])*
+            $field:ident: $type:ty = $kind:ty,
+        )*}
+    )*) => {$(
+        body! {
+            $(#[$attribute])*
+            #[serde(rename_all = "camelCase")]
+            $body {$($(#[$field_attribute])* $field: $type = $kind,)*}
+        }
+
+        impl Report for $body {
+            const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+        }
+    )*};
+}
+
+reports! {
+    /// Result of a payment, reported by the gateway. At least one of `reference` and `paymentId` is required. Other fields are
+    /// ignored.
+    #[schema(example = json!({
+        "reference": "0192f0c1-0000-7000-8000-000000000001", "gatewayTxnId": "txn-1", "result": "SUCCESS", "amount": 88.50
+    }))]
+    PaymentReport {
+        /// The payment's reference.
+        reference: Option<Reference> = Option<kinds::Reference>,
+        /// The payment's id. If both are present, they must belong to the same payment.
+        payment_id: Option<PaymentId> = Option<kinds::Id>,
+        /// The gateway's transaction id. Each SUCCESS under another transaction id is another capture.
+        gateway_txn_id: String = kinds::TransactionId,
+        /// Result.
+        result: PaymentResult = kinds::GatewayResult,
+        /// Captured amount. Another amount than that of the payment pays no order and is refunded.
+        amount: Money = kinds::Amount,
+    }
+
+    /// Result of a refund, reported by the gateway. At least one of `reference` and `refundId` is required. Other fields are
+    /// ignored.
+    #[schema(example = json!({ "reference": "0192f0c1-0000-7000-8000-000000000002", "result": "SUCCESS" }))]
+    RefundReport {
+        /// The reference of the refund's attempt.
+        reference: Option<Reference> = Option<kinds::Reference>,
+        /// The refund's id; alone, it names the current attempt. If both are present, they must belong to the same refund.
+        refund_id: Option<RefundId> = Option<kinds::Id>,
+        /// Result.
+        result: RefundResult = kinds::GatewayResult,
+        /// The gateway's transaction id of the refund.
+        gateway_txn_id: Option<String> = Option<kinds::TransactionId>,
+    }
 }
 
 bodies! {
@@ -74,20 +140,7 @@ bodies! {
     #[schema(example = json!({ "paymentMethod": "online" }))]
     NewPayment {
         /// Payment method; default: `online`.
-        payment_method: Option<String> = Option<kinds::PaymentMethod>,
-    }
-
-    /// Result of a payment, reported by the gateway.
-    #[schema(example = json!({ "paymentId": 900001, "gatewayTxnId": "txn-1", "result": "SUCCESS", "amount": 88.50 }))]
-    PaymentReport {
-        /// The payment.
-        payment_id: PaymentId = kinds::Id,
-        /// The gateway's transaction id. A repeated report of the same transaction changes nothing.
-        gateway_txn_id: String = kinds::TransactionId,
-        /// Result.
-        result: PaymentResult = kinds::GatewayResult,
-        /// Amount paid; it must be the amount of the payment.
-        amount: Money = kinds::Amount,
+        payment_method: Option<PaymentMethod> = Option<kinds::PaymentMethod>,
     }
 
     /// Shipment of an order.
@@ -104,15 +157,6 @@ bodies! {
     NewRefund {
         /// Reason for the refund.
         reason: String = kinds::RefundReason,
-    }
-
-    /// Result of a refund, reported by the gateway.
-    #[schema(example = json!({ "refundId": 900001, "result": "SUCCESS" }))]
-    RefundReport {
-        /// The refund.
-        refund_id: RefundId = kinds::Id,
-        /// Result.
-        result: RefundResult = kinds::GatewayResult,
     }
 
     /// A deposit into a wallet.
@@ -233,6 +277,13 @@ bodies! {
         event_type: Option<String> = Option<kinds::EventType>,
         /// Tenant; default: the operator's own.
         tenant_id: Option<TenantId> = Option<kinds::Id>,
+    }
+
+    /// An operator's decision.
+    #[schema(example = json!({ "reason": "checked with the gateway" }))]
+    Decision {
+        /// Reason, for the audit log.
+        reason: Reason = kinds::OperatorReason,
     }
 
     /// Time window to reconcile and repair; at most 31 days, default: the last 24 hours.

@@ -9,12 +9,13 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::bodies::EmptyBody;
 use crate::concurrency_limit::RequestPermit;
 use crate::edge::Edge;
-use crate::fields::{Body as RequestBody, Fields, Parsed};
+use crate::fields::{Body as RequestBody, Fields, Parsed, Report};
 use crate::limits::Limits;
 use crate::messages;
 use crate::query::Parameters;
@@ -32,9 +33,7 @@ impl FromRequest<Arc<Edge>> for RawBody {
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let (mut parts, body) = request.into_parts();
         Parameters::from_request_parts(&mut parts, edge).await?.finish()?;
-        if is_encoded(&parts.headers) {
-            return Err(Refusal::encoded_body());
-        }
+        require_identity(&parts.headers)?;
         let permit = parts.extensions.get::<RequestPermit>();
         let bytes = read(&parts.headers, body, &edge.limits, permit).await?;
         Ok(RawBody { headers: parts.headers, bytes })
@@ -80,41 +79,64 @@ impl FromRequest<Arc<Edge>> for NoFields {
     }
 }
 
-/// A JSON body with a valid signature.
-pub(crate) struct SignedBody<B>(pub(crate) Parsed<B>);
+/// A body with a valid signature. It may be unreadable: it is authentic nevertheless, so the route records it.
+pub(crate) struct SignedBody<B> {
+    pub(crate) body: Result<Parsed<B>, Refusal>,
+    /// SHA-256 of the received bytes, in hexadecimal.
+    pub(crate) hash: String,
+}
 
-impl<B: RequestBody> FromRequest<Arc<Edge>> for SignedBody<B> {
+impl<B: Report> FromRequest<Arc<Edge>> for SignedBody<B> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let body = RawBody::from_request(request, edge).await?;
-        edge.callbacks.verify(&body.headers, &body.bytes)?;
-        body.parse().map(SignedBody)
+        let (mut parts, body) = request.into_parts();
+        let permit = parts.extensions.get::<RequestPermit>();
+        let bytes = read(&parts.headers, body, &edge.limits, permit).await?;
+        edge.callbacks.verify(&parts.headers, &bytes)?;
+        let parameters = Parameters::from_request_parts(&mut parts, edge).await;
+        let body =
+            parameters.and_then(Parameters::finish).and_then(|()| parse_report(&parts.headers, &bytes));
+        Ok(SignedBody { body, hash: sha256(&bytes) })
     }
+}
+
+fn parse_report<B: Report>(headers: &HeaderMap, bytes: &[u8]) -> Result<Parsed<B>, Refusal> {
+    require_identity(headers)?;
+    require_json(headers)?;
+    Fields::parse_known(bytes, B::FIELDS).map(Parsed::new)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl RawBody {
     /// Parses the body; rejects one whose content type is not JSON.
     fn parse<B: RequestBody>(&self) -> Result<Parsed<B>, Refusal> {
-        if !is_json(&self.headers) {
-            return Err(Refusal::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-        }
+        require_json(&self.headers)?;
         Fields::parse(&self.bytes).map(Parsed::new)
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.get_all(CONTENT_TYPE).iter().count() > 1 {
+        return Err(Refusal::repeated_content_type());
+    }
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    let is_json =
+        value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    if is_json { Ok(()) } else { Err(Refusal::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)) }
 }
 
-/// Whether the body has a content coding other than `identity`. Encoded bodies are rejected.
-fn is_encoded(headers: &HeaderMap) -> bool {
+/// Rejects a body with a content coding other than `identity`.
+fn require_identity(headers: &HeaderMap) -> Result<(), Refusal> {
     let codings = headers.get_all(CONTENT_ENCODING).into_iter().map(HeaderValue::as_bytes);
-    codings.flat_map(|value| value.split(|byte| *byte == b',')).any(|coding| {
+    let is_encoded = codings.flat_map(|value| value.split(|byte| *byte == b',')).any(|coding| {
         let coding = coding.trim_ascii();
         !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
-    })
+    });
+    if is_encoded { Err(Refusal::encoded_body()) } else { Ok(()) }
 }
 
 async fn read(

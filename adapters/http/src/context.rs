@@ -35,8 +35,10 @@ pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 /// Reason why a request is not authenticated.
 #[derive(Debug, Clone)]
 enum Unauthenticated {
-    NoToken,
-    BadToken(TokenError),
+    Missing,
+    /// Several `Authorization` headers: proxies and this service could choose different ones.
+    Repeated,
+    Invalid(TokenError),
 }
 
 /// Middleware that authenticates each request once. It rejects no request, because the rate limit counts
@@ -50,8 +52,7 @@ pub(crate) async fn authenticate(
         return missing_trace().into_response();
     };
     let verified = bearer(request.headers())
-        .ok_or(Unauthenticated::NoToken)
-        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Unauthenticated::BadToken));
+        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Unauthenticated::Invalid));
     match verified {
         Ok(claims) => {
             request.extensions_mut().insert(CommandContext {
@@ -132,8 +133,11 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
 impl From<&Unauthenticated> for Refusal {
     fn from(reason: &Unauthenticated) -> Refusal {
         match reason {
-            Unauthenticated::NoToken => Refusal::new(Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
-            Unauthenticated::BadToken(error) => {
+            Unauthenticated::Missing => Refusal::new(Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
+            Unauthenticated::Repeated => {
+                Refusal::new(Code::NotAuthenticated, messages::repeated_header("Authorization"))
+            }
+            Unauthenticated::Invalid(error) => {
                 // Only the log contains the reason: the response is the same for every invalid token.
                 tracing::info!(reason = %error, code = Code::NotAuthenticated.as_str(), "authentication: token refused");
                 Refusal::bad_token()
@@ -142,9 +146,15 @@ impl From<&Unauthenticated> for Refusal {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+fn bearer(headers: &HeaderMap) -> Result<&str, Unauthenticated> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unauthenticated::Missing)?;
+    if values.next().is_some() {
+        return Err(Unauthenticated::Repeated);
+    }
+    let parts = value.to_str().ok().and_then(|text| text.split_once(' '));
+    let token = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    token.map(|(_, token)| token.trim()).ok_or(Unauthenticated::Missing)
 }
 
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {

@@ -13,6 +13,8 @@ pub struct Edge {
     pub tokens: Tokens,
     /// Verifies the signatures of the payment gateway's callbacks.
     pub callbacks: CallbackVerifier,
+    /// Whether a callback must name its payment or refund by reference; otherwise the id alone is accepted.
+    pub requires_reference: bool,
     /// Readiness check of this process.
     pub readiness: Box<dyn Readiness>,
     /// Rate limits.

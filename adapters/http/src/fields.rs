@@ -1,6 +1,7 @@
 //! Reads the fields of a JSON object and collects all validation errors.
 //!
-//! **Invariant:** unknown and duplicate fields are errors, in nested objects too.
+//! **Invariant:** unknown and duplicate fields are errors, in nested objects too. Unknown fields are ignored only in the
+//! reports of the gateway, because gateways add fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +18,12 @@ use crate::values::Reads;
 pub(crate) trait Body {
     /// Reads every field and records the errors of the missing and invalid ones.
     fn read(fields: &mut Fields) -> Self;
+}
+
+/// A body in which unknown fields are ignored: a report of the gateway.
+pub(crate) trait Report: Body {
+    /// The Rust names of its fields.
+    const FIELDS: &'static [&'static str];
 }
 
 /// A kind of value that a field of a body can have; reads the field into a `T`.
@@ -82,15 +89,17 @@ impl Fields {
 
     /// Parses a JSON object.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Fields, Refusal> {
-        let object: Object = serde_json::from_slice(bytes).map_err(|error| {
-            let is_json = error.is_data();
-            let text = if is_json {
-                messages::NOT_AN_OBJECT
-            } else {
-                messages::not_json(error.line(), error.column())
-            };
-            Refusal::field("body", text)
-        })?;
+        let object = Object::parse(bytes)?;
+        Fields::from_object(object, String::new()).map_err(|(name, text)| Refusal::field(&name, text))
+    }
+
+    /// Parses a JSON object and ignores all fields except those with these Rust names.
+    pub(crate) fn parse_known(bytes: &[u8], names: &[&str]) -> Result<Fields, Refusal> {
+        let Object { mut values, mut duplicates } = Object::parse(bytes)?;
+        let known: Vec<String> = names.iter().map(|name| camel_case(name)).collect();
+        values.retain(|(name, _)| known.contains(name));
+        duplicates.retain(|name| known.contains(name));
+        let object = Object { values, duplicates };
         Fields::from_object(object, String::new()).map_err(|(name, text)| Refusal::field(&name, text))
     }
 
@@ -210,6 +219,20 @@ fn camel_case(name: &str) -> String {
 struct Object {
     values: Vec<(String, Box<RawValue>)>,
     duplicates: Vec<String>,
+}
+
+impl Object {
+    fn parse(bytes: &[u8]) -> Result<Object, Refusal> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let is_json = error.is_data();
+            let text = if is_json {
+                messages::NOT_AN_OBJECT
+            } else {
+                messages::not_json(error.line(), error.column())
+            };
+            Refusal::field("body", text)
+        })
+    }
 }
 
 impl<'de> Deserialize<'de> for Object {

@@ -18,6 +18,7 @@ mod client;
 mod concurrency_limit;
 mod context;
 mod cors;
+mod early_refusal;
 mod edge;
 mod envelope;
 mod fields;

@@ -51,6 +51,13 @@ pub(crate) const WRONG_METHOD: Text =
 pub(crate) const BODY_TIMEOUT: Text =
     Text::fixed("the body took too long to arrive; nothing was changed", "请求体传输超时，数据未变更");
 pub(crate) const BODY_TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
+pub(crate) const MALFORMED_REQUEST: Text = Text::fixed(
+    "the request is not valid HTTP/1.1: check the request line and the headers",
+    "请求不符合 HTTP/1.1：请检查请求行和请求头",
+);
+pub(crate) const URL_TOO_LONG: Text = Text::fixed("the URL is too long", "URL 过长");
+pub(crate) const HEAD_TOO_LARGE: Text =
+    Text::fixed("the URL and the headers are too large", "URL 与请求头过大");
 pub(crate) const NOT_JSON_TYPE: Text =
     Text::fixed("the content type must be application/json", "Content-Type 必须是 application/json");
 pub(crate) const ENCODED_BODY: Text = Text::fixed(
@@ -116,6 +123,18 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
     "must be an RFC 3339 time such as 2026-01-31T08:00:00Z",
     "必须是 RFC 3339 时间，例如 2026-01-31T08:00:00Z",
 );
+pub(crate) const NOT_A_REFERENCE: Text = Text::fixed(
+    "must be a UUID such as 0192f0c1-0000-7000-8000-000000000001",
+    "必须是 UUID，例如 0192f0c1-0000-7000-8000-000000000001",
+);
+pub(crate) const PLUS_NOT_ESCAPED: Text = Text::fixed(
+    "must be an RFC 3339 time; in a URL, write the + of its time zone as %2B, such as 2026-01-31T08:00:00%2B08:00",
+    "必须是 RFC 3339 时间；URL 中时区的 + 须写成 %2B，例如 2026-01-31T08:00:00%2B08:00",
+);
+pub(crate) const BAD_PERCENT: Text = Text::fixed(
+    "is not valid percent-encoded UTF-8: after % write two hexadecimal digits, and write % itself as %25",
+    "不是有效的百分号编码（UTF-8）：% 之后须有两位十六进制数字，% 本身须写成 %25",
+);
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
 pub(crate) const NOT_A_BOOLEAN: Text = Text::fixed("must be true or false", "必须是 true 或 false");
@@ -126,6 +145,11 @@ pub(crate) const IDS_OR_FILTER: Text =
 pub(crate) const QUEUE_WITH_FILTER: Text =
     Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
+
+/// One of two fields is required.
+pub(crate) fn required_without(other: &str) -> Text {
+    Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))
+}
 
 pub(crate) fn integer_range(least: i64, greatest: i64) -> Text {
     Text::new(
@@ -159,6 +183,13 @@ pub(crate) fn not_json(line: usize, column: usize) -> Text {
     )
 }
 
+pub(crate) fn repeated_header(name: &str) -> Text {
+    Text::new(
+        format!("the header {name} is given more than once: send it once"),
+        format!("请求头 {name} 重复出现，请只发送一次"),
+    )
+}
+
 pub(crate) fn one_of(names: &str) -> Text {
     Text::new(format!("must be one of {names}"), format!("必须是以下之一：{names}"))
 }
@@ -176,6 +207,7 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "order" => "订单不存在",
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
+        "gateway report" => "支付网关报告不存在",
         "coupon" => "优惠券不存在",
         "user" => "用户不存在",
         "tenant" => "租户不存在",

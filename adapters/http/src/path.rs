@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use handover_events::{EventId, IdError};
-use marketplace_domain::{OrderId, ProductId, UserId};
+use marketplace_domain::{OrderId, ProductId, RefundId, UserId};
 
 use crate::refusal::Refusal;
 
@@ -21,6 +21,10 @@ impl InPath for OrderId {
     const WHAT: &'static str = "order";
 }
 
+impl InPath for RefundId {
+    const WHAT: &'static str = "refund";
+}
+
 impl InPath for UserId {
     const WHAT: &'static str = "user";
 }
@@ -36,6 +40,19 @@ impl<S: Send + Sync, I: InPath + Send> FromRequestParts<S> for PathId<I> {
         let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| not_found())?;
         let number = integer(&text).ok_or_else(not_found)?;
         I::try_from(number).map(PathId).map_err(|_| not_found())
+    }
+}
+
+/// Extracts the id of a gateway report from the path.
+pub(crate) struct PathReport(pub(crate) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathReport {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let not_found = || Refusal::not_found("gateway report");
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| not_found())?;
+        integer(&text).map(PathReport).ok_or_else(not_found)
     }
 }
 

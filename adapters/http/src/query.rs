@@ -22,6 +22,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        if !parts.uri.query().is_none_or(is_percent_encoded) {
+            return Err(Refusal::field("query", messages::BAD_PERCENT));
+        }
         let Query(values) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
             .await
             .map_err(|_| Refusal::field("query", messages::READ_FAILED))?;
@@ -71,9 +74,15 @@ impl Parameters {
         })
     }
 
-    /// Reads an RFC 3339 timestamp.
+    /// Reads an RFC 3339 timestamp. In a query, an unescaped `+` is a space.
     pub(crate) fn time(&mut self, name: &str) -> Option<DateTime<Utc>> {
-        self.read(name, values::time)
+        self.read(name, |text| {
+            values::time(text).map_err(|error| {
+                let with_plus = text.replace(' ', "+");
+                let is_unescaped = with_plus != text && values::time(&with_plus).is_ok();
+                if is_unescaped { messages::PLUS_NOT_ESCAPED } else { error }
+            })
+        })
     }
 
     /// Reads 1 to `max` visible ASCII characters.
@@ -116,4 +125,26 @@ impl Parameters {
         self.errors.extend(self.values.into_iter().map(|(name, _)| (name, messages::UNKNOWN_FIELD)));
         if self.errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(self.errors)) }
     }
+}
+
+/// Whether the text is percent-encoded UTF-8. The parser of the query would read `%zz` as text and an invalid sequence as
+/// U+FFFD.
+fn is_percent_encoded(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte != b'%' {
+            decoded.push(*byte);
+            continue;
+        }
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let byte = match (digit(0), digit(1)) {
+            (Some(high), Some(low)) => u8::try_from(high * 16 + low).unwrap_or_default(),
+            (Some(_) | None, None) | (None, Some(_)) => return false,
+        };
+        decoded.push(byte);
+        rest = after.get(2..).unwrap_or_default();
+    }
+    std::str::from_utf8(&decoded).is_ok()
 }

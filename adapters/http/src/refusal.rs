@@ -12,10 +12,11 @@ use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use marketplace::ports::IdempotencyError;
 use marketplace::use_cases::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
-use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
 use crate::envelope::{Code, Reply, ReplyData};
+use crate::language::Language;
 use crate::messages::{self, Text};
 
 /// `Retry-After` when a dependency is unavailable, in seconds.
@@ -60,6 +61,13 @@ impl Refusal {
         Refusal { status, header, ..Refusal::new(Code::Invalid, messages::ENCODED_BODY) }
     }
 
+    /// Several `Content-Type` headers: the type of the body is not known.
+    pub(crate) fn repeated_content_type() -> Refusal {
+        let message = messages::repeated_header("Content-Type");
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Refusal { status, ..Refusal::new(Code::Invalid, message) }
+    }
+
     /// The request timed out or its commit was interrupted; its transaction may still commit. Logs the error.
     pub(crate) fn outcome_unknown(error: &dyn Display) -> Refusal {
         tracing::warn!(%error, code = Code::OutcomeUnknown.as_str(), "request: outcome unknown");
@@ -76,6 +84,18 @@ impl Refusal {
     /// Invalid input in one field.
     pub(crate) fn field(name: &str, message: Text) -> Refusal {
         Refusal::invalid(vec![(name.to_owned(), message)])
+    }
+
+    /// The reason in English, for a record.
+    pub(crate) fn reason(&self) -> String {
+        let english = |text: &Text| text.in_language(Language::English).to_owned();
+        match &self.reply.data {
+            ReplyData::Errors(errors) => {
+                let reasons = errors.iter().map(|(field, text)| format!("{field} {}", english(text)));
+                reasons.collect::<Vec<_>>().join("; ")
+            }
+            ReplyData::Value(_) => english(&self.reply.message),
+        }
     }
 
     /// Sets `data` of the envelope.
@@ -121,6 +141,15 @@ impl Refusal {
         Refusal::new(Code::Unavailable, message)
     }
 
+    /// The reply to a request whose head is malformed or too large.
+    pub(crate) fn before_routing(status: StatusCode) -> Reply {
+        let mut refusal = Refusal::from_status(status);
+        if status == StatusCode::BAD_REQUEST {
+            refusal.reply.message = messages::MALFORMED_REQUEST;
+        }
+        *refusal.reply
+    }
+
     /// The error response for a status without an envelope.
     pub(crate) fn from_status(status: StatusCode) -> Refusal {
         let code = Code::of_status(status);
@@ -136,7 +165,9 @@ pub(crate) fn default_message(code: Code, status: StatusCode) -> Text {
             StatusCode::METHOD_NOT_ALLOWED => messages::WRONG_METHOD,
             StatusCode::REQUEST_TIMEOUT => messages::BODY_TIMEOUT,
             StatusCode::PAYLOAD_TOO_LARGE => messages::BODY_TOO_LARGE,
+            StatusCode::URI_TOO_LONG => messages::URL_TOO_LONG,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => messages::NOT_JSON_TYPE,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => messages::HEAD_TOO_LARGE,
             _ => messages::INVALID,
         },
         Code::NotAuthenticated => messages::NOT_AUTHENTICATED,
@@ -205,7 +236,6 @@ impl From<PaymentCommandRefusal> for Refusal {
     fn from(refusal: PaymentCommandRefusal) -> Refusal {
         match refusal {
             PaymentCommandRefusal::Order(refusal) => refusal.into(),
-            PaymentCommandRefusal::Payment(refusal) => refusal.into(),
             PaymentCommandRefusal::AssetsNotLocked => {
                 Refusal::unavailable(&refusal, messages::NOT_LOCKED_YET).retry_soon()
             }
@@ -254,18 +284,6 @@ fn product_code(refusal: &ProductRefusal) -> Code {
     match refusal {
         ProductRefusal::WrongStatus { .. } => Code::Conflict,
         ProductRefusal::OwnProduct | ProductRefusal::NotTheSeller => Code::NotAllowed,
-    }
-}
-
-impl From<PaymentRefusal> for Refusal {
-    fn from(refusal: PaymentRefusal) -> Refusal {
-        let text = Text::from(&refusal);
-        match refusal {
-            PaymentRefusal::WrongAmount { .. } => Refusal::field("amount", text),
-            PaymentRefusal::AlreadySettled { .. } | PaymentRefusal::TransactionTaken { .. } => {
-                Refusal::new(Code::Conflict, text)
-            }
-        }
     }
 }
 

@@ -37,7 +37,7 @@ use crate::response_headers::with_security_headers;
 use crate::trace::trace_request;
 
 pub use metrics::Render;
-use stored_response::response_data;
+use stored_response::{operator_response_data, response_data};
 
 /// Names of the rate-limited routes, as used in `rate-limit.routes` of the configuration: all routes of the API. Health,
 /// metrics and documentation are not limited. The names are read from the routes' own descriptions.
@@ -105,7 +105,8 @@ fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
 }
 
 fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let routes = with_idempotency(ops::routes(), ResponseStorage::InTransaction(response_data), edge)
+    let storage = ResponseStorage::InTransaction(operator_response_data);
+    let routes = with_idempotency(ops::routes(), storage, edge)
         .merge(with_idempotency(ops::multi_transaction_routes(), ResponseStorage::Afterwards, edge))
         .route_layer(from_fn_with_state(Arc::clone(edge), require_operator));
     with_concurrency_limit(Router::new().nest("/api/v1/ops", with_authentication(routes, edge)), edge)

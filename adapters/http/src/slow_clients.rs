@@ -1,4 +1,5 @@
-//! Timeouts of a connection for slow clients: receiving a request head, being idle, and sending a response.
+//! Timeouts of a connection for slow clients: receiving a request head, being idle, and sending a response. Also writes the
+//! envelope of responses to requests that reach no route.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -15,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 
+use crate::early_refusal;
 use crate::limits::Limits;
 
 /// Phase of a connection.
@@ -106,6 +108,8 @@ pub(crate) struct TimedStream {
     read_wait: Option<ReadWait>,
     /// Timer of a pending write to the client; `None` while no write is pending.
     write_timeout: Option<Pin<Box<Sleep>>>,
+    /// The rest of a response that replaces one of the HTTP library.
+    early_refusal: Option<Bytes>,
 }
 
 /// State of the wait for data from the client.
@@ -122,7 +126,15 @@ impl TimedStream {
         limits: &Limits,
         slots: Arc<Semaphore>,
     ) -> TimedStream {
-        TimedStream { stream, progress, limits: limits.clone(), slots, read_wait: None, write_timeout: None }
+        TimedStream {
+            stream,
+            progress,
+            limits: limits.clone(),
+            slots,
+            read_wait: None,
+            write_timeout: None,
+            early_refusal: None,
+        }
     }
 
     /// Becomes ready when the connection must be closed: when the timeout of this phase has expired, or earlier if the
@@ -144,6 +156,31 @@ impl TimedStream {
             }
             wait.step = sleep(step.min(left));
         }
+    }
+
+    /// Writes the replacement of these bytes, if they are a response to a request that reaches no route; `None` if they are
+    /// not. Ready when the whole replacement is written.
+    fn poll_early_refusal(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Option<Poll<io::Result<usize>>> {
+        if self.early_refusal.is_none() && self.progress.phase() != Phase::Response {
+            self.early_refusal = early_refusal::with_envelope(bytes);
+        }
+        let mut left = self.early_refusal.take()?;
+        let written = loop {
+            if left.is_empty() {
+                return Some(Poll::Ready(Ok(bytes.len())));
+            }
+            match Pin::new(&mut self.stream).poll_write(context, &left) {
+                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => left = left.slice(count..),
+                other @ (Poll::Ready(Err(_)) | Poll::Pending) => break other,
+            }
+        };
+        self.early_refusal = Some(left);
+        Some(self.with_write_timeout(context, written))
     }
 
     /// Fails a pending write when the write timeout has expired; resets the timeout after a write.
@@ -200,6 +237,9 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if let Some(write) = self.poll_early_refusal(context, bytes) {
+            return write;
+        }
         let write = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.with_write_timeout(context, write)
     }
@@ -209,6 +249,12 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // The library writes its own responses in one slice.
+        if let [bytes] = slices
+            && let Some(write) = self.poll_early_refusal(context, bytes)
+        {
+            return write;
+        }
         let write = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.with_write_timeout(context, write)
     }

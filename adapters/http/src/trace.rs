@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::Trace;
@@ -74,9 +74,8 @@ fn finish_response(response: Response, trace: &Trace, language: Language) -> Res
 /// trace and the parent of everything that the request causes. Requests with the same `X-Trace-Id` and no `traceparent`
 /// share one W3C trace.
 fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
-    let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(parse_traceparent);
-    let requested =
-        headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
+    let given = only_value(headers, &TRACEPARENT).and_then(parse_traceparent);
+    let requested = only_value(headers, &X_TRACE_ID).filter(|id| is_trace_id(id));
     let trace_id = match (requested, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
@@ -90,6 +89,14 @@ fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<St
         None => (format!("00-{}-{span:016x}-01", w3c_trace_id(&trace_id)), None),
     };
     (Trace { trace_id, traceparent: Some(traceparent) }, parent)
+}
+
+/// The value of a header that occurs once. A repeated `traceparent` is invalid (W3C Trace Context §3.2.1) and treated like
+/// an absent one, and so is a repeated `X-Trace-Id`.
+fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
 /// Converts a trace id to a W3C trace id: unchanged if it is one, otherwise the first half of its SHA-256.

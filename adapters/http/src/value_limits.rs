@@ -13,8 +13,6 @@ pub(crate) const MAX_TYPE_CHARS: usize = 64;
 pub(crate) const MAX_QUEUE_CHARS: usize = 255;
 /// Maximum length of a dead letter's key: an event id, or a SHA-256 in hexadecimal.
 pub(crate) const MAX_KEY_CHARS: usize = 64;
-/// Maximum length of a payment method.
-pub(crate) const MAX_METHOD_CHARS: usize = 32;
 /// Maximum length of the gateway's transaction id.
 pub(crate) const MAX_TRANSACTION_CHARS: usize = 64;
 /// Maximum number of points per grant.

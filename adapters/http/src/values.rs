@@ -7,15 +7,14 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, IdError, MAX_ID, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use marketplace_domain::{
-    Money, MoneyError, PaymentResult, Points, Product, Refund, RefundResult, Shipment, Title,
+    Money, MoneyError, NotAReference, PaymentMethod, PaymentResult, Points, Product, Reference, Refund,
+    RefundResult, Shipment, Title,
 };
 use serde_json::{Number, Value};
 
 use crate::messages::{self, Text};
 use crate::openapi::kinds;
-use crate::value_limits::{
-    MAX_GRANT, MAX_KEY_CHARS, MAX_METHOD_CHARS, MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
-};
+use crate::value_limits::{MAX_GRANT, MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS};
 
 /// A kind of value that is parsed into a `T`.
 pub(crate) trait Reads<T> {
@@ -58,8 +57,9 @@ reads! {
     Title: Title = |value| Ok(Title::try_from(text(value)?.to_owned())?);
     OperatorReason: Reason = |value| Ok(Reason::new(text(value)?.to_owned())?);
     ShipmentPart: String = |value| short_text(text(value)?, Shipment::MAX_CHARS);
-    PaymentMethod: String = |value| short_text(text(value)?, MAX_METHOD_CHARS);
+    PaymentMethod: PaymentMethod = |value| name(text(value)?);
     RefundReason: String = |value| short_text(text(value)?, Refund::MAX_REASON_CHARS);
+    Reference: Reference = |value| text(value)?.parse().map_err(|_: NotAReference| messages::NOT_A_REFERENCE);
     TransactionId: String = |value| visible_ascii(text(value)?, MAX_TRANSACTION_CHARS);
     EventType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
     AggregateType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);

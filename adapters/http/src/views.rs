@@ -6,15 +6,19 @@ mod actions;
 mod assets;
 mod consumers;
 mod counts;
+mod gateway_reports;
 mod outbox;
 mod reconciliation;
+mod refunds;
 mod timeline;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
+pub use gateway_reports::GatewayReportView;
 pub use outbox::{BlockedView, EventView};
 pub use reconciliation::ReconciliationView;
+pub use refunds::RefundDetailsView;
 pub use timeline::TimelineView;
 
 pub(crate) use assets::AssetAmount;

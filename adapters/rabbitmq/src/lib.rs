@@ -13,6 +13,7 @@ mod connector;
 mod delivery_buffer;
 mod error;
 mod link;
+mod management;
 mod message;
 mod mutex;
 mod publisher;
@@ -40,6 +41,7 @@ use publisher::Job;
 use shared::Shared;
 use subscription::RabbitSubscription;
 
+pub use management::{LimitingPolicy, ManagementError, limiting_policies};
 pub use settings::{InvalidSettings, QueueType, RabbitSettings};
 
 /// Capacity of the publisher's queue of windows; further callers wait.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use handover_outbox::ports::{Delivery, DeliveryTag, Message};
+use handover_outbox::topology::Topology;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
@@ -71,7 +72,12 @@ pub(crate) fn short(what: &str, text: &str) -> Result<ShortString, String> {
         .map_err(|_| format!("{what} has {} bytes; AMQP allows at most 255", text.len()))
 }
 
-pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
+/// Converts a delivery from this queue.
+pub(crate) fn delivery_of(
+    delivery: lapin::message::Delivery,
+    queue: &str,
+    topology: Option<&Topology>,
+) -> Delivery {
     let properties = &delivery.properties;
     let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
     let message = Message {
@@ -84,7 +90,7 @@ pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     Delivery {
         tag: DeliveryTag(delivery.delivery_tag),
         redelivered: delivery.redelivered,
-        died_in: properties.headers().as_ref().and_then(died_in),
+        died_in: properties.headers().as_ref().and_then(|headers| died_in(headers, queue, topology)),
         message,
     }
 }
@@ -108,13 +114,45 @@ fn headers_of(table: &FieldTable) -> BTreeMap<String, String> {
     own.filter_map(|(name, value)| Some((name.as_str().to_owned(), text_of(value)?))).collect()
 }
 
-/// Queue whose consumer last rejected the message; `x-death` lists the latest entry first.
-fn died_in(headers: &FieldTable) -> Option<String> {
-    let deaths = headers.inner().get("x-death")?.as_array()?;
-    deaths.as_slice().iter().filter_map(AMQPValue::as_field_table).find_map(|death| {
-        let field = |name: &str| text_of(death.inner().get(name)?);
-        if CONSUMER_REJECTION_REASONS.contains(&field("reason")?.as_str()) { field("queue") } else { None }
-    })
+/// An entry of `x-death`.
+struct Death {
+    queue: String,
+    reason: String,
+}
+
+impl Death {
+    fn is_rejection(&self) -> bool {
+        CONSUMER_REJECTION_REASONS.contains(&self.reason.as_str())
+    }
+}
+
+/// Queue from which a message reached the subscribed queue; `x-death` lists the latest entry first.
+///
+/// In the dead-letter queue, it is the latest queue of the topology whose dead letters go there, whatever the reason: with
+/// a policy of an administrator, messages also expire or exceed a length. Entries of the dead-letter queue itself, and of
+/// queues through which an administrator has moved the message, are not its origin. In other queues, it is the queue
+/// whose consumer last rejected the message.
+fn died_in(headers: &FieldTable, subscribed: &str, topology: Option<&Topology>) -> Option<String> {
+    let entries = headers.inner().get("x-death")?.as_array()?;
+    let death = |entry: &FieldTable| {
+        let field = |name: &str| text_of(entry.inner().get(name)?);
+        Some(Death { queue: field("queue")?, reason: field("reason")? })
+    };
+    let deaths = entries.as_slice().iter().filter_map(AMQPValue::as_field_table).filter_map(death);
+    let Some(topology) = topology.filter(|topology| topology.dead_letter_queue == subscribed) else {
+        return deaths.into_iter().find(Death::is_rejection).map(|death| death.queue);
+    };
+    let elsewhere: Vec<Death> = deaths.filter(|death| death.queue != subscribed).collect();
+    let is_origin = |death: &&Death| {
+        let mut queues = topology.queues.iter().filter(|spec| spec.name == death.queue);
+        queues.any(|spec| spec.dead_letter_key.as_ref() == Some(&topology.dead_letter_key))
+    };
+    let origin = elsewhere
+        .iter()
+        .find(is_origin)
+        .or_else(|| elsewhere.iter().find(|death| death.is_rejection()))
+        .or(elsewhere.first());
+    origin.map(|death| death.queue.clone())
 }
 
 /// Value as text; `None` if it has no unambiguous text form. This crate writes only strings.
@@ -143,6 +181,8 @@ fn text_of(value: &AMQPValue) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use handover_outbox::topology::QueueSpec;
+
     use super::*;
 
     const FRAME: usize = 131_072;
@@ -170,17 +210,54 @@ mod tests {
 
     #[test]
     fn died_in_is_the_queue_of_the_last_rejection() {
-        assert_eq!(
-            died_in(&deaths(vec![death("b", "rejected"), death("a", "rejected")])).as_deref(),
-            Some("b")
-        );
-        assert_eq!(
-            died_in(&deaths(vec![death("b", "expired"), death("a", "rejected")])).as_deref(),
-            Some("a")
-        );
-        assert_eq!(died_in(&deaths(vec![death("b", "expired")])), None);
-        assert_eq!(died_in(&deaths(vec![death("a", "delivery_limit")])).as_deref(), Some("a"));
-        assert_eq!(died_in(&table([("x-death", text("not a list"))])), None);
+        let topology = Topology::new("events", "dlq", "dead").with("a", &["a"]);
+        for topology in [None, Some(&topology)] {
+            let died_in = |headers: &FieldTable| died_in(headers, "b", topology);
+            assert_eq!(
+                died_in(&deaths(vec![death("b", "rejected"), death("a", "rejected")])).as_deref(),
+                Some("b")
+            );
+            assert_eq!(
+                died_in(&deaths(vec![death("b", "expired"), death("a", "rejected")])).as_deref(),
+                Some("a")
+            );
+            assert_eq!(died_in(&deaths(vec![death("a", "expired")])), None);
+            assert_eq!(died_in(&deaths(vec![death("a", "delivery_limit")])).as_deref(), Some("a"));
+            assert_eq!(died_in(&table([("x-death", text("not a list"))])), None);
+        }
+    }
+
+    #[test]
+    fn origin_of_a_dead_letter_is_the_latest_queue_whose_dead_letters_go_to_the_dead_letter_queue() {
+        let delay = QueueSpec {
+            name: "delay".to_owned(),
+            bindings: vec!["later".to_owned()],
+            ttl: None,
+            dead_letter_key: Some("due".to_owned()),
+        };
+        let topology =
+            Topology::new("events", "dlq", "dead").with("a", &["a"]).with("b", &["b"]).with_queue(delay);
+        type History = &'static [(&'static str, &'static str)];
+        let cases: [(History, Option<&str>); 11] = [
+            (&[("a", "rejected")], Some("a")),
+            // A policy limits the queue.
+            (&[("a", "expired")], Some("a")),
+            (&[("a", "maxlen")], Some("a")),
+            (&[("a", "expired"), ("b", "rejected")], Some("a")),
+            (&[("a", "expired"), ("delay", "expired")], Some("a")),
+            // The message was dropped from the dead-letter queue and came back.
+            (&[("dlq", "maxlen"), ("a", "rejected")], Some("a")),
+            (&[("parking", "rejected"), ("dlq", "expired"), ("a", "expired")], Some("a")),
+            (&[("dlq", "rejected"), ("delay", "expired"), ("b", "delivery_limit")], Some("b")),
+            // Queues that the topology does not contain, such as those of an earlier version.
+            (&[("parking", "expired"), ("earlier", "rejected")], Some("earlier")),
+            (&[("earlier", "expired")], Some("earlier")),
+            (&[("dlq", "expired")], None),
+        ];
+        for (history, origin) in cases {
+            let history = deaths(history.iter().map(|(queue, reason)| death(queue, reason)).collect());
+            assert_eq!(died_in(&history, "dlq", Some(&topology)).as_deref(), origin, "{history:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
 
+use crate::management::ManagementAddress;
+
 /// Heartbeat interval unless the URL sets one. A dead peer is detected within twice this time.
 const HEARTBEAT_SECONDS: u16 = 10;
 
@@ -64,6 +66,8 @@ pub struct RabbitSettings {
     /// The nodes; never empty.
     pub(crate) hosts: Vec<Host>,
     pub(crate) authorities: Option<String>,
+    /// Address of the management API, if it is configured.
+    management: Option<ManagementAddress>,
     /// Type of the declared queues.
     pub queue_type: QueueType,
     /// Connection name shown by the server.
@@ -117,6 +121,7 @@ impl RabbitSettings {
             uri,
             hosts,
             authorities: None,
+            management: None,
             queue_type: QueueType::default(),
             connection_name: "handover".to_owned(),
             connect_timeout: Duration::from_secs(5),
@@ -139,6 +144,44 @@ impl RabbitSettings {
         }
         self.authorities = Some(authorities);
         Ok(self)
+    }
+
+    /// Sets the address of the management API: `http://host:port` or `https://host:port`, without user and path. The user
+    /// of the AMQP URL is used.
+    pub fn with_management_url(mut self, url: &str) -> Result<RabbitSettings, InvalidSettings> {
+        let invalid = |why: &str| InvalidSettings(format!("the URL of the management API {why}"));
+        let (is_encrypted, address) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(address), _) => (false, address),
+            (None, Some(address)) => (true, address),
+            (None, None) => return Err(invalid("must begin with http:// or https://")),
+        };
+        let address = address.strip_suffix('/').unwrap_or(address);
+        if address.contains(['/', '?', '#', '@']) {
+            return Err(invalid("has a user, a path or options: only host and port are allowed"));
+        }
+        let port_at = if address.ends_with(']') { None } else { address.rfind(':') };
+        let (name, port) = match port_at {
+            Some(at) => {
+                (&address[..at], address[at + 1..].parse().map_err(|_| invalid("has no valid port"))?)
+            }
+            None => (address, if is_encrypted { 15671 } else { 15672 }),
+        };
+        let name = ipv6_address(name).unwrap_or(name).to_owned();
+        if name.is_empty() {
+            return Err(invalid("has no host"));
+        }
+        self.management = Some(ManagementAddress { host: Host { name, port }, is_encrypted });
+        Ok(self)
+    }
+
+    /// Whether an address of the management API is configured.
+    pub fn has_management_url(&self) -> bool {
+        self.management.is_some()
+    }
+
+    /// The configured address of the management API, or the default one on the first node.
+    pub(crate) fn management_address(&self) -> ManagementAddress {
+        self.management.clone().unwrap_or_else(|| ManagementAddress::default_of(self))
     }
 
     /// Host of the first node.
@@ -245,6 +288,40 @@ mod tests {
         for url in ["http://localhost", "localhost:5672", "amqp:", ""] {
             assert!(RabbitSettings::parse(url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn management_url_names_host_and_port_only() {
+        let address = |url: &str, amqp: &str| {
+            let settings = RabbitSettings::parse(amqp).unwrap().with_management_url(url);
+            settings.map(|settings| {
+                let address = settings.management_address();
+                format!("{} {}", address, address.is_encrypted)
+            })
+        };
+        for (url, expected) in [
+            ("http://queues.local", "queues.local:15672 false"),
+            ("https://queues.local/", "queues.local:15671 true"),
+            ("http://127.0.0.1:8080", "127.0.0.1:8080 false"),
+            ("https://[::1]:8443/", "[::1]:8443 true"),
+            ("http://[::1]", "[::1]:15672 false"),
+        ] {
+            assert_eq!(address(url, "amqp://h").as_deref(), Ok(expected), "{url}");
+        }
+        for url in [
+            "queues.local:15672",
+            "amqp://h",
+            "http://",
+            "http://u:p@h",
+            "http://h/api",
+            "http://h:x",
+            "http://h?a",
+        ] {
+            assert!(address(url, "amqp://h").is_err(), "{url}");
+        }
+        let by_default = |amqp: &str| RabbitSettings::parse(amqp).unwrap().management_address().to_string();
+        assert_eq!(by_default("amqp://one,two/v"), "one:15672");
+        assert_eq!(by_default("amqps://one:5673"), "one:15671");
     }
 
     #[test]

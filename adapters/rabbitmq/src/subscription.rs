@@ -145,7 +145,10 @@ enum Settlement {
 async fn receive(mut consumer: Consumer, buffer: Arc<DeliveryBuffer>, shared: Arc<Shared>) {
     loop {
         match consumer.next().await {
-            Some(Ok(delivery)) => buffer.push(delivery_of(delivery)),
+            Some(Ok(delivery)) => {
+                let topology = shared.topology();
+                buffer.push(delivery_of(delivery, buffer.queue(), topology.as_deref()));
+            }
             Some(Err(error)) => {
                 info!(queue = buffer.queue(), %error, "[RabbitMQ] subscription ended");
                 break;

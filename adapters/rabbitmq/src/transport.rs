@@ -86,30 +86,54 @@ fn byte_stream(stream: impl Duplex + 'static) -> ByteStream {
 /// Connects to a node's port within the connect timeout, encrypted for `amqps`. Returns the stream and a
 /// second handle of its socket.
 pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(ByteStream, StdTcpStream)> {
-    let late = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("no connection within {:?}", settings.connect_timeout),
-        )
-    };
-    let dialling = async {
+    within_connect_timeout(settings, async {
         let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
         stream.set_nodelay(true)?;
         let stream = stream.into_std()?;
         let handle = stream.try_clone()?;
         let stream = TcpStream::from_std(stream)?;
-        let stream = match settings.uri.scheme {
-            AMQPScheme::AMQP => byte_stream(stream),
-            AMQPScheme::AMQPS => {
-                let name = ServerName::try_from(host.name.clone())
-                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-                let connector = TlsConnector::from(Arc::new(client_config(settings.authorities.as_deref())?));
-                byte_stream(connector.connect(name, stream).await?)
-            }
-        };
-        Ok((stream, handle))
-    };
-    tokio::time::timeout(settings.connect_timeout, dialling).await.unwrap_or_else(|_| Err(late()))
+        let is_encrypted = settings.uri.scheme == AMQPScheme::AMQPS;
+        Ok((Compat::new(secured(settings, host, stream, is_encrypted).await?), handle))
+    })
+    .await
+}
+
+/// Connects to another port within the connect timeout, with the same certificate authorities.
+pub(crate) async fn dial_port(
+    settings: &RabbitSettings,
+    host: &Host,
+    is_encrypted: bool,
+) -> io::Result<Box<dyn Duplex>> {
+    within_connect_timeout(settings, async {
+        let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
+        secured(settings, host, stream, is_encrypted).await
+    })
+    .await
+}
+
+async fn within_connect_timeout<T>(
+    settings: &RabbitSettings,
+    dialling: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let limit = settings.connect_timeout;
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {limit:?}"));
+    tokio::time::timeout(limit, dialling).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Encrypts the stream if required.
+async fn secured(
+    settings: &RabbitSettings,
+    host: &Host,
+    stream: TcpStream,
+    is_encrypted: bool,
+) -> io::Result<Box<dyn Duplex>> {
+    if !is_encrypted {
+        return Ok(Box::new(stream));
+    }
+    let name = ServerName::try_from(host.name.clone())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let connector = TlsConnector::from(Arc::new(client_config(settings.authorities.as_deref())?));
+    Ok(Box::new(connector.connect(name, stream).await?))
 }
 
 /// TLS with ring. Trusts the public authorities and the given ones (PEM).

@@ -9,9 +9,13 @@ mod effects;
 mod expected;
 mod holds;
 mod missing;
+mod money;
+mod products;
 mod rows_by_order;
 
 pub(crate) use effects::{Effect, FactRow, OrderEffects, effects_of_orders, read_effects};
 pub(crate) use expected::{ExpectedEvent, confirmed_body, expected};
 pub(crate) use holds::reconstructed_hold;
 pub(crate) use missing::{OrderRows, announce_missing, read_rows};
+pub(crate) use money::{MoneyMismatch, OrderMoney, confirmed_mismatches, is_paid_for};
+pub(crate) use products::{ProductMismatch, ProductScan, occupy_product};

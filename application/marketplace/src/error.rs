@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use marketplace_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 
 use handover_outbox::UnitError;
 use handover_outbox::ports::StoreError;
@@ -47,8 +47,6 @@ pub struct NotAllowed {
 pub enum PaymentCommandRefusal {
     #[error(transparent)]
     Order(#[from] OrderRefusal),
-    #[error(transparent)]
-    Payment(#[from] PaymentRefusal),
     /// Not all assets of the order are locked yet. The caller should retry shortly.
     #[error("the assets of the order are still being locked")]
     AssetsNotLocked,
@@ -68,7 +66,6 @@ trait BusinessRefusal {}
 
 impl BusinessRefusal for AssetRefusal {}
 impl BusinessRefusal for OrderRefusal {}
-impl BusinessRefusal for PaymentRefusal {}
 impl BusinessRefusal for ProductRefusal {}
 impl BusinessRefusal for RefundRefusal {}
 impl BusinessRefusal for PaymentCommandRefusal {}

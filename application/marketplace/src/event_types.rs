@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_outbox::{EventRegistry, EventSpec};
-use marketplace_domain::{AggregateType, EventType};
+use marketplace_domain::{AggregateType, EventType, PaymentMethod};
 use tracing::info_span;
 
 use crate::privacy::VISIBLE_FIELDS;
@@ -26,7 +26,8 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
         };
         let spec = EventSpec::new(event_type.as_str(), routing_key)
             .about(aggregate.as_str(), id_field)
-            .visible(&VISIBLE_FIELDS);
+            .visible(&VISIBLE_FIELDS)
+            .closed("paymentMethod", &PaymentMethod::ACCEPTED, PaymentMethod::MASK);
         let spec = match aggregate {
             AggregateType::Order => spec.logged_in(|id| info_span!("order", orderId = id)),
             AggregateType::Payment | AggregateType::Refund | AggregateType::Invoice => spec,

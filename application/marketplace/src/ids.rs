@@ -4,16 +4,17 @@
 //! block can contain ids that are in use. A repeated attempt therefore recognizes its own row by other values, such as
 //! an event id or the creation time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use handover_events::{EventId, IdError};
+use handover_events::{EventId, IdError, MAX_ID};
+use marketplace_domain::Reference;
 use tokio::sync::Mutex;
 
 use crate::ports::MarketTransactor;
 use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{UnitError, event_id, with_tx};
+use handover_outbox::{UnitError, event_id, uuid_v7, with_tx};
 
 /// Number of ids that a process reserves at a time. Unused ids of a block are lost when the process ends.
 pub const ID_BLOCK_SIZE: u32 = 100;
@@ -22,11 +23,13 @@ pub const ID_BLOCK_SIZE: u32 = 100;
 pub struct Ids {
     tx: MarketTransactor,
     blocks: Mutex<BTreeMap<IdKind, Range<i64>>>,
+    /// The kinds whose alert about nearly exhausted ids was logged.
+    alerted: Mutex<BTreeSet<IdKind>>,
 }
 
 impl Ids {
     pub fn new(tx: MarketTransactor) -> Ids {
-        Ids { tx, blocks: Mutex::default() }
+        Ids { tx, blocks: Mutex::default(), alerted: Mutex::default() }
     }
 
     /// Returns the next id of a kind. Reserves a new block if the current one is used up.
@@ -41,23 +44,42 @@ impl Ids {
                 })
                 .await?;
                 *block = first + 1..first + i64::from(ID_BLOCK_SIZE);
+                self.alert_if_nearly_exhausted(kind, block.end).await;
                 first
             }
         };
         I::try_from(id).map_err(|error| StoreError::Backend(Box::new(error)))
     }
 
-    /// Raises every id sequence that is not above the largest id of its table. Returns the kinds of the raised
-    /// sequences, each with the values before the change. Called at process start.
+    /// Raises every id sequence that is not above the largest id of its table, and sets back a sequence outside the range
+    /// of ids. Returns the kinds of the changed sequences, each with the values before the change. Called at process
+    /// start.
     pub async fn raise(&self) -> Result<Vec<(IdKind, IdState)>, StoreError> {
         let mut raised = Vec::new();
         for kind in IdKind::ALL {
             let state = self.tx.store.view().await?.id_state(kind).await?;
-            if state.is_behind() {
+            let next = next_above_rows(state);
+            if next != state.next {
                 raised.push((kind, raise(&self.tx, kind).await?));
             }
+            self.alert_if_nearly_exhausted(kind, next).await;
         }
         Ok(raised)
+    }
+
+    /// Logs an alert once per process and kind when 90 % of the ids are reserved.
+    async fn alert_if_nearly_exhausted(&self, kind: IdKind, next: i64) {
+        let state = IdState { next, largest: 0 };
+        if state.is_nearly_exhausted() && self.alerted.lock().await.insert(kind) {
+            tracing::error!(
+                kind = kind.as_str(),
+                next,
+                largest_possible = MAX_ID,
+                "[ids] [ALERT] more than 90 % of the ids of this kind are reserved, as after an import of rows with \
+                 large ids; when none is left, no row of this kind can be created; renumber imported rows with ids \
+                 near the limit and set next_id in the table id_blocks to the largest remaining id plus 1"
+            );
+        }
     }
 
     /// Discards the rest of a block that contains an id in use. The next block begins above the largest id.
@@ -76,15 +98,27 @@ impl Ids {
     pub fn event(&self) -> EventId {
         event_id(&self.tx)
     }
+
+    /// Returns a new reference for a payment or for an attempt at a refund.
+    pub fn reference(&self) -> Reference {
+        uuid_v7(&self.tx).into()
+    }
 }
 
-/// Raises the id sequence of a kind above the largest id if necessary. Returns the values before the change.
+/// The start of the next block after [`raise`]: the current one, or the first id above all rows if rows have reached it
+/// or it is outside the range of ids.
+const fn next_above_rows(state: IdState) -> i64 {
+    if state.is_behind() || state.is_outside_range() { state.largest + 1 } else { state.next }
+}
+
+/// Moves the id sequence of a kind above the largest id if necessary. Returns the values before the change.
 async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
     let state: IdState = with_tx(tx, move |unit, _| {
         Box::pin(async move {
             let state = IdQueries::id_state(unit, kind).await?;
-            if state.is_behind() {
-                unit.raise_id_block(kind, state.largest + 1).await?;
+            let next = next_above_rows(state);
+            if next != state.next {
+                unit.raise_id_block(kind, next).await?;
             }
             Ok::<_, StoreError>(state)
         })
@@ -97,6 +131,14 @@ async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreErro
             largest = state.largest,
             "[ids] [ALERT] next id was not above the largest id of its table, as after a restored backup; \
              raised above it"
+        );
+    } else if state.is_outside_range() {
+        tracing::warn!(
+            kind = kind.as_str(),
+            next = state.next,
+            largest = state.largest,
+            "[ids] [ALERT] next id was outside the range of ids, as after an import of a row with a larger id; set back \
+             to the largest id within the range plus 1"
         );
     }
     Ok(state)

@@ -4,10 +4,12 @@
 mod app;
 mod assembly;
 mod assets;
+mod cash;
 mod consistency;
 mod context;
 mod error;
 mod event_types;
+mod gateway_reports;
 pub mod handlers;
 pub mod idempotency;
 mod ids;
@@ -26,6 +28,7 @@ pub use self::metrics::{
 };
 pub use app::{App, EventFactory, Rules};
 pub use context::{Actor, CommandContext, Role};
+pub use gateway_reports::ReportedName;
 pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use ports::MarketTransactor;

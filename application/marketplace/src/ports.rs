@@ -8,6 +8,7 @@ mod assets;
 mod credit;
 mod effects;
 mod gateway;
+mod gateway_reports;
 mod idempotency;
 mod ids;
 mod market;
@@ -33,13 +34,19 @@ pub use effects::{
 #[cfg(feature = "mocks")]
 pub use gateway::MockGateway;
 pub use gateway::{Gateway, GatewayError, RefundRequest};
+pub use gateway_reports::{
+    GatewayReportFilter, GatewayReportQueries, GatewayReportQueriesWrapper, GatewayReportRepo,
+    GatewayReportRepoWrapper,
+};
 #[cfg(feature = "mocks")]
 pub use idempotency::MockIdempotencyStore;
 pub use idempotency::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestQueries, RequestQueriesWrapper, RequestRecord,
     RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
-pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
+pub use ids::{
+    END_OF_IDS, IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState, IdsExhausted,
+};
 pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
@@ -50,4 +57,4 @@ pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRe
 #[cfg(feature = "mocks")]
 pub use rate_limit::MockRateLimiter;
 pub use rate_limit::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
-pub use refunds::{RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper};
+pub use refunds::{RefundFilter, RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper};

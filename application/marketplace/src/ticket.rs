@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::UseCaseError;
 use crate::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestState, StoredResponse, Work};
-use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
+use marketplace_domain::{AssetOperation, Coupon, GatewayReport, Order, Payment, Product, Refund};
 
-use handover_outbox::ports::{Changed, StoreError};
+use handover_outbox::ports::{Changed, Numbered, StoreError};
 
 /// Result of a command, from which its response is built.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +19,7 @@ pub enum CommandResult<'a> {
     Refund(&'a Refund),
     Operation(&'a AssetOperation),
     Coupon(&'a Coupon),
+    GatewayReport(&'a Numbered<GatewayReport>),
 }
 
 macro_rules! impl_from {
@@ -35,6 +36,12 @@ impl_from!(Order, Product, Payment, Refund, Coupon);
 impl<'a> From<&'a AssetOperation> for CommandResult<'a> {
     fn from(value: &'a AssetOperation) -> CommandResult<'a> {
         CommandResult::Operation(value)
+    }
+}
+
+impl<'a> From<&'a Numbered<GatewayReport>> for CommandResult<'a> {
+    fn from(value: &'a Numbered<GatewayReport>) -> CommandResult<'a> {
+        CommandResult::GatewayReport(value)
     }
 }
 

@@ -4,6 +4,7 @@
 mod cancel_order;
 pub mod close_overdue_order;
 mod complete_order;
+mod finish_payment;
 mod list_product;
 pub mod operations;
 mod place_order;
@@ -19,6 +20,7 @@ pub(crate) mod transition;
 pub use cancel_order::cancel_order;
 pub use close_overdue_order::Closed;
 pub use complete_order::complete_order;
+pub(crate) use finish_payment::{FinishPayment, Finished, finish_payment};
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};
 pub use queries::{
@@ -26,9 +28,7 @@ pub use queries::{
     purse, refunds, shipments,
 };
 pub use request_refund::{RequestRefund, request_refund};
-pub(crate) use settle_payment::captured;
 pub use settle_payment::{SettlePayment, settle_payment};
-pub(crate) use settle_refund::paid_out;
 pub use settle_refund::{SettleRefund, settle_refund};
 pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;

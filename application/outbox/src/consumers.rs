@@ -8,6 +8,7 @@
 
 mod attempt;
 mod bound;
+mod breaker;
 mod broker_timeout;
 mod consumer;
 mod dead_letters;
@@ -25,4 +26,4 @@ pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::dead_record;
 pub use dead_letters::{backfilled_record, retry_record};
 
-pub use crate::handler::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, Subscriber};
+pub use crate::handler::{ALREADY_APPLIED, Applied, ErrorKind, Event, Handler, HandlerError, Subscriber};

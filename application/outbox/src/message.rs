@@ -29,17 +29,28 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     })
 }
 
+/// Envelope of a row as it leaves the outbox: values outside the set of a closed field are replaced.
+pub(crate) fn published_envelope(registry: &EventRegistry, row: &OutboxRow) -> Result<Envelope, String> {
+    let mut envelope = envelope_of(row)?;
+    registry.close_fields(Some(&row.event_type), &mut envelope.payload);
+    Ok(envelope)
+}
+
 /// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
 /// succeed, because neither the content of a row nor the registry of a process changes.
 pub(crate) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
-    let envelope = envelope_of(row)?;
+    let envelope = published_envelope(registry, row)?;
     let routing_key = registry.routing_key(&envelope)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 
 /// Message of a row that a replay sends directly to one queue, without the bindings.
-pub(crate) fn outgoing_to(queue: &str, row: &OutboxRow) -> Result<Outgoing, String> {
-    let message = message_of(row, &envelope_of(row)?);
+pub(crate) fn outgoing_to(
+    registry: &EventRegistry,
+    queue: &str,
+    row: &OutboxRow,
+) -> Result<Outgoing, String> {
+    let message = message_of(row, &published_envelope(registry, row)?);
     Ok(Outgoing::to_queue(row.event_id.clone(), queue.to_owned(), message))
 }
 

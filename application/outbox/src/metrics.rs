@@ -28,6 +28,8 @@ pub enum MetricKind {
     CounterOfConsumer,
     /// Gauge: the value at the last sample.
     Gauge,
+    /// Gauge with the label `consumer`.
+    GaugeOfConsumer,
 }
 
 impl Metric {
@@ -56,8 +58,10 @@ pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
+pub(crate) const PAUSED: &str = "handover.consumer.paused";
+
 /// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
-pub const METRICS: [Metric; 8] = [
+pub const METRICS: [Metric; 9] = [
     Metric::counter(
         CREATED,
         "Events committed to the outbox by this process; rows inserted by SQL are not counted",
@@ -75,6 +79,11 @@ pub const METRICS: [Metric; 8] = [
         NOT_CONSUMED,
         "Failed attempts to apply an event, including the last one before DEAD",
     ),
+    Metric {
+        name: PAUSED,
+        help: "1 while the breaker of the consumer is open in this process: it tries one event at a time",
+        kind: MetricKind::GaugeOfConsumer,
+    },
 ];
 
 tokio::task_local! {

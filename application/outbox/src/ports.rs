@@ -43,5 +43,6 @@ pub use outbox::{
 };
 pub(crate) use store::Erased;
 pub use store::{
-    Changed, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
+    Changed, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, SystemFault, SystemFaultKind,
+    UnitOfWork, View, outbox_of,
 };

@@ -1,5 +1,6 @@
 //! Registry of event types, used by relay and consumers. An event of an unregistered type is never published.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_events::Envelope;
@@ -16,6 +17,7 @@ pub struct EventSpec {
     is_ordered: bool,
     subject: Option<Subject>,
     visible: BTreeSet<&'static str>,
+    closed: Vec<ClosedField>,
     span: Option<fn(i64) -> Span>,
 }
 
@@ -24,6 +26,15 @@ pub struct EventSpec {
 struct Subject {
     aggregate_type: &'static str,
     id_field: &'static str,
+}
+
+/// A payload field whose values are a closed set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClosedField {
+    pub(crate) name: &'static str,
+    pub(crate) values: &'static [&'static str],
+    /// Replacement for a value outside the set.
+    pub(crate) mask: &'static str,
 }
 
 impl EventSpec {
@@ -35,6 +46,7 @@ impl EventSpec {
             is_ordered: true,
             subject: None,
             visible: BTreeSet::new(),
+            closed: Vec::new(),
             span: None,
         }
     }
@@ -55,6 +67,20 @@ impl EventSpec {
     /// personal data see only these fields, and of these only codes, numbers and times.
     pub fn visible(mut self, fields: &[&'static str]) -> EventSpec {
         self.visible.extend(fields);
+        self
+    }
+
+    /// Declares a payload field, by name at any depth, whose value is one of `values` or null. Rows that were stored
+    /// before the set was closed can contain another value, such as personal data: it is replaced by `mask` in every
+    /// message, dead letter and view of the event, also for operators with access to personal data. The stored row does
+    /// not change.
+    pub fn closed(
+        mut self,
+        field: &'static str,
+        values: &'static [&'static str],
+        mask: &'static str,
+    ) -> EventSpec {
+        self.closed.push(ClosedField { name: field, values, mask });
         self
     }
 
@@ -112,6 +138,32 @@ impl EventRegistry {
         self.specs.values().flat_map(|spec| spec.visible.iter().copied()).collect()
     }
 
+    /// Replaces values outside the set of a closed field. `event_type` is the type of the event; for an unregistered or
+    /// unknown type, the closed fields of all types are replaced. Returns whether the JSON has changed.
+    pub(crate) fn close_fields(&self, event_type: Option<&str>, json: &mut Value) -> bool {
+        match event_type.and_then(|name| self.specs.get(name)) {
+            Some(spec) => close_fields(json, &spec.closed),
+            None => {
+                let all: Vec<ClosedField> =
+                    self.specs.values().flat_map(|spec| spec.closed.iter().copied()).collect();
+                close_fields(json, &all)
+            }
+        }
+    }
+
+    /// As [`EventRegistry::close_fields`], for a text. A text that is not JSON is returned unchanged.
+    pub(crate) fn with_closed_fields<'t>(&self, event_type: Option<&str>, json: &'t str) -> Cow<'t, str> {
+        let mut value = match serde_json::from_str::<Value>(json) {
+            Ok(value) => value,
+            Err(_) => return Cow::Borrowed(json),
+        };
+        if self.close_fields(event_type, &mut value) {
+            Cow::Owned(value.to_string())
+        } else {
+            Cow::Borrowed(json)
+        }
+    }
+
     /// Span for the log line about an event of this type.
     pub(crate) fn span(&self, event_type: &str, aggregate: i64) -> Span {
         let span = self.specs.get(event_type).and_then(|spec| spec.span);
@@ -125,5 +177,43 @@ impl EventRegistry {
         let spec = spec.ok_or_else(|| format!("{}: {event_type}", crate::texts::UNSUPPORTED_TYPE))?;
         spec.check(envelope)?;
         Ok(&spec.routing_key)
+    }
+}
+
+/// Replaces values outside the sets of these fields; returns whether there was one.
+fn close_fields(json: &mut Value, closed: &[ClosedField]) -> bool {
+    if closed.is_empty() {
+        return false;
+    }
+    let mut changed = false;
+    match json {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                let field = closed.iter().find(|field| field.name == name);
+                match field {
+                    Some(field) if !is_in_set(field, value) => {
+                        *value = field.mask.into();
+                        changed = true;
+                    }
+                    Some(_) => {}
+                    None => changed |= close_fields(value, closed),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                changed |= close_fields(item, closed);
+            }
+        }
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {}
+    }
+    changed
+}
+
+fn is_in_set(field: &ClosedField, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => field.mask == text || field.values.contains(&text.as_str()),
+        Value::Number(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }

@@ -69,6 +69,9 @@ pub struct ConsumerSettings {
     pub sweep_interval: Duration,
     /// Time after which a confirmed event that was not delivered counts as lost by the broker.
     pub lost_after: Duration,
+    /// Number of aggregates in a row whose events fail with the same kind of error, after which the consumer pauses and
+    /// tries one event at a time; 0: it never pauses (`consumer.breaker`).
+    pub breaker: u32,
 }
 
 impl Default for ConsumerSettings {
@@ -80,6 +83,7 @@ impl Default for ConsumerSettings {
             lease: Duration::from_secs(15),
             sweep_interval: Duration::from_secs(5),
             lost_after: Duration::from_secs(60),
+            breaker: 10,
         }
     }
 }

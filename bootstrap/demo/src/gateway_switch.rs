@@ -52,7 +52,10 @@ mod tests {
     fn request(refund: i64) -> RefundRequest {
         RefundRequest {
             refund: RefundId::try_from(refund).unwrap(),
+            reference: None,
+            key: format!("refund:{refund}"),
             payment: PaymentId::try_from(1).unwrap(),
+            payment_reference: None,
             transaction_id: None,
             order: OrderId::try_from(1).unwrap(),
             amount: Money::from_minor(813).unwrap(),

@@ -21,7 +21,6 @@ mod verdict;
 mod wait;
 
 use std::fs::File;
-use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +47,7 @@ use marketplace_wiring::config::Config;
 use marketplace_wiring::signals::{STOP_WITHIN, StopSignals};
 use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::progress::Progress;
-use marketplace_wiring::terminal::say;
+use marketplace_wiring::terminal::{note, say_later};
 use marketplace_wiring::{Exit, Failure, Service, telemetry};
 use plan::{InvalidPlan, Plan};
 use report::Report;
@@ -91,7 +90,7 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
         }),
     };
     let mut service = Service::start_with_wrappers(&config, Parts::ALL, wrappers).await?;
-    let progress = Progress::start();
+    let progress = Progress::start()?;
     progress.print_line(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
         let demo = Demo { arguments, seed, config: &config, faults: &faults, progress: &progress };
@@ -107,7 +106,7 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
     progress.end();
     let exit = match ended {
         Ended::Stopped(name) => {
-            warn(&format!("{name}: demo interrupted; nothing was verified"));
+            note(&format!("{name}: demo interrupted; nothing was verified"));
             Ok(Exit::Failed)
         }
         Ended::Played(Err(failure)) => Err(failure),
@@ -211,22 +210,22 @@ impl Demo<'_> {
         };
         let report = Report::new(promises, figures, self.seed, orders, kept);
         self.progress.end();
-        self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, &plan)))
+        self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, &plan))).await
     }
 
     /// Prints the report to stdout and broken promises to stderr; the exit code is 1 if a promise is broken.
-    fn print_report(&self, report: &Report, instructions: Option<String>) -> Result<Exit, Failure> {
+    async fn print_report(&self, report: &Report, instructions: Option<String>) -> Result<Exit, Failure> {
         let format = self.arguments.output.output;
-        say(&report.render(format))?;
+        say_later(report.render(format)).await?;
         match (instructions, format) {
-            (Some(instructions), Output::Table) => say(&instructions)?,
+            (Some(instructions), Output::Table) => say_later(instructions).await?,
             // Stdout is one JSON document.
-            (Some(instructions), Output::Json) => warn(&instructions),
+            (Some(instructions), Output::Json) => note(&instructions),
             (None, Output::Table | Output::Json) => {}
         }
         let mut exit = Exit::Done;
         for broken in report.broken() {
-            warn(&format!(
+            note(&format!(
                 "error: broken promise: {}: promised {}, found {}",
                 broken.name, broken.promised, broken.found
             ));
@@ -249,9 +248,4 @@ fn consumers(app: &App) -> Vec<ConsumerEvents> {
         event_types: subscriber.handler.event_types().iter().map(|kind| (*kind).to_owned()).collect(),
     };
     app.subscribers().into_iter().map(consumer).collect()
-}
-
-/// Prints a line to stderr; errors are ignored because there is no other place to report them.
-fn warn(line: &str) {
-    let _ = writeln!(stderr(), "{line}");
 }

@@ -53,6 +53,12 @@ pub(super) enum Scenario {
     Paid,
     /// The first payment fails, the second succeeds.
     PaidOnRetry,
+    /// The gateway reports the payment as failed, and later as successful.
+    PaidAfterFailure,
+    /// The gateway captures another amount than that of the first payment; the second payment succeeds.
+    ChargedWrongly,
+    /// The gateway captures the payment twice.
+    ChargedTwice,
     /// The buyer cancels before paying.
     Cancelled,
     /// The buyer never pays.
@@ -87,19 +93,19 @@ const SHARES: [(Scenario, AssetUse); 30] = [
     (Scenario::Completed, AssetUse::SharedCoupon),
     (Scenario::PaymentFailed, AssetUse::Coupon),
     (Scenario::Cancelled, AssetUse::Wallet),
-    (Scenario::Paid, AssetUse::None),
+    (Scenario::ChargedTwice, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
     (Scenario::Unpaid, AssetUse::Points),
     (Scenario::Shipped, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
-    (Scenario::Paid, AssetUse::None),
+    (Scenario::PaidAfterFailure, AssetUse::None),
     (Scenario::Refunded, AssetUse::WholePrice),
     (Scenario::Cancelled, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
     (Scenario::RefundedOnRetry, AssetUse::Points),
     (Scenario::Paid, AssetUse::None),
     (Scenario::Unpaid, AssetUse::None),
-    (Scenario::PaidOnRetry, AssetUse::None),
+    (Scenario::ChargedWrongly, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
 ];
 
@@ -214,6 +220,9 @@ impl Scenario {
             | Scenario::Shipped
             | Scenario::Paid
             | Scenario::PaidOnRetry
+            | Scenario::PaidAfterFailure
+            | Scenario::ChargedWrongly
+            | Scenario::ChargedTwice
             | Scenario::Refunded
             | Scenario::RefundedOnRetry => true,
             Scenario::Cancelled | Scenario::Unpaid | Scenario::PaymentFailed | Scenario::PaidAfterCancel => {

@@ -87,7 +87,7 @@ pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
         holds::coupons(evidence),
         ledger::earned(evidence),
         refunds::equal_captured(evidence),
-        refunds::late_payments(evidence),
+        refunds::excess_captures(evidence),
         events::duplicates(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),

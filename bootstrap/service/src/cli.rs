@@ -1,10 +1,13 @@
 //! The command line.
 
+mod backup;
 mod dlq;
 mod inspect;
 mod order;
 mod outbox;
+mod payment;
 mod reconcile;
+mod refund;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -16,13 +19,16 @@ use clap_complete::Shell;
 use marketplace_demo::DemoArgs;
 use marketplace_wiring::terminal::{Address, Common, OutputArgs};
 
+pub use backup::BackupArgs;
 pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, PageArgs, QueuesArgs};
 pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
 pub use outbox::{
     OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
+pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::ReconcileArgs;
+pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs};
 pub use serve::{Part, ServeArgs};
 pub use token::TokenArgs;
 
@@ -38,6 +44,7 @@ Examples:
                                                 (see bootstrap/docs/operations.md)
   handover demo                                 simulate a market day and verify every promise
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
+  handover backup shop-monday.db                consistent copy of the database file
   handover doctor                               check what `serve` needs
   handover outbox list --status failed          events that could not be published
   handover outbox redrive --status failed       send them again
@@ -72,6 +79,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
     Migrate(Common),
+    /// Copy a database file (SQLite) into a new file; also while `serve` runs
+    #[command(after_help = backup::HELP)]
+    Backup(BackupArgs),
     /// Check what `serve` needs, and show how to fix problems
     #[command(after_help = inspect::DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -92,6 +102,12 @@ pub enum Command {
     /// Show the history of an order; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
+    /// List the reports of the payment gateway, and close those that needed a decision; also while `serve` runs
+    #[command(subcommand)]
+    Payment(PaymentCommand),
+    /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs
+    #[command(subcommand)]
+    Refund(RefundCommand),
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),

@@ -3,6 +3,7 @@
 mod changes;
 mod config;
 mod inspect;
+mod money;
 mod operator;
 mod reconcile;
 mod serve;
@@ -12,10 +13,10 @@ use marketplace_wiring::edge::TokenRequest;
 use marketplace_wiring::terminal::{Common, say};
 
 use crate::cli::{
-    AuditCommand, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
+    AuditCommand, BackupArgs, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::{asyncapi, doctor};
-use marketplace_wiring::adapters::Database;
+use marketplace_wiring::adapters::{self, Database};
 use marketplace_wiring::terminal::output;
 use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
 
@@ -24,6 +25,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         None => serve::serve(&cli.serve).await?,
         Some(Command::Serve(arguments)) => serve::serve(&arguments).await?,
         Some(Command::Migrate(common)) => migrate(&common).await?,
+        Some(Command::Backup(arguments)) => backup(&arguments).await?,
         Some(Command::Doctor(arguments)) => {
             let report = doctor::examine(&arguments).await;
             say(&report.format(arguments.output.output))?;
@@ -36,6 +38,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Dlq(DlqCommand::Replay(arguments))) => changes::replay(&arguments).await?,
         Some(Command::Dlq(DlqCommand::Discard(arguments))) => changes::discard(&arguments).await?,
         Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
+        Some(Command::Payment(command)) => money::payment(&command).await?,
+        Some(Command::Refund(command)) => money::refund(&command).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
@@ -68,11 +72,17 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 async fn migrate(common: &Common) -> Result<(), Failure> {
     let config = common.load()?;
-    let telemetry = telemetry::install(&config.log);
+    let telemetry = telemetry::install(&config.log)?;
     let migrated = Database::migrate(&config.database).await;
     telemetry.end().await;
     let versions = migrated?.map(|it| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part));
     say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
+}
+
+async fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
+    let config = arguments.common.load()?;
+    let bytes = adapters::backup(&config.database, &arguments.file).await?;
+    say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {

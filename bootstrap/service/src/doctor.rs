@@ -11,6 +11,7 @@ mod redis;
 mod report;
 mod secrets;
 
+use std::io::Write as _;
 use std::path::Path;
 
 use handover_outbox::ports::Clock;
@@ -19,6 +20,7 @@ use handover_system::SystemClock;
 use crate::cli::DoctorArgs;
 use marketplace_wiring::config::{Config, Origin, Sources};
 use marketplace_wiring::failure::folder_remedy;
+use marketplace_wiring::terminal::warn;
 use marketplace_wiring::{DatabaseLock, Failure};
 use report::Check;
 pub(crate) use report::Report;
@@ -28,6 +30,7 @@ const CONFIGURATION: &str = "configuration";
 /// Runs all checks.
 pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     let sources = arguments.common.sources(&[arguments.address.flag()]);
+    warn(&sources);
     let config = match Config::load(&sources) {
         Ok(config) => config,
         // Without a valid configuration the other checks would test the wrong systems.
@@ -72,6 +75,9 @@ fn configuration(sources: &Sources) -> Check {
     Check::ok(CONFIGURATION, format!("every value is valid; set by {origins}"))
 }
 
+/// More than the blocks that a full file system gives to a small file.
+const PROBE_BYTES: usize = 64 * 1024;
+
 /// Checks that the database file can be written, and that files can be created next to it.
 fn folder(database: &Path) -> Check {
     const NAME: &str = "folder";
@@ -84,8 +90,12 @@ fn folder(database: &Path) -> Check {
     let probe =
         marketplace_wiring::sibling_file::sibling_file(database, &format!("doctor-{}", std::process::id()));
     let written = written.and_then(|()| {
-        std::fs::File::create_new(&probe)?;
-        std::fs::remove_file(&probe)
+        // An empty file can be created on a full disk.
+        let written = std::fs::File::create_new(&probe).and_then(|mut file| {
+            file.write_all(&[0; PROBE_BYTES])?;
+            file.sync_all()
+        });
+        written.and(std::fs::remove_file(&probe))
     });
     match written {
         Ok(()) => Check::ok(NAME, format!("{} and files next to it can be written", database.display())),

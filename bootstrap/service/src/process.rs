@@ -11,18 +11,18 @@ use clap::Parser;
 
 use crate::cli::Cli;
 use crate::commands;
+use marketplace_wiring::terminal::{flush, note};
 use marketplace_wiring::{Exit, Failure};
 
 /// Parses the arguments and runs the command; errors go to stderr.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            eprintln!("{}", failure.explain());
-            failure.exit().into()
-        }
-    }
+    let exit = run(cli).unwrap_or_else(|failure| {
+        note(&failure.explain());
+        failure.exit()
+    });
+    flush();
+    exit.into()
 }
 
 fn run(cli: Cli) -> Result<Exit, Failure> {

@@ -24,6 +24,7 @@ mod retry;
 mod tests;
 mod urls;
 mod value;
+mod variables;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -46,11 +47,17 @@ pub use rate_limit::LimitConfig;
 use read::Reader;
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
+pub use variables::IgnoredVariable;
 
 /// The key of [`Config::jwt_secret`].
 pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
 /// The key of [`Config::gateway_secret`].
 pub(crate) const GATEWAY_SECRET: &str = "gateway.secret";
+
+/// The key of [`Config::previous_jwt_secret`].
+pub(crate) const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
+/// The key of [`Config::previous_gateway_secret`].
+pub(crate) const PREVIOUS_GATEWAY_SECRET: &str = "gateway.previous-secret";
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -90,12 +97,16 @@ pub struct Config {
     pub broker: BrokerChoice,
     /// `auth.jwt-secret`, if set.
     pub jwt_secret: Option<Secret>,
-    /// The keys of `auth.*` except `auth.jwt-secret`.
+    /// `auth.previous-jwt-secret`, if set.
+    pub previous_jwt_secret: Option<Secret>,
+    /// The other keys of `auth.*`.
     pub auth: AuthConfig,
-    /// `gateway.url` and `gateway.sandbox-delay`.
+    /// `gateway.url`, `gateway.sandbox-delay` and `gateway.require-reference`.
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,
+    /// `gateway.previous-secret`, if set.
+    pub previous_gateway_secret: Option<Secret>,
     /// Settings of the use cases, such as the payment deadline of orders.
     pub rules: Rules,
     /// Durations of `idempotency.*`.
@@ -142,8 +153,9 @@ impl Config {
         let database = urls::database(reader)?;
         let broker = urls::broker(reader, &database)?;
         let jwt_secret = auth::secret(reader)?;
+        let previous_jwt_secret = auth::previous_secret(reader)?;
         let auth = auth::auth(reader)?;
-        let (gateway, gateway_secret) = gateway_and_assets::gateway(reader)?;
+        let (gateway, gateway_secret, previous_gateway_secret) = gateway_and_assets::gateway(reader)?;
         let refund = gateway_and_assets::refund(reader)?;
         let pending_timeout = order_timeout::pending_timeout(reader)?;
         let timeout = order_timeout::timeout(reader)?;
@@ -161,9 +173,11 @@ impl Config {
             database,
             broker: broker.with_confirm_timeout(relay.confirm_timeout),
             jwt_secret,
+            previous_jwt_secret,
             auth,
             gateway,
             gateway_secret,
+            previous_gateway_secret,
             rules: Rules {
                 pending_timeout,
                 // Without the first attempt, which is not a retry.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
-use handover_outbox::ports::Clock;
+use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 use marketplace::{App, Role};
 use marketplace_domain::UserId;
@@ -79,19 +79,53 @@ pub fn token(secret: &Secret, config: &Config, asked: &TokenRequest<'_>) -> Resu
 
 /// Tokens signed with `auth.jwt-secret`.
 fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
-    Tokens::new(secret.reveal().as_bytes())
-        .map_err(|error| Failure::SecretRefused { key: JWT_SECRET, why: error.to_string() })
+    Tokens::new(secret.reveal().as_bytes()).map_err(|error| refused(JWT_SECRET, &error))
 }
 
-/// Verifier of all tokens that this configuration accepts.
-fn tokens(config: &Config, secrets: &Secrets) -> Result<Tokens, Failure> {
-    let keys = jwks::load(config)?;
-    let tokens = match (&secrets.jwt, keys) {
-        (Some(secret), Some(keys)) => own_tokens(secret)?.with_keys(keys),
-        (Some(secret), None) => own_tokens(secret)?,
-        (None, keys) => Tokens::from_keys(keys.unwrap_or_default()),
-    };
-    Ok(tokens.with_rules(config.auth.rules.clone()))
+/// Verifies all tokens and callbacks that a configuration accepts. Clones share secrets and keys.
+#[derive(Clone)]
+pub(crate) struct Verifiers {
+    tokens: Tokens,
+    callbacks: CallbackVerifier,
+}
+
+impl Verifiers {
+    fn new(config: &Config, secrets: &Secrets) -> Result<Verifiers, Failure> {
+        let keys = jwks::load(config)?;
+        let tokens = match (&secrets.jwt, keys) {
+            (Some(secret), Some(keys)) => own_tokens(secret)?.with_keys(keys),
+            (Some(secret), None) => own_tokens(secret)?,
+            (None, keys) => Tokens::from_keys(keys.unwrap_or_default()),
+        };
+        let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
+            .map_err(|error| refused(GATEWAY_SECRET, &error))?;
+        let verifiers = Verifiers { tokens: tokens.with_rules(config.auth.rules.clone()), callbacks };
+        verifiers.replace_secrets(secrets)?;
+        Ok(verifiers)
+    }
+
+    /// Replaces secrets and keys by those of this configuration, or changes nothing.
+    pub(crate) fn replace(&self, config: &Config, secrets: &Secrets) -> Result<(), Failure> {
+        let keys = jwks::load(config)?;
+        self.replace_secrets(secrets)?;
+        if let Some(keys) = keys {
+            self.tokens.replace_keys(keys);
+        }
+        Ok(())
+    }
+
+    fn replace_secrets(&self, secrets: &Secrets) -> Result<(), Failure> {
+        let jwt = secrets.jwt.as_ref().map(|secret| secret.reveal().as_bytes());
+        let previous_jwt = secrets.previous_jwt.as_ref().map(|secret| secret.reveal().as_bytes());
+        self.callbacks
+            .replace(secrets.gateway.reveal(), secrets.previous_gateway.as_ref().map(Secret::reveal))
+            .map_err(|error| refused(GATEWAY_SECRET, &error))?;
+        self.tokens.replace_secrets(jwt, previous_jwt).map_err(|error| refused(JWT_SECRET, &error))
+    }
+}
+
+fn refused(key: &'static str, why: &impl ToString) -> Failure {
+    Failure::SecretRefused { key, why: why.to_string() }
 }
 
 /// The running HTTP server.
@@ -101,6 +135,7 @@ pub(crate) struct HttpServer {
     stopping: Arc<AtomicBool>,
     stop: CancellationToken,
     served: JoinHandle<ServeResult>,
+    verifiers: Verifiers,
 }
 
 impl HttpServer {
@@ -119,19 +154,18 @@ impl HttpServer {
         let operators = listeners.operators.as_ref().map(address).transpose()?;
         let address = address(&listeners.public)?;
         let Listeners { public: listener, operators: for_operators } = listeners;
-        let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
-            .map_err(|error| Failure::SecretRefused { key: GATEWAY_SECRET, why: error.to_string() })?;
         let stopping = Arc::new(AtomicBool::new(false));
         let limits = limits(config);
-        let tokens = tokens(config, secrets)?;
+        let verifiers = Verifiers::new(config, secrets)?;
         if let Some(path) = &config.auth.keys {
-            jwks::watch(app, tokens.clone(), path.clone());
+            jwks::watch(app, verifiers.tokens.clone(), path.clone());
         }
         let redis = Redis::keep(config.redis.as_ref(), &app.tx);
         let edge = Edge {
             app: redis.with_idempotency_keys(app.clone()),
-            tokens,
-            callbacks,
+            tokens: verifiers.tokens.clone(),
+            callbacks: verifiers.callbacks.clone(),
+            requires_reference: config.gateway.requires_reference,
             readiness: Box::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
                 database: CachedReadiness::new(DatabaseReadiness(database.store().clone())),
@@ -163,7 +197,7 @@ impl HttpServer {
             tokio::try_join!(public, operators).map(|_| ())
         };
         let served = app.tx.tasks.spawn(serving);
-        Ok(HttpServer { address, operators, stopping, stop, served })
+        Ok(HttpServer { address, operators, stopping, stop, served, verifiers })
     }
 
     /// Address of the API.
@@ -174,6 +208,11 @@ impl HttpServer {
     /// Address of the operators' listener, if there is one.
     pub(crate) fn operators(&self) -> Option<SocketAddr> {
         self.operators
+    }
+
+    /// Verifies tokens and callbacks.
+    pub(crate) fn verifiers(&self) -> &Verifiers {
+        &self.verifiers
     }
 
     /// Reports not ready and stops accepting connections.
@@ -228,15 +267,22 @@ impl Readiness for ServiceReadiness {
     }
 }
 
-/// Ready while the database answers and its schema is current.
+/// Ready while the database answers, its schema is current and writes succeed.
 struct DatabaseReadiness(SqlMarket);
 
 #[async_trait]
 impl Readiness for DatabaseReadiness {
     async fn problems(&self) -> Vec<Problem> {
-        match tokio::time::timeout(PROBE_TIMEOUT, self.0.is_ready()).await {
-            Ok(Ok(true)) => Vec::new(),
-            Ok(Ok(false)) => problem("database", "schema is older than this program; run `handover migrate`"),
+        let ready = async {
+            let is_ready = self.0.is_ready().await?;
+            Ok::<_, StoreError>((is_ready, self.0.storage_problem().await))
+        };
+        match tokio::time::timeout(PROBE_TIMEOUT, ready).await {
+            Ok(Ok((_, Some(problem)))) => vec![Problem { part: "database".to_owned(), what: problem }],
+            Ok(Ok((true, None))) => Vec::new(),
+            Ok(Ok((false, None))) => {
+                problem("database", "schema is older than this program; run `handover migrate`")
+            }
             Ok(Err(_)) => problem("database", "unreachable"),
             Err(_) => problem("database", "no answer within 1 s"),
         }

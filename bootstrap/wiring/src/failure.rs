@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use handover_outbox::ports::{BrokerError, StoreError};
-use handover_sql::{SchemaError, SchemaVersion, access_refusal};
+use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
+use handover_sql::{ForeignLog, SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigErrors, DatabaseChoice};
@@ -64,6 +64,14 @@ pub enum Failure {
         /// The server's message.
         message: String,
     },
+    /// A setting of the server, the database or the user prevents the service from working.
+    #[error("the database {database} has an unsuitable setting: {setting}")]
+    Setting { database: DatabaseChoice, setting: UnsuitableSetting },
+    /// The write-ahead log beside the database file would corrupt it.
+    #[error(transparent)]
+    ForeignLog(ForeignLog),
+    #[error("cannot write the backup {}: {cause}", copy.display())]
+    Backup { copy: PathBuf, cause: io::Error },
     #[error("database not found: {}", database.display())]
     NoDatabase { database: PathBuf },
     /// A newer version of the program migrated the database.
@@ -160,13 +168,20 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Whether rights or the schema of the database have to be corrected: no later start succeeds by itself.
+fn needs_correction(cause: &StoreError) -> bool {
+    let kind = cause.system_fault().map(|fault| fault.kind);
+    matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+}
+
 impl Failure {
     /// Converts store errors of this database to failures.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
-        move |cause| match access_refusal(&cause) {
-            Some(message) => Failure::AccessRefused { database, message },
-            None => Failure::Database { database, cause },
+        move |cause| match (foreign_log(&cause), access_refusal(&cause)) {
+            (Some(foreign), _) => Failure::ForeignLog(foreign),
+            (None, Some(message)) => Failure::AccessRefused { database, message },
+            (None, None) => Failure::Database { database, cause },
         }
     }
 
@@ -194,7 +209,7 @@ impl Failure {
             | Failure::Broker(BrokerError::Refused { .. })
             | Failure::BrokerInMemory
             | Failure::Usage { .. } => Exit::Usage,
-            Failure::Database { cause, .. } if cause.is_outage() => Exit::Unavailable,
+            Failure::Database { cause, .. } if cause.is_outage() && !needs_correction(cause) => Exit::Unavailable,
             Failure::Broker(BrokerError::Unreachable(_)) => Exit::Unavailable,
             Failure::SecretFile { .. }
             | Failure::SecretExposed { .. }
@@ -203,6 +218,9 @@ impl Failure {
             | Failure::LockFile { .. }
             | Failure::InUse { .. }
             | Failure::Database { .. }
+            | Failure::Setting { .. }
+            | Failure::ForeignLog(_)
+            | Failure::Backup { .. }
             | Failure::NoDatabase { .. }
             | Failure::SchemaNewer { .. }
             | Failure::SchemaOlder { .. }
@@ -230,4 +248,9 @@ impl Failure {
         }
         self.explanation().to_string()
     }
+}
+
+fn foreign_log(error: &StoreError) -> Option<ForeignLog> {
+    let StoreError::Backend(cause) = error else { return None };
+    cause.downcast_ref().cloned()
 }

@@ -4,10 +4,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use handover_outbox::ports::StoreError;
-use handover_outbox::{MetricKind, PENDING};
-use marketplace::{App, METRICS};
+use handover_outbox::{Metric, MetricKind, PENDING};
+use marketplace::App;
 use marketplace_http::Render;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use crate::terminal::dropped_lines;
+
+const LOG_LINES_DROPPED: &str = "handover.log.lines.dropped";
+
+/// The metrics of the process itself.
+pub const METRICS: [Metric; 1] = [Metric::counter(
+    LOG_LINES_DROPPED,
+    "Log lines dropped because the reader of stderr was too slow or has ended",
+)];
 
 /// The recorder of this process; it can be installed only once.
 static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -18,6 +28,14 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// counted all the time.
 const PAUSE_FACTOR: u32 = 20;
 
+/// Every metric of the program.
+fn all() -> impl Iterator<Item = &'static Metric> {
+    static OF_PROCESS: [Metric; 1] = METRICS;
+    static OF_MARKETPLACE: &[Metric] = &marketplace::METRICS;
+    static OF_OUTBOX: &[Metric] = &handover_outbox::METRICS;
+    OF_OUTBOX.iter().chain(OF_MARKETPLACE).chain(&OF_PROCESS)
+}
+
 /// Installs the recorder. A second call changes nothing.
 pub fn install() {
     let builder = PrometheusBuilder::new().with_recommended_naming(true);
@@ -25,9 +43,11 @@ pub fn install() {
         Ok(collector) => drop(COLLECTOR.set(collector)),
         Err(error) => tracing::debug!(%error, "metrics: recorder is installed already"),
     }
-    for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
+    for metric in all() {
         match metric.kind {
-            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Gauge | MetricKind::GaugeOfConsumer => {
+                metrics::describe_gauge!(metric.name, metric.help)
+            }
             MetricKind::Counter | MetricKind::CounterOfConsumer => {
                 metrics::describe_counter!(metric.name, metric.help);
             }
@@ -38,13 +58,16 @@ pub fn install() {
 /// Renders the response of `/metrics`, if the recorder is installed.
 pub(crate) fn render() -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
-    Some(Arc::new(move || collector.render()))
+    Some(Arc::new(move || {
+        metrics::counter!(LOG_LINES_DROPPED).absolute(dropped_lines());
+        collector.render()
+    }))
 }
 
 /// Registers every metric of this application with an initial value, and spawns the task that counts pending events.
 pub fn start(app: &App) {
     let Some(collector) = COLLECTOR.get() else { return };
-    for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
+    for metric in all() {
         match metric.kind {
             // A counter that is exported only after its first increment would look like a missing metric until then.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
@@ -54,6 +77,8 @@ pub fn start(app: &App) {
                 }
             }
             MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
+            // The consumers set their gauges when they start.
+            MetricKind::GaugeOfConsumer => {}
         }
     }
     let app = app.for_background_tasks();

@@ -3,6 +3,9 @@
 //!
 //! **Invariant:** outside loopback, and on a database server, only configured secrets are used.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,7 +16,9 @@ use handover_system::secret_bytes;
 use marketplace_http::{CallbackVerifier, Tokens};
 
 use crate::Failure;
-use crate::config::{Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, Secret};
+use crate::config::{
+    Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET, Secret,
+};
 use crate::sibling_file::sibling_file;
 
 /// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
@@ -25,8 +30,19 @@ const MIN_DISTINCT_CHARS: usize = 9;
 pub struct Secrets {
     /// Signs and verifies tokens (HS256). `None` if only tokens of another issuer (`auth.jwks-file`) are accepted.
     pub jwt: Option<Secret>,
+    /// Also verifies tokens.
+    pub previous_jwt: Option<Secret>,
     /// Signs requests to the gateway and verifies its callbacks: `whsec_...`.
     pub gateway: Secret,
+    /// Also verifies callbacks of the gateway.
+    pub previous_gateway: Option<Secret>,
+}
+
+/// What happens if a secret is not set and its file does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Generate,
+    Refuse,
 }
 
 impl Secrets {
@@ -46,7 +62,19 @@ impl Secrets {
                 Some(_) => {}
             }
         }
+        for (key, secret) in Secrets::previous(config) {
+            if secret.is_placeholder() {
+                return Err(Failure::SecretPlaceholder { key, listen });
+            }
+        }
         Ok(())
+    }
+
+    /// The previous secrets that are set.
+    fn previous(config: &Config) -> impl Iterator<Item = (&'static str, &Secret)> {
+        let jwt = config.previous_jwt_secret.as_ref().map(|secret| (PREVIOUS_JWT_SECRET, secret));
+        let gateway = config.previous_gateway_secret.as_ref().map(|secret| (PREVIOUS_GATEWAY_SECRET, secret));
+        jwt.into_iter().chain(gateway)
     }
 
     /// The secrets that this configuration needs, with the configured values.
@@ -57,24 +85,39 @@ impl Secrets {
 
     /// The configured secrets; missing ones are read from the files next to the database, or generated.
     pub fn of(config: &Config) -> Result<Secrets, Failure> {
-        Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
+        Ok(Secrets {
+            jwt: Secrets::jwt(config)?,
+            previous_jwt: config.previous_jwt_secret.clone(),
+            gateway: Secrets::gateway(config)?,
+            previous_gateway: config.previous_gateway_secret.clone(),
+        })
+    }
+
+    /// Like [`Secrets::of`] for a running service: a missing file is an error, because a new secret would invalidate all
+    /// tokens.
+    pub(crate) fn reread(config: &Config) -> Result<Secrets, Failure> {
+        for (kind, set) in Secrets::required(config) {
+            kind.resolve(set, &config.database, Missing::Refuse)?;
+        }
+        Secrets::of(config)
     }
 
     /// The secret that signs tokens, unless another issuer signs them.
     pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
-        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database);
+        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database, Missing::Generate);
         needs_jwt(config).then(jwt).transpose()
     }
 
     /// The secret that signs requests to the gateway and verifies its callbacks.
     pub fn gateway(config: &Config) -> Result<Secret, Failure> {
-        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database)
+        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database, Missing::Generate)
     }
 
     /// The source of each required secret by key. Generates nothing.
     pub fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
         let source = |(kind, set): (&Kind, _)| (kind.key, kind.source(set, &config.database));
-        Secrets::required(config).map(source).collect()
+        let previous = Secrets::previous(config).map(|(key, secret)| (key, Ok(Source::Set(secret.clone()))));
+        Secrets::required(config).map(source).chain(previous).collect()
     }
 }
 
@@ -116,13 +159,18 @@ static GATEWAY: Kind = Kind {
 };
 
 impl Kind {
-    /// Returns the configured secret, or the secret in its file; a missing file is generated.
-    fn resolve(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
+    /// Returns the configured secret, or the secret in its file.
+    fn resolve(
+        &self,
+        set: Option<&Secret>,
+        database: &DatabaseChoice,
+        missing: Missing,
+    ) -> Result<Secret, Failure> {
         if let Some(secret) = set {
             return Ok(secret.clone());
         }
         let path = self.path(database)?;
-        if !path.exists() {
+        if missing == Missing::Generate && !path.exists() {
             generate(&path, self.prefix)?;
         }
         self.read(&path)
@@ -210,155 +258,4 @@ pub fn exposed(path: &Path) -> io::Result<bool> {
 #[cfg(not(unix))]
 pub fn exposed(_path: &Path) -> io::Result<bool> {
     Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Sources;
-
-    fn config(folder: &Path, more: &[(&str, &str)]) -> Config {
-        let url = format!("sqlite://{}", folder.join("shop.db").display());
-        let mut variables = vec![("HANDOVER_DATABASE__URL".to_owned(), url)];
-        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Config::load(&Sources { variables, ..Sources::default() }).unwrap()
-    }
-
-    fn at(listen: &str) -> [SocketAddr; 1] {
-        [listen.parse().unwrap()]
-    }
-
-    const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-    #[test]
-    fn secrets_are_generated_once_in_private_files_next_to_database() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = config(folder.path(), &[]);
-        let [first, again] = [(); 2].map(|()| Secrets::of(&config).unwrap());
-        assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
-        let jwt = first.jwt.unwrap();
-        let gateway = first.gateway;
-        assert_ne!(jwt.reveal(), gateway.reveal().trim_start_matches("whsec_"));
-        assert_eq!((jwt.reveal().len(), gateway.reveal().len()), (64, 70));
-        assert!(!jwt.is_placeholder() && !gateway.is_placeholder());
-        for purpose in ["jwt-secret", "gateway-secret"] {
-            assert!(!exposed(&folder.path().join(format!("shop.db-{purpose}"))).unwrap());
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft remains");
-    }
-
-    #[test]
-    fn placeholder_has_few_distinct_characters_and_random_text_many() {
-        for typed in [&"changeme".repeat(4), &"a".repeat(32), "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
-            assert!(Secret::new(typed).is_placeholder(), "{typed}");
-        }
-        assert!(!Secret::new("0f4a9c1be27d83560f4a9c1be27d8356").is_placeholder());
-    }
-
-    #[test]
-    fn both_secrets_are_required_outside_loopback() {
-        let folder = tempfile::tempdir().unwrap();
-        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
-        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
-        let needed =
-            |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), &at(listen)) {
-                Err(Failure::SecretNeeded { key, .. }) => Some(key),
-                Ok(()) => None,
-                Err(other) => panic!("{other}"),
-            };
-        for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080"] {
-            assert_eq!(needed(&[], listen), Some("auth.jwt-secret"));
-            assert_eq!(needed(&[jwt], listen), Some("gateway.secret"));
-            assert_eq!(needed(&[gateway], listen), Some("auth.jwt-secret"));
-            assert_eq!(needed(&[jwt, gateway], listen), None);
-        }
-        for listen in ["127.0.0.1:8080", "[::1]:8080"] {
-            assert_eq!(needed(&[], listen), None);
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no unused secret is generated");
-    }
-
-    #[test]
-    fn placeholder_is_refused_if_any_listener_is_outside_loopback() {
-        let folder = tempfile::tempdir().unwrap();
-        let typed = ("HANDOVER_AUTH__JWT_SECRET", "changemechangemechangemechangeme");
-        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
-        let typed_gateway = ("HANDOVER_GATEWAY__SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
-        let inside = at("127.0.0.1:1")[0];
-        let outside = at("192.0.2.1:1")[0];
-        for (set, weak) in [([typed, gateway], "auth.jwt-secret"), ([jwt, typed_gateway], "gateway.secret")] {
-            let config = config(folder.path(), &set);
-            Secrets::allow(&config, &[inside]).unwrap();
-            let refused = Secrets::allow(&config, &[inside, outside]);
-            assert!(matches!(refused, Err(Failure::SecretPlaceholder { key, .. }) if key == weak));
-        }
-    }
-
-    #[test]
-    fn with_external_issuer_no_jwt_secret_is_required_or_generated() {
-        let folder = tempfile::tempdir().unwrap();
-        let keys = folder.path().join("keys.json");
-        let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
-        fs::write(&keys, key).unwrap();
-        let keys = keys.display().to_string();
-        let set = [
-            ("HANDOVER_AUTH__JWKS_FILE", keys.as_str()),
-            ("HANDOVER_AUTH__AUDIENCE", "shop"),
-            ("HANDOVER_GATEWAY__SECRET", SIGNING),
-        ];
-        let config = config(folder.path(), &set);
-        Secrets::allow(&config, &at("0.0.0.0:8080")).unwrap();
-        assert_eq!(Secrets::of(&config).unwrap().jwt, None);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the key file exists");
-    }
-
-    #[test]
-    fn on_database_server_both_secrets_are_required_and_none_is_generated() {
-        let url = ("HANDOVER_DATABASE__URL", "postgres://shop:hush@db/shop");
-        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
-        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
-        let load = |more: &[(&str, &str)]| {
-            let variables = more.iter().chain([&url]).map(|(name, value)| ((*name).into(), (*value).into()));
-            Config::load(&Sources { variables: variables.collect(), ..Sources::default() }).unwrap()
-        };
-        for (set, missing) in
-            [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
-        {
-            let refused = Secrets::allow(&load(set), &at("127.0.0.1:8080")).unwrap_err();
-            assert!(
-                matches!(&refused, Failure::SharedSecretMissing { key, .. } if *key == missing),
-                "{refused}"
-            );
-            assert!(!refused.explain().contains("hush"));
-            Secrets::allow(&load(set), &[]).unwrap();
-        }
-        Secrets::allow(&load(&[jwt, gateway]), &at("127.0.0.1:8080")).unwrap();
-    }
-
-    #[test]
-    fn concurrent_first_starts_agree_on_one_secret() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = config(folder.path(), &[]);
-        let found: Vec<Secret> = std::thread::scope(|scope| {
-            let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| Secrets::jwt(&config))).collect();
-            starts.into_iter().map(|start| start.join().unwrap().unwrap().unwrap()).collect()
-        });
-        assert!(found.iter().all(|secret| *secret == found[0]));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn secret_file_that_others_can_read_or_that_is_empty_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let config = config(folder.path(), &[]);
-        Secrets::jwt(&config).unwrap();
-        let path = folder.path().join("shop.db-jwt-secret");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretExposed { .. })));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, "\n").unwrap();
-        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretFileInvalid { .. })));
-    }
 }

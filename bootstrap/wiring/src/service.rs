@@ -11,12 +11,13 @@ use handover_outbox::WakeupNotifier;
 use handover_outbox::runtime::PrepareError;
 use marketplace::App;
 use marketplace::service::{self, Roles};
+use marketplace_gateway::Signer;
 use tokio::time::Instant;
 
-use crate::adapters::{AdapterWrappers, Database, application, check_gateway};
+use crate::adapters::{AdapterWrappers, Application, Database, application, check_gateway, report_policies};
 use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
-use crate::{Failure, Secrets};
+use crate::{DatabaseLock, Failure, Secrets};
 
 /// Parts that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub struct Service {
     app: App,
     database: Database,
     edge: Option<(HttpServer, Secrets)>,
+    signer: Option<Signer>,
 }
 
 impl Service {
@@ -64,17 +66,18 @@ impl Service {
         check_gateway(config, &listens)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
         let listeners = match parts.api {
-            true => Some(Listeners::bind(config).await?),
+            true => Some(Listeners::bind(config).await.map_err(|failure| in_use(config).unwrap_or(failure))?),
             false => None,
         };
         let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, &wake).await?;
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
-        let app = application(config, &database, wrappers, parts.roles.jobs).await?;
+        let Application { app, signer } = application(config, &database, wrappers, parts.roles.jobs).await?;
         service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.spawn_background_tasks(&app.tx.tasks);
         service::start(&app, &wake, parts.roles, &config.settings);
+        report_policies(config, &app);
         crate::metrics::start(&app);
         let edge = match listeners {
             Some(listeners) => {
@@ -83,7 +86,7 @@ impl Service {
             }
             None => None,
         };
-        Ok(Service { app, database, edge })
+        Ok(Service { app, database, edge, signer })
     }
 
     /// Address of the API, if it is served. Contains the actual port if port 0 was configured.
@@ -99,6 +102,24 @@ impl Service {
     /// The secrets in use, if the API is served.
     pub fn secrets(&self) -> Option<&Secrets> {
         self.edge.as_ref().map(|(_, secrets)| secrets)
+    }
+
+    /// Replaces the secrets in use, and the public keys, by those of this configuration. After an error the previous
+    /// ones stay in use.
+    pub(crate) fn replace_secrets(&mut self, config: &Config) -> Result<(), Failure> {
+        if self.edge.is_none() && self.signer.is_none() {
+            return Ok(());
+        }
+        Secrets::allow(config, &self.edge.as_ref().map_or_else(Vec::new, |_| config.listens()))?;
+        let secrets = Secrets::reread(config)?;
+        if let Some((edge, in_use)) = &mut self.edge {
+            edge.verifiers().replace(config, &secrets)?;
+            in_use.clone_from(&secrets);
+        }
+        if let Some(signer) = &self.signer {
+            signer.replace(secrets.gateway.reveal());
+        }
+        Ok(())
     }
 
     pub fn app(&self) -> &App {
@@ -135,6 +156,14 @@ impl Service {
         let ended = tokio::time::timeout_at(deadline, self.database.close()).await;
         in_time("the database", ended.is_ok())
     }
+}
+
+/// The process that serves the database file already, if there is one. Its port is usually the same, and an error about the
+/// port would lead to a second process on another port.
+fn in_use(config: &Config) -> Option<Failure> {
+    let database = config.database.file()?;
+    let holder = DatabaseLock::holder(database).ok()??;
+    Some(Failure::InUse { database: database.to_owned(), holder })
 }
 
 fn prepare_failed(config: &Config, error: PrepareError) -> Failure {

@@ -3,16 +3,33 @@
 mod args;
 pub mod output;
 pub mod progress;
+mod stderr;
 
 use std::io::{self, Write};
 
 use crate::Failure;
+use crate::config::Sources;
 
 pub use args::{Address, Common, Flag, Output, OutputArgs, whole};
+pub(crate) use stderr::dropped_lines;
+pub use stderr::{flush, queue_stderr};
 
-/// Prints a note to stderr; notes are never part of a command's output.
+/// Prints a note to stderr; notes are never part of a command's output. A closed stderr is not an error.
 pub fn note(text: &str) {
-    eprintln!("{text}");
+    stderr::write_line(text);
+}
+
+/// Prints the warnings about these sources to stderr.
+pub fn warn(sources: &Sources) {
+    for warning in sources.warnings() {
+        note(&format!("warning: {warning}"));
+    }
+}
+
+/// Like [`say`], without blocking other tasks while the reader of stdout stalls.
+pub async fn say_later(text: String) -> Result<(), Failure> {
+    let said = tokio::task::spawn_blocking(move || say(&text)).await;
+    said.unwrap_or_else(|error| Err(Failure::System { what: "cannot write to stdout", cause: error.into() }))
 }
 
 /// Writes to stdout. A closed pipe is not an error.

@@ -6,14 +6,17 @@
 //! **Invariant:** every function is total; a refusal is an error value that states the reason.
 
 mod assets;
+mod capture;
 mod credit;
 mod event;
+mod gateway_report;
 mod ids;
 mod money;
 mod order;
 mod order_number;
 mod order_status;
 mod payment;
+mod payment_method;
 mod product;
 mod refund;
 
@@ -22,19 +25,27 @@ pub use assets::{
     HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
     RequestedAssets,
 };
+pub use capture::{BookedTransaction, Capture};
 pub use credit::{CreditCounts, CreditOutcome};
 pub use event::{
     AggregateType, EventBody, EventType, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts,
     OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled, RefundSettled,
     RoutingKey,
 };
-pub use ids::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
+pub use gateway_report::{ClosedBy, GatewayReport, ReportKind, ReportOutcome, ReportState};
+pub use ids::{
+    CouponId, InvoiceId, NotAReference, OrderId, PaymentId, ProductId, Reference, RefundId, UserId,
+};
 pub use money::{Currency, Money, MoneyError};
 pub use order::{
     CancelCause, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment,
 };
 pub use order_number::OrderNo;
 pub use order_status::{CancelReason, OrderStatus};
-pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
+pub use payment::{Payment, PaymentDecision, PaymentResult, PaymentStatus, Settlement};
+pub use payment_method::PaymentMethod;
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
-pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};
+pub use refund::{
+    Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus,
+    SupersededAttempt,
+};

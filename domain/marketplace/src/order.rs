@@ -170,8 +170,9 @@ impl Order {
                 after.refund = None;
                 return Ok((after, Vec::new()));
             }
+            // A refund that had failed may succeed later, also while another refund of the order is in progress.
             OrderAction::Refund { refund, amount } => {
-                self.is_refunded_by(*refund, action)?;
+                after.refund = Some(*refund);
                 EventBody::OrderRefunded(OrderRefunded {
                     order,
                     refund: *refund,
@@ -229,9 +230,11 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),
         OrderAction::BeginRefund { .. } => matches!(actor, OrderActor::Buyer | OrderActor::Operator),
-        OrderAction::Refund { .. } | OrderAction::AbandonRefund { .. } => {
-            matches!(actor, OrderActor::Gateway | OrderActor::System)
+        // An operator settles a refund by hand.
+        OrderAction::Refund { .. } => {
+            matches!(actor, OrderActor::Gateway | OrderActor::System | OrderActor::Operator)
         }
+        OrderAction::AbandonRefund { .. } => matches!(actor, OrderActor::Gateway | OrderActor::System),
     }
 }
 

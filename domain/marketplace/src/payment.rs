@@ -1,10 +1,13 @@
-//! A payment: settled exactly once, by the signed callback of the gateway.
+//! A payment: settled by the signed reports of the gateway, each of which takes effect once.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::event::{EventBody, PaymentFor, PaymentSettled};
-use super::{Currency, Money, Order, OrderId, OrderStatus, PaymentId};
+use super::{
+    BookedTransaction, CancelCause, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus,
+    PaymentId, PaymentMethod, Reference, RefundCause, ReportOutcome,
+};
 use handover_events::{TenantId, Trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,32 +38,34 @@ pub struct Settlement {
     pub amount: Money,
 }
 
-/// Reason why a payment report is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PaymentRefusal {
-    #[error("the reported amount is {reported}, but the payment amount is {expected}")]
-    WrongAmount { reported: Money, expected: Money },
-    /// The gateway already reported this transaction id for another payment.
-    #[error("the gateway transaction {transaction_id} belongs to another payment")]
-    TransactionTaken { transaction_id: String },
-    /// The payment is already settled with another transaction id or with the other result.
-    #[error("the payment is already {status}")]
-    AlreadySettled { status: PaymentStatus },
+/// What a report about a payment changes. Everything else stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PaymentDecision {
+    pub outcome: ReportOutcome,
+    /// The payment after a change of its status, and the event of this change.
+    pub settled: Option<(Payment, EventBody)>,
+    /// The captured money.
+    pub capture: Option<Capture>,
+    /// Cause of the automatic refund of `capture`.
+    pub refund: Option<RefundCause>,
+    pub order: Option<OrderAction>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payment {
     pub id: PaymentId,
+    /// Name of the payment towards the gateway; `None` for a row that an earlier version wrote.
+    pub reference: Option<Reference>,
     pub tenant: TenantId,
     pub order: OrderId,
     pub amount: Money,
     pub currency: Currency,
     /// Payment method chosen by the buyer.
-    pub method: String,
+    pub method: PaymentMethod,
     pub status: PaymentStatus,
     /// The gateway's transaction id; `None` until the payment is settled.
     pub transaction_id: Option<String>,
-    /// Whether a refund is required, because the payment succeeded when its order could no longer be paid.
+    /// Whether the payment paid no order, because it succeeded when its order could no longer be paid.
     pub refund_due: bool,
     /// Trace context of the request that created the payment.
     pub trace: Option<Trace>,
@@ -71,49 +76,141 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// Settles the payment; returns its new state and the event. A repetition of the same report returns `None`.
+    /// Decides what a report changes (spec §2 "Gateway reports").
     ///
-    /// `order` is the current state of the order. A success for an order that is no longer pending sets `refund_due`.
-    pub fn settle(
+    /// `order` is the current state of the order, `captures` the number of captures of this payment, and `booked` the
+    /// transaction with the id of the report if it is known already.
+    pub fn decide(
         &self,
         report: &Settlement,
         order: &Order,
+        captures: u32,
+        booked: Option<BookedTransaction>,
         now: DateTime<Utc>,
-    ) -> Result<Option<(Payment, EventBody)>, PaymentRefusal> {
-        if report.amount != self.amount {
-            return Err(PaymentRefusal::WrongAmount { reported: report.amount, expected: self.amount });
+    ) -> PaymentDecision {
+        match report.result {
+            PaymentResult::Success => self.decide_success(report, order, captures, booked, now),
+            PaymentResult::Failed => self.decide_failure(report, order, booked, now),
         }
-        let status = match report.result {
-            PaymentResult::Success => PaymentStatus::Success,
-            PaymentResult::Failed => PaymentStatus::Failed,
+    }
+
+    fn decide_success(
+        &self,
+        report: &Settlement,
+        order: &Order,
+        captures: u32,
+        booked: Option<BookedTransaction>,
+        now: DateTime<Utc>,
+    ) -> PaymentDecision {
+        if let Some(booked) = booked {
+            let is_same = booked == BookedTransaction { payment: self.id, amount: report.amount };
+            return PaymentDecision::only(if is_same {
+                ReportOutcome::Recorded
+            } else {
+                ReportOutcome::TransactionConflict
+            });
+        }
+        let capture = |refund_due| Capture {
+            tenant: self.tenant,
+            order: self.order,
+            payment: self.id,
+            number: captures + 1,
+            transaction_id: report.transaction_id.clone(),
+            amount: report.amount,
+            refund_due,
+            in_suspense: refund_due,
+            create_time: now,
         };
-        if self.status != PaymentStatus::Processing {
-            let same = self.status == status && self.transaction_id.as_ref() == Some(&report.transaction_id);
-            return if same { Ok(None) } else { Err(PaymentRefusal::AlreadySettled { status: self.status }) };
+        if report.amount != self.amount {
+            let fails = self.status == PaymentStatus::Processing;
+            // Nothing is captured and nothing can be refunded if the reported amount is zero.
+            let is_captured = report.amount > Money::ZERO;
+            return PaymentDecision {
+                settled: fails.then(|| self.settled(PaymentStatus::Failed, report, order, now)),
+                capture: is_captured.then(|| capture(true)),
+                refund: is_captured.then_some(RefundCause::WrongAmount),
+                ..PaymentDecision::only(ReportOutcome::WrongAmount)
+            };
         }
+        match self.status {
+            PaymentStatus::Success => PaymentDecision {
+                capture: Some(capture(true)),
+                refund: Some(RefundCause::SecondCapture),
+                ..PaymentDecision::only(ReportOutcome::SecondCapture)
+            },
+            PaymentStatus::Processing | PaymentStatus::Failed => {
+                let is_late = order.status != OrderStatus::Pending;
+                let (after, event) = self.settled(PaymentStatus::Success, report, order, now);
+                PaymentDecision {
+                    outcome: if is_late { ReportOutcome::LatePayment } else { ReportOutcome::OrderPaid },
+                    settled: Some((Payment { refund_due: is_late, ..after }, event)),
+                    capture: Some(capture(is_late)),
+                    refund: is_late.then_some(RefundCause::LatePayment),
+                    order: (!is_late).then_some(OrderAction::Pay),
+                }
+            }
+        }
+    }
+
+    fn decide_failure(
+        &self,
+        report: &Settlement,
+        order: &Order,
+        booked: Option<BookedTransaction>,
+        now: DateTime<Utc>,
+    ) -> PaymentDecision {
+        match self.status {
+            PaymentStatus::Success => PaymentDecision::only(ReportOutcome::PaymentFailedAfterSuccess),
+            PaymentStatus::Failed => PaymentDecision::only(ReportOutcome::Recorded),
+            PaymentStatus::Processing if booked.is_some_and(|booked| booked.payment != self.id) => {
+                PaymentDecision::only(ReportOutcome::TransactionConflict)
+            }
+            PaymentStatus::Processing => {
+                let cancels = order.status == OrderStatus::Pending && !order.assets.is_empty();
+                PaymentDecision {
+                    settled: Some(self.settled(PaymentStatus::Failed, report, order, now)),
+                    order: cancels.then_some(OrderAction::Cancel(CancelCause::PaymentFailed)),
+                    ..PaymentDecision::only(ReportOutcome::PaymentFailed)
+                }
+            }
+        }
+    }
+
+    /// The payment with this status, and the event of the change.
+    fn settled(
+        &self,
+        status: PaymentStatus,
+        report: &Settlement,
+        order: &Order,
+        now: DateTime<Utc>,
+    ) -> (Payment, EventBody) {
         let settled = PaymentSettled {
             of: PaymentFor::Order(order.facts()),
             payment: self.id,
             transaction_id: report.transaction_id.clone(),
             amount: self.amount,
             currency: self.currency,
-            payment_method: self.method.clone(),
+            payment_method: self.method,
             occurred_time: now,
         };
-        let (event, refund_due) = match report.result {
-            PaymentResult::Success => {
-                (EventBody::PaymentSucceeded(settled), order.status != OrderStatus::Pending)
-            }
-            PaymentResult::Failed => (EventBody::PaymentFailed(settled), false),
+        let event = match status {
+            PaymentStatus::Success => EventBody::PaymentSucceeded(settled),
+            PaymentStatus::Failed | PaymentStatus::Processing => EventBody::PaymentFailed(settled),
         };
         let after = Payment {
             status,
-            refund_due,
             transaction_id: Some(report.transaction_id.clone()),
             version: self.version + 1,
             update_time: now,
             ..self.clone()
         };
-        Ok(Some((after, event)))
+        (after, event)
+    }
+}
+
+impl PaymentDecision {
+    /// A decision that changes nothing but the record of the report.
+    const fn only(outcome: ReportOutcome) -> PaymentDecision {
+        PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None }
     }
 }

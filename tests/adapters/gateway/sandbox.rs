@@ -55,7 +55,13 @@ impl World {
 
     /// Requests a refund and waits until its report is scheduled.
     async fn refund(&self, refund: i64, payment: i64, minor: i64) {
-        self.sandbox.refund(&request(refund, payment, minor)).await.unwrap();
+        self.attempt(request(refund, payment, minor), 1).await;
+    }
+
+    /// Like [`World::refund`], for the attempt with this number.
+    async fn attempt(&self, request: RefundRequest, attempt: u32) {
+        let key = format!("refund {} attempt {attempt}", request.refund);
+        self.sandbox.refund(&RefundRequest { key, ..request }).await.unwrap();
         run_tasks().await;
     }
 
@@ -80,6 +86,9 @@ async fn run_tasks() {
 fn request(refund: i64, payment: i64, minor: i64) -> RefundRequest {
     RefundRequest {
         refund: refund.try_into().unwrap(),
+        reference: None,
+        key: String::new(),
+        payment_reference: None,
         payment: payment.try_into().unwrap(),
         transaction_id: None,
         order: 3.try_into().unwrap(),
@@ -138,6 +147,22 @@ async fn amount_ending_in_13_fails_for_first_refund_and_succeeds_for_next() {
         world.received(),
         [(1, failed), (1, failed), (2, success), (3, failed), (4, success)],
         "the result of a refund must never change"
+    );
+}
+
+#[tokio::test]
+async fn retry_of_failed_refund_is_a_new_attempt_that_succeeds() {
+    let world = World::new();
+    for attempt in [1, 1, 2, 2, 1] {
+        world.attempt(request(1, 1, 13), attempt).await;
+        world.pass_delay().await;
+    }
+    let success = (1, RefundResult::Success);
+    let failed = (1, RefundResult::Failed);
+    assert_eq!(
+        world.received(),
+        [failed, failed, success, success, failed],
+        "the result of an attempt is final"
     );
 }
 

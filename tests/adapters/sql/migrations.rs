@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use handover_outbox::ports::Store;
-use handover_sql::SchemaError;
+use handover_sql::{SchemaError, SqlStore};
+use handover_tests::upgrade;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Executor, Row as _, SqlSafeStr as _};
 
@@ -101,6 +102,34 @@ async fn migration_is_refused_when_table_of_other_application_exists() {
     let tables: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut direct).await.unwrap();
     assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn database_of_first_version_is_migrated() {
+    let fixture = unmigrated().await;
+    SqlStore::migrate(&fixture.store).await.unwrap();
+    upgrade::migrate_to_first_version(&mut fixture.direct_connection().await, "sqlite").await;
+    upgrade::fill_first_version(&fixture.store).await;
+    assert!(!fixture.store.is_ready().await.unwrap());
+    fixture.store.migrate().await.unwrap();
+    upgrade::check_migrated(&fixture.store).await;
+    upgrade::check_statements_of_first_version(&fixture.store).await;
+}
+
+/// The ledger is copied to a new table; the ids of deleted rows are not used again.
+#[tokio::test]
+async fn ledger_ids_of_deleted_rows_are_not_reused_after_migration() {
+    let fixture = unmigrated().await;
+    SqlStore::migrate(&fixture.store).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    upgrade::migrate_to_first_version(&mut direct, "sqlite").await;
+    upgrade::fill_first_version(&fixture.store).await;
+    direct.execute("DELETE FROM ledger_entries").await.unwrap();
+    fixture.store.migrate().await.unwrap();
+    let insert = "INSERT INTO ledger_entries (tenant_id, idempotency_key, account, amount, create_time) \
+                  VALUES (1, 'k', 'suspense', 0, '2026-02-04 10:30:00') RETURNING id";
+    let id: i64 = sqlx::query_scalar(insert).fetch_one(&mut direct).await.unwrap();
+    assert_eq!(id, 3);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_contract::samples::due_at;
 use handover_events::{Partition, PartitionSet, TenantId};
-use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
+use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind};
 use handover_sql::{SqlStore, SqliteOptions};
 use marketplace_sql::SqlMarket;
 use sqlx::Executor;
@@ -62,6 +62,22 @@ async fn corrupt_error_names_table_column_and_row() {
     let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
     assert_eq!((table, column, key.as_str()), ("dead_letters", "died_at", "message_key k"));
     assert!(why.contains("yesterday"), "{why}");
+}
+
+/// A missing table concerns the system: it is an outage that names its cause, and not a failure of one event.
+#[tokio::test]
+async fn missing_table_is_an_outage_with_a_cause_until_it_returns() {
+    let fixture = fixture().await;
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("ALTER TABLE outbox_events RENAME TO outbox_events_moved").await.unwrap();
+    let error = append(&fixture.store, &[event("e-1", 1, 1)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert_eq!(error.system_fault().unwrap().kind, SystemFaultKind::Schema);
+    let text = error.to_string();
+    assert!(text.starts_with("the database refuses statements: changed schema: "), "{text}");
+    assert!(text.contains("outbox_events"), "{text}");
+    direct.execute("ALTER TABLE outbox_events_moved RENAME TO outbox_events").await.unwrap();
+    append(&fixture.store, &[event("e-1", 1, 1)]).await.unwrap();
 }
 
 #[tokio::test]

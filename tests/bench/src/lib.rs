@@ -73,7 +73,7 @@ async fn run(arguments: &BenchArgs) -> Result<Exit, BenchError> {
     let mut signals = StopSignals::listen()?;
     let plan = Plan::from_arguments(arguments)?;
     let fixture = Fixture::set_up(arguments, StatementCounter::install()).await?;
-    let progress = Progress::start();
+    let progress = Progress::start()?;
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => Outcome::Interrupted(signal),

@@ -140,6 +140,7 @@ async fn open_router(header: ForwardedHeader) -> Router {
         app,
         tokens: Tokens::new(SECRET).unwrap(),
         callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
+        requires_reference: false,
         readiness: Box::new(Vec::<Problem>::new),
         admission: RateLimits::new(Arc::new(LocalLimiter::with_time(Time::monotonic())), unlimited)
             .with_proxies(proxies),

@@ -88,7 +88,9 @@ fn defaults() -> Vec<Vec<u8>> {
 pub(crate) fn callback() -> Vec<Vec<u8>> {
     owned(&[
         r#"{"paymentId":1,"gatewayTxnId":"txn-1","result":"SUCCESS","amount":88.50}"#,
+        r#"{"reference":"0192f0c1-0000-7000-8000-000000000001","gatewayTxnId":"txn-1","result":"FAILED","amount":1,"currency":"CNY","raw":{"a":[1]}}"#,
         r#"{"refundId":1,"result":"FAILED"}"#,
+        r#"{"reference":"0192f0c1-0000-7000-8000-000000000002","refundId":1,"result":"SUCCESS","gatewayTxnId":"r-1"}"#,
     ])
 }
 
@@ -163,6 +165,7 @@ fn value_of(name: &str) -> &'static str {
         "aggregateType" => "Order",
         "eventType" => "ORDER_PAID",
         "status" => "FAILED",
+        "state" => "OPEN",
         "as" => "seller",
         "from" | "to" => "2026-01-31T07:00:00Z",
         "queue" => "inventory.update.queue",

@@ -7,7 +7,7 @@ use marketplace_contract::samples::user;
 use marketplace_domain::{
     CancelReason, Currency, EventBody, InvoiceGenerated, InvoiceId, Money, OrderCancelled, OrderCreated,
     OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout,
-    PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId, RefundSettled,
+    PaymentFor, PaymentId, PaymentMethod, PaymentSettled, Points, ProductId, RefundId, RefundSettled,
 };
 
 fn at() -> DateTime<Utc> {
@@ -56,7 +56,7 @@ fn payment(of: PaymentFor) -> PaymentSettled {
         transaction_id: "txn-1".to_owned(),
         amount: money(),
         currency: Currency::CNY,
-        payment_method: "online".to_owned(),
+        payment_method: PaymentMethod::Online,
         occurred_time: at(),
     }
 }

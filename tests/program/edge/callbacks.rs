@@ -1,4 +1,4 @@
-//! `POST /api/v1/payments/callback`: accepted only with a valid and recent signature.
+//! `POST /api/v1/payments/callback`: accepted only with a valid and recent signature. Every signed request is recorded.
 
 use handover_tests::client::Caller;
 
@@ -44,7 +44,20 @@ fn fields(market: &Market) -> Vec<Case> {
     let no_transaction =
         [("empty", r#""""#), ("with a space", r#""a b""#), ("not ASCII", r#""号""#), ("too long", &long)];
     let no_result = [("in lower case", r#""success""#), ("another word", r#""PENDING""#), ("empty", r#""""#)];
-    let mut cases = each(&NO_ID, "paymentId", id);
+    let reference = |name: &str, value: &str| {
+        let rest = r#""gatewayTxnId":"t","result":"SUCCESS","amount":88.50"#;
+        signed(name, &format!(r#"{{"paymentId":{payment},"reference":{value},{rest}}}"#))
+    };
+    let no_reference = [
+        ("empty", r#""""#),
+        ("another text", r#""payment 1""#),
+        ("without hyphens", r#""0192f0c1000070008000000000000001""#),
+        ("in braces", r#""{0192f0c1-0000-7000-8000-000000000001}""#),
+    ];
+    // Null is the same as an absent field.
+    let mut cases = each(&NO_ID[1..], "paymentId", id);
+    cases.extend(each(&NO_TEXT[1..], "reference", reference));
+    cases.extend(each(&no_reference, "reference", reference));
     cases.extend(each(&NO_TEXT, "gatewayTxnId", transaction));
     cases.extend(each(&no_transaction, "gatewayTxnId", transaction));
     cases.extend(each(&NO_TEXT, "result", result));
@@ -52,10 +65,12 @@ fn fields(market: &Market) -> Vec<Case> {
     cases.extend(each(&NO_MONEY, "amount", amount));
     let complete = report(payment, "t", "SUCCESS", "88.50");
     let open = complete.trim_end_matches('}');
-    let all = ["paymentId", "gatewayTxnId", "result", "amount"];
+    let all = ["reference", "paymentId", "gatewayTxnId", "result", "amount"];
     cases.extend([
         signed("no fields", "{}").invalid(&all),
-        signed("an unknown field", &format!(r#"{open},"currency":"USD"}}"#)).invalid(&["currency"]),
+        signed("an unknown field and an invalid one", &format!(r#"{open},"currency":"USD","reference":1}}"#))
+            .invalid(&["reference"]),
+        id("neither reference nor id", "null").invalid(&["reference", "paymentId"]),
         signed("a duplicate field", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
         signed("not an object", "[]").invalid(&["body"]),
         signed("followed by other text", &format!("{complete}x")).invalid(&["body"]),
@@ -65,8 +80,9 @@ fn fields(market: &Market) -> Vec<Case> {
             .header("Content-Type", "text/plain")
             .signed(0)
             .refused(415, "A0400", &[]),
+        post("callback with a parameter", &format!("{CALLBACK}?a=1")).json("{ }").signed(0).invalid(&["a"]),
     ]);
-    cases
+    cases.into_iter().map(Case::recorded).collect()
 }
 
 fn signatures(market: &Market) -> Vec<Case> {
@@ -124,6 +140,10 @@ fn signatures(market: &Market) -> Vec<Case> {
             time.parse::<i64>().ok().map(|t| (t + 1).to_string()),
             signature(),
         ),
+        with_headers("a repeated signature", Some(&id), now(), signature())
+            .header("webhook-signature", &valid_signature),
+        with_headers("a repeated timestamp", Some(&id), now(), signature()).header("webhook-timestamp", "1"),
+        with_headers("a repeated message id", Some(&id), now(), signature()).header("webhook-id", "msg-2"),
         with_headers("a timestamp that is not a number", Some(&id), Some("now".to_owned()), signature()),
         with_headers("not base64", Some(&id), now(), Some("v1,????".to_owned())),
         refused(plain("six minutes old").signed(-360)),
@@ -137,12 +157,18 @@ fn contradictions(market: &Market) -> Vec<Case> {
     let signed = |name: &str, body: String| callback(name, &body).signed(0);
     // The gateway transaction id that the test client reported in `Market::open`.
     let transaction = format!("txn-{settled}");
+    let unknown = r#""reference":"0192f0c1-0000-7000-8000-00000000000f""#;
+    let rest = r#""gatewayTxnId":"t","result":"SUCCESS","amount":88.50"#;
+    let not_found = |case: Case| case.refused(404, "A0404", &[]).recorded();
+    let needs_decision = |case: Case| case.unchanged(200).recorded();
     vec![
-        signed("a cent too little", report(payment, "t", "SUCCESS", "88.49")).invalid(&["amount"]),
-        signed("a cent too much", report(payment, "t", "SUCCESS", "88.51")).invalid(&["amount"]),
-        signed("an amount of zero", report(payment, "t", "SUCCESS", "0")).invalid(&["amount"]),
-        signed("a failure for another amount", report(payment, "t", "FAILED", "1.00")).invalid(&["amount"]),
-        signed("no such payment", report(9_007_199_254_740_991, "t", "SUCCESS", "88.50")).refused(
+        not_found(signed("no such payment", report(9_007_199_254_740_991, "t", "SUCCESS", "88.50"))),
+        not_found(signed("no such reference", format!("{{{unknown},{rest}}}"))),
+        not_found(signed(
+            "a reference that does not belong to the payment",
+            format!(r#"{{{unknown},"paymentId":{payment},{rest}}}"#),
+        )),
+        signed("no such payment again", report(9_007_199_254_740_991, "t", "SUCCESS", "88.50")).refused(
             404,
             "A0404",
             &[],
@@ -150,19 +176,22 @@ fn contradictions(market: &Market) -> Vec<Case> {
         signed("the same result again", report(settled, &transaction, "SUCCESS", "88.50")).unchanged(200),
         signed("the same result again, with one decimal", report(settled, &transaction, "SUCCESS", "88.5"))
             .unchanged(200),
-        signed("a failure after the payment succeeded", report(settled, &transaction, "FAILED", "88.50"))
-            .refused(409, "A0409", &[]),
-        signed("another gateway transaction", report(settled, "t", "SUCCESS", "88.50")).refused(
-            409,
-            "A0409",
-            &[],
-        ),
-        signed("another amount after a success", report(settled, &transaction, "SUCCESS", "88.51"))
-            .invalid(&["amount"]),
         signed(
+            "the same result again, with an unknown field",
+            report(settled, &transaction, "SUCCESS", "88.50").replace('}', r#","currency":"CNY"}"#),
+        )
+        .unchanged(200),
+        needs_decision(signed(
+            "a failure after the payment succeeded",
+            report(settled, &transaction, "FAILED", "88.50"),
+        )),
+        needs_decision(signed(
+            "another amount after a success",
+            report(settled, &transaction, "SUCCESS", "88.51"),
+        )),
+        needs_decision(signed(
             "the gateway transaction of another payment",
             report(payment, &transaction, "SUCCESS", "88.50"),
-        )
-        .refused(409, "A0409", &[]),
+        )),
     ]
 }

@@ -34,6 +34,8 @@ pub(crate) enum Database {
     Unchanged,
     /// At least one table changes.
     Changed,
+    /// Only the table of gateway reports changes.
+    Reported,
 }
 
 fn case(name: &str, method: &'static str, path: &str) -> Case {
@@ -68,6 +70,10 @@ pub(crate) fn with_method(name: &str, method: &'static str, path: &str) -> Case 
 impl Case {
     pub(crate) fn by(self, caller: impl Into<Caller>) -> Case {
         Case { by: Some(caller.into()), ..self }
+    }
+
+    pub(crate) fn named(self, name: &str) -> Case {
+        Case { name: name.to_owned(), ..self }
     }
 
     pub(crate) fn without_token(self) -> Case {
@@ -124,6 +130,12 @@ impl Case {
     /// Expects success and an unchanged database: a read, or a repeated request.
     pub(crate) fn unchanged(self, status: u16) -> Case {
         self.refused(status, "00000", &[])
+    }
+
+    /// Expects that the report of the gateway is recorded, and that no other table changes.
+    pub(crate) fn recorded(self) -> Case {
+        let expected = Expected { database: Database::Reported, ..self.expected };
+        Case { expected, ..self }
     }
 
     /// Expects success and a changed database.

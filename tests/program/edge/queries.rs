@@ -1,6 +1,6 @@
 //! Query parameters: pages, filters, and unknown parameters.
 
-use super::case::{Case, get};
+use super::case::{Case, get, post};
 use super::market::{BUYER, Market, OPERATOR};
 
 pub(crate) fn cases(_: &Market) -> Vec<Case> {
@@ -62,6 +62,8 @@ fn filters() -> Vec<Case> {
         ("ops/outbox?to=2026-01-31T08:00:00", "to"),
         ("ops/outbox?to=1769846400", "to"),
         ("ops/outbox?to=2026-13-31T08:00:00Z", "to"),
+        ("ops/outbox?from=2026-01-31T08:00:00+08:00", "from"),
+        ("ops/reconciliation?to=2026-01-31T08:00:00+08:00", "to"),
         ("ops/queues?name=x", "name"),
         ("ops/dead-letters?status=DEAD", "status"),
         ("ops/dead-letters?status=open", "status"),
@@ -103,6 +105,17 @@ fn special() -> Vec<Case> {
     vec![
         read(&format!("ops/outbox?eventType={long}")).invalid(&["eventType"]),
         read("orders?status=gone&as=nobody&limit=0&page=2").invalid(&["status", "as", "limit", "page"]),
+        // A `%` that begins no byte, and bytes that are not UTF-8.
+        read("ops/outbox?eventType=%zz").invalid(&["query"]),
+        read("ops/outbox?eventType=A%").invalid(&["query"]),
+        read("ops/outbox?eventType=A%4").invalid(&["query"]),
+        read("ops/outbox?eventType=%FF").invalid(&["query"]),
+        read("products?%C3%28=1").invalid(&["query"]),
+        post("query, malformed percent-encoding with a body", "/api/v1/orders/1/cancel?a=%")
+            .by(BUYER)
+            .json("{}")
+            .invalid(&["query"]),
+        read("ops/outbox?from=2026-01-31T08:00:00%2B08:00").unchanged(200),
         read("products?Limit=1").invalid(&["Limit"]),
         read("ops/outbox?tenantId=2").refused(404, "A0404", &[]),
         read("ops/dead-letters?tenantId=2").refused(404, "A0404", &[]),

@@ -37,6 +37,8 @@ impl Tables {
             "orders",
             "payments",
             "refunds",
+            "payment_captures",
+            "gateway_reports",
             "coupons",
             "asset_holds",
             "asset_balances",

@@ -136,6 +136,12 @@ fn headers(market: &Market) -> Vec<Case> {
         header("scheme without a token", "Bearer "),
         header("another scheme", &format!("Basic {valid}")),
         header("two tokens", &format!("Bearer {valid} {valid}")),
+        header("two tokens in a list", &format!("Bearer {valid}, Bearer {valid}")),
+        header("the same header twice", &format!("Bearer {valid}"))
+            .header("authorization", &format!("Bearer {valid}")),
+        header("a second header with another scheme", &format!("Bearer {valid}"))
+            .header("Authorization", "Basic eA=="),
+        header("a second, empty header", &format!("Bearer {valid}")).header("Authorization", ""),
         refused(get("token in a parameter", &format!("{ORDERS}?access_token={valid}"))),
         get("token with a scheme in lower case", ORDERS)
             .header("Authorization", &format!("bearer {valid}"))

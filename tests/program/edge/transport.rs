@@ -9,7 +9,7 @@ const PRODUCTS: &str = "/api/v1/products";
 const BODY_LIMIT: usize = 64 * 1024;
 
 pub(crate) fn cases(market: &Market) -> Vec<Case> {
-    [addresses(), methods(), ids(market), types(), sizes(), traces()].concat()
+    [addresses(), methods(), ids(market), types(), accepted_types(), sizes(), traces()].concat()
 }
 
 fn addresses() -> Vec<Case> {
@@ -92,10 +92,29 @@ fn types() -> Vec<Case> {
             .by(BUYER)
             .body("{}")
             .refused(415, "A0400", &[]),
+        with_type("application/json").header("content-type", "application/json").named("content type, twice"),
+        with_type("application/json").header("content-type", "text/plain").named("content type, two"),
         without_type("in upper case, with a charset")
             .header("Content-Type", "Application/JSON; charset=utf-8")
             .done(201),
     ]
+}
+
+/// `Accept` selects nothing: every response is JSON (RFC 9110 §12.5.1 allows that), so that a payment is not refused
+/// because of a header.
+fn accepted_types() -> Vec<Case> {
+    ["text/html", "application/xml", "application/json;q=0", "image/*;q=0.1, text/plain", ";", ""]
+        .into_iter()
+        .flat_map(|kind| {
+            let with = |path: &str| get(&format!("accept {kind:?}, {path}"), path).header("Accept", kind);
+            [
+                with("/healthz").unchanged(200),
+                with(PRODUCTS).by(BUYER).unchanged(200),
+                with("/api/v1/orders").refused(401, "A0301", &[]),
+                with("/api/v2").refused(404, "A0404", &[]),
+            ]
+        })
+        .collect()
 }
 
 fn sizes() -> Vec<Case> {
@@ -149,6 +168,10 @@ fn traces() -> Vec<Case> {
         traced("with markup", "<b>"),
         traced("with a quote", "a\"b"),
         traced("not ASCII", "é"),
+        get("trace, a repeated id is replaced", "/healthz")
+            .header("x-trace-id", "one")
+            .header("x-trace-id", "two")
+            .unchanged(200),
         get("trace id in a rejected request", "/api/v1/orders").header("X-Trace-Id", "mine").refused(
             401,
             "A0301",

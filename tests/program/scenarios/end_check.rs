@@ -37,7 +37,7 @@ const PLANTED: [(&str, &str); 26] = [
     ("DELETE FROM asset_operations WHERE kind = 'CAPTURE'", "a successful payment was not captured exactly once"),
     ("UPDATE refunds SET status = 'FAILED'", "a successful refund was not paid out exactly once"),
     ("UPDATE orders SET status = 'paid' WHERE status = 'refunded'", "the refunds of an order do not match its payments"),
-    ("UPDATE payments SET refund_due = 1 WHERE order_id IN (SELECT id FROM orders WHERE status = 'paid')",
+    ("UPDATE payment_captures SET refund_due = 1 WHERE order_id IN (SELECT id FROM orders WHERE status = 'paid')",
         "a late payment has no refund"),
 ];
 

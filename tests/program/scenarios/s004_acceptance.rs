@@ -92,7 +92,7 @@ async fn s004_3_expired_lock_is_released_by_reaper(pair: Pair) {
     shop.assert_invariants_except(&[]).await;
 }
 
-/// 4 "事件丢失自动补发": an order becomes `paid` by SQL, without an event.
+/// 4 "事件丢失自动补发": an order and its payment become paid by SQL, without events.
 async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "1s")]).await;
     let coupon = shop.fill_purses().await;
@@ -106,7 +106,14 @@ async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(
     let silently = format!(
         "UPDATE orders SET status = 'paid', version = 2, pay_time = '{now}', update_time = '{now}' WHERE id = {order}"
     );
-    assert_eq!(shop.snapshot.change(&silently).await, 1);
+    let payment = shop.api.start_payment(BUYER, order).await.unwrap().id("paymentId");
+    let settled = format!(
+        "UPDATE payments SET status = 'SUCCESS', transaction_id = 'by-sql', version = 2, update_time = '{now}'
+         WHERE id = {payment}"
+    );
+    for change in [settled, silently] {
+        assert_eq!(shop.snapshot.change(&change).await, 1);
+    }
     let committed =
         format!("SELECT count(*) FROM asset_holds WHERE order_id = {order} AND status = 'COMMITTED'");
     shop.expect_count(3, &committed).await;

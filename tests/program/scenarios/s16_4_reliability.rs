@@ -49,6 +49,7 @@ async fn s16_4_2_failing_message_becomes_dead_letter_after_all_attempts(pair: Pa
     assert_eq!(dead_letters.len(), 1);
     assert_eq!((&dead_letters[0]["key"], &dead_letters[0]["status"]), (&json!(event), &json!("OPEN")));
     assert!(dead_letters[0]["reason"].as_str().unwrap().starts_with("消息消费失败"), "{dead_letters:?}");
+    shop.expect_logged(&["[ALERT]", &event]).await;
     assert_eq!(shop.logged(&["[ALERT]", &event]), 1, "§16.4.3: one alert must be logged");
     assert_eq!(shop.broker.count("order.dlq.queue").await, 0);
     // Other consumers of the same event are not affected.

@@ -177,7 +177,7 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
         send(&payload).await;
     }
     assert_eq!(shop.snapshot.number(&shipments).await, 1);
-    assert!(shop.logged(&["事件已处理，忽略重复消息", EVENT, "fulfillment"]) >= 2);
+    shop.expect_logged_times(&["事件已处理，忽略重复消息", EVENT, "fulfillment"], 2).await;
 
     // A message with the same id and different content is not a duplicate: it is parked, and the event is unchanged.
     send(&paid_payload(900_002)).await;

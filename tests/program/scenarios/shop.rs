@@ -222,8 +222,15 @@ impl Shop {
 
     /// Waits for a log line that contains all of these parts.
     pub(crate) async fn expect_logged(&self, parts: &[&str]) {
+        self.expect_logged_times(parts, 1).await;
+    }
+
+    /// Waits until at least this many log lines contain all of these parts: a thread of the program writes its log.
+    pub(crate) async fn expect_logged_times(&self, parts: &[&str], times: usize) {
         eventually(SOON, async || match self.logged(parts) {
-            0 => Err(format!("no log line contains all of {parts:?}").into()),
+            found if found < times => {
+                Err(format!("{found} of {times} log lines contain all of {parts:?}").into())
+            }
             _ => Ok(()),
         })
         .await;

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
 use handover_contract::{TIMEOUT, within};
+use handover_events::TenantId;
 use handover_outbox::ports::{Broker, OwnedPartition, Store, StoreError};
 use handover_sql::DatabaseBroker;
-use handover_tests::process::eventually;
+use handover_tests::client::Api;
+use handover_tests::process::{eventually, fresh};
 use handover_tests::servers::database::ServerKind;
 use marketplace::queues::{self, INVENTORY_QUEUE};
 use sqlx::mysql::MySqlConnection;
@@ -20,6 +22,7 @@ on_every_server!(
     timed_out_statement_ends_in_server,
     claim_skips_locked_messages_and_locks_only_claimed_ones,
     relays_settle_different_partitions_concurrently,
+    lock_of_another_program_delays_only_the_effects_that_need_it,
 );
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
@@ -102,6 +105,62 @@ async fn timed_out_statement_ends_in_server(kind: ServerKind) {
         if count == 0 { Ok(()) } else { Err(format!("{count} statements are still running").into()) }
     })
     .await;
+}
+
+/// Another program locks the credit row of one buyer. The effects for other buyers are applied meanwhile, those for this
+/// buyer afterwards, and no attempt is counted.
+async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: ServerKind) {
+    const LOCKED: i64 = 5;
+    let fixture = Fixture::new(kind).await;
+    let (_folder, launch) = fresh();
+    let running = launch
+        .set("HANDOVER_DATABASE__URL", &fixture.database.url())
+        .set("HANDOVER_CONSUMER__PREFETCH", "4")
+        .set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "500ms")
+        .set("HANDOVER_AUTH__JWT_SECRET", &"5f".repeat(32))
+        .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)))
+        .start()
+        .unwrap();
+    let api = Api::of(&running);
+    let cancel = async |buyer: i64| {
+        let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
+        let order = api.place_order(buyer, product).await.unwrap().id("orderId");
+        assert!(api.cancel(buyer, order).await.unwrap().done());
+    };
+    let cancelled = async |buyer: i64| {
+        let mut view = fixture.store.view().await.unwrap();
+        let credit = view.credit_of(TenantId::DEFAULT, buyer.try_into().unwrap()).await.unwrap();
+        credit.map_or(0, |credit| credit.counts.cancelled_by_buyer)
+    };
+    let expect = async |buyer: i64, count: u32| {
+        eventually(TIMEOUT, async || match cancelled(buyer).await {
+            found if found == count => Ok(()),
+            found => Err(format!("buyer {buyer}: {found} of {count} effects").into()),
+        })
+        .await;
+    };
+    for buyer in [LOCKED, LOCKED + 1] {
+        cancel(buyer).await;
+        expect(buyer, 1).await;
+    }
+    let lock = "SELECT buyer_id FROM buyer_credit WHERE tenant_id = 1 AND buyer_id = 5 FOR UPDATE";
+    let transaction = lock_rows(&fixture, lock).await;
+    // More events than the consumer processes at a time.
+    for _ in 0..6 {
+        cancel(LOCKED).await;
+    }
+    // One buyer with a row, and one without.
+    for buyer in [LOCKED + 1, LOCKED + 2] {
+        cancel(buyer).await;
+    }
+    expect(LOCKED + 1, 2).await;
+    expect(LOCKED + 2, 1).await;
+    assert_eq!(cancelled(LOCKED).await, 1, "the lock was not held");
+    drop(transaction);
+    expect(LOCKED, 7).await;
+    let counted =
+        "UPDATE event_consume_log SET cost_ms = cost_ms + 1 WHERE attempts > 1 OR status <> 'SUCCESS'";
+    assert_eq!(fixture.outside(counted).await.unwrap(), 0, "an attempt was counted");
 }
 
 /// With a wrong index InnoDB would lock every scanned row, and a second worker would find nothing.

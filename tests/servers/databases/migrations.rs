@@ -11,6 +11,7 @@ use handover_outbox::ports::Store;
 use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use handover_tests::upgrade;
 use marketplace_sql::SqlMarket;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqlSafeStr as _};
@@ -19,6 +20,7 @@ use super::on_every_server;
 
 on_every_server!(
     concurrent_migrations_are_safe,
+    database_of_first_version_is_migrated_while_its_processes_run,
     migration_is_refused_when_table_name_is_taken,
     migrations_coexist_with_those_of_host_service,
     recorded_migrations_match_files_read_by_sqlx,
@@ -98,20 +100,76 @@ async fn concurrent_migrations_are_safe(kind: ServerKind) {
     }
 }
 
+/// Applies the migrations of the outbox and the first one of the marketplace, and inserts rows.
+async fn of_first_version(kind: ServerKind) -> (TestDatabase, SqlMarket) {
+    let (database, store) = empty(kind).await;
+    SqlStore::migrate(&store).await.unwrap();
+    let url = database.url();
+    match kind {
+        ServerKind::MariaDb => {
+            let mut connection = MySqlConnection::connect(&url).await.unwrap();
+            upgrade::migrate_to_first_version(&mut connection, "mysql").await;
+        }
+        ServerKind::Postgres => {
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            upgrade::migrate_to_first_version(&mut connection, "postgres").await;
+        }
+    }
+    upgrade::fill_first_version(&store).await;
+    (database, store)
+}
+
+async fn database_of_first_version_is_migrated_while_its_processes_run(kind: ServerKind) {
+    let (_database, store) = of_first_version(kind).await;
+    assert!(!store.is_ready().await.unwrap());
+    store.migrate().await.unwrap();
+    upgrade::check_migrated(&store).await;
+    upgrade::check_statements_of_first_version(&store).await;
+}
+
+/// The statements of a migration for MariaDB.
+fn statements(part: &str, file: &str) -> Vec<String> {
+    let sql = std::fs::read_to_string(folder(part, ServerKind::MariaDb).join(file)).unwrap();
+    sql.split_inclusive(";\n").map(str::to_owned).collect()
+}
+
+/// Runs the first statements of a migration, as a process that was interrupted after them.
+async fn interrupt(database: &TestDatabase, part: &str, (version, name): (i64, &str), statements: &[String]) {
+    let begun = format!(
+        "INSERT INTO {part}_migrations (version, description, success, checksum, execution_time) \
+         VALUES ({version}, '{name}', false, '', -1)"
+    );
+    outside(database, &begun).await.unwrap();
+    for statement in statements {
+        outside(database, statement).await.unwrap();
+    }
+}
+
+/// Asserts that the store completes an interrupted migration.
+async fn assert_resumed(store: &SqlMarket, expected: &[i64], after: &str) {
+    assert!(!store.is_ready().await.unwrap(), "{after}");
+    store.migrate().await.unwrap();
+    assert!(store.is_ready().await.unwrap(), "{after}");
+    assert_eq!(schema_size(store, ServerKind::MariaDb).await, expected, "{after}");
+    let mut view = store.view().await.unwrap();
+    assert_eq!(view.outbox_view().partition_leases().await.unwrap().len(), 64, "{after}");
+}
+
+/// Size of the schema after all migrations.
+async fn complete_size(kind: ServerKind) -> Vec<i64> {
+    let database = migrated(kind).await;
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
+    schema_size(&store, kind).await
+}
+
 /// Tests MariaDB, where DDL is not transactional. PostgreSQL rolls back an interrupted migration as a whole.
 #[test]
 fn migration_interrupted_after_any_statement_is_resumed() {
     handover_contract::run(async {
         let kind = ServerKind::MariaDb;
-        let complete = open(
-            &migrated(kind).await.url(),
-            Arc::new(ManualClock::new(start())),
-            &WakeupNotifier::default(),
-        );
-        let expected = schema_size(&complete, kind).await;
+        let expected = complete_size(kind).await;
         for part in PARTS {
-            let sql = std::fs::read_to_string(folder(part, kind).join("0001_baseline.sql")).unwrap();
-            let statements: Vec<&str> = sql.split_inclusive(";\n").collect();
+            let statements = statements(part, "0001_baseline.sql");
             assert!(statements.len() > 10);
             for done in 0..=statements.len() {
                 let (database, store) = empty(kind).await;
@@ -119,22 +177,24 @@ fn migration_interrupted_after_any_statement_is_resumed() {
                     SqlStore::migrate(&store).await.unwrap();
                 }
                 create_version_table(&database, &format!("{part}_migrations")).await;
-                let begun = format!(
-                    "INSERT INTO {part}_migrations (version, description, success, checksum, execution_time) \
-                     VALUES (1, 'baseline', false, '', -1)"
-                );
-                outside(&database, &begun).await.unwrap();
-                for statement in &statements[..done] {
-                    outside(&database, statement).await.unwrap();
-                }
-                let after = format!("after {done} statements of the {part}");
-                assert!(!store.is_ready().await.unwrap(), "{after}");
-                store.migrate().await.unwrap();
-                assert!(store.is_ready().await.unwrap(), "{after}");
-                assert_eq!(schema_size(&store, kind).await, expected, "{after}");
-                let mut view = store.view().await.unwrap();
-                assert_eq!(view.outbox_view().partition_leases().await.unwrap().len(), 64, "{after}");
+                interrupt(&database, part, (1, "baseline"), &statements[..done]).await;
+                assert_resumed(&store, &expected, &format!("after {done} statements of the {part}")).await;
             }
+        }
+    });
+}
+
+/// Tests MariaDB, as the test above.
+#[test]
+fn upgrade_interrupted_after_any_statement_is_resumed() {
+    handover_contract::run(async {
+        let expected = complete_size(ServerKind::MariaDb).await;
+        let statements = statements("marketplace", "0002_gateway_reports.sql");
+        for done in 0..=statements.len() {
+            let (database, store) = of_first_version(ServerKind::MariaDb).await;
+            interrupt(&database, "marketplace", (2, "gateway reports"), &statements[..done]).await;
+            assert_resumed(&store, &expected, &format!("after {done} statements of the upgrade")).await;
+            upgrade::check_migrated(&store).await;
         }
     });
 }

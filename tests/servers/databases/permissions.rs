@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use handover_tests::client::Api;
-use handover_tests::process::{Launch, fresh};
+use handover_tests::process::{Launch, eventually, fresh};
 use handover_tests::server_rigs::shared;
 use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
@@ -43,7 +43,7 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
     assert!(api.cancel(2, order).await.unwrap().done());
     // The user of the service must also have the permissions of the relay, the consumers and an operator command, which
     // writes an audit entry.
-    handover_tests::process::eventually(handover_contract::TIMEOUT, async || {
+    eventually(handover_contract::TIMEOUT, async || {
         let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
         if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }
     })
@@ -54,6 +54,7 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
     let (_, audit, _) = launch.run(&["audit", "list"]).unwrap();
     assert!(audit.contains("test"), "{audit}");
     assert!(!launch.log().contains("denied"), "{}", launch.log());
+    revoked_right_delays_effects(server, &launch, &api).await;
     let (_, report, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
     assert!(report.contains("schema") && !report.contains("audit log"), "{report}");
     if kind == ServerKind::MariaDb {
@@ -75,6 +76,64 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
         let refused = as_service(kind, &url("shop_service"), forbidden).await.unwrap_err().to_string();
         let is_expected = ["denied", "must be owner", "audit"].iter().any(|word| refused.contains(word));
         assert!(is_expected, "{forbidden}: {refused}");
+    }
+}
+
+/// While a right on one table is missing, the effects in that table wait and no attempt is counted. They are applied
+/// when the right is granted again.
+async fn revoked_right_delays_effects(server: &DatabaseServer, launch: &Launch, api: &Api) {
+    const BUYER: i64 = 55;
+    const ORDERS: usize = 12;
+    let (table, user) = match server.kind() {
+        ServerKind::MariaDb => ("rights.buyer_credit", "'shop_service'@'%'"),
+        ServerKind::Postgres => ("buyer_credit", "shop_service"),
+    };
+    let right = async |change: String| {
+        let url = server.url("rights", server.port());
+        as_service(server.kind(), &url, &change).await.unwrap();
+    };
+    right(format!("REVOKE INSERT, UPDATE ON {table} FROM {user}")).await;
+    for _ in 0..ORDERS {
+        let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
+        let order = api.place_order(BUYER, product).await.unwrap().id("orderId");
+        assert!(api.cancel(BUYER, order).await.unwrap().done());
+    }
+    let within = handover_contract::TIMEOUT;
+    eventually(within, async || {
+        let log = launch.log();
+        let retried = log.matches("database refuses statements; consumption paused, retrying").count();
+        if retried > 2 * ORDERS { Ok(()) } else { Err(format!("retried {retried} times").into()) }
+    })
+    .await;
+    let credit = format!("SELECT count(*) FROM buyer_credit WHERE buyer_id = {BUYER}");
+    assert_eq!(count(server, &credit).await, 0);
+    assert_eq!(count(server, "SELECT count(*) FROM dead_letters").await, 0);
+    let log = launch.log();
+    assert_eq!(log.matches("[ALERT]").count(), 1, "{log}");
+    assert!(log.contains("missing rights") && !log.contains("database unavailable"), "{log}");
+    right(format!("GRANT INSERT, UPDATE ON {table} TO {user}")).await;
+    eventually(within, async || {
+        let applied = format!("{credit} AND cancelled_by_buyer = {ORDERS}");
+        if count(server, &applied).await == 1 { Ok(()) } else { Err("effects are missing".into()) }
+    })
+    .await;
+    let counted = "SELECT count(*) FROM event_consume_log \
+                   WHERE consumer = 'buyer-credit' AND (attempts > 1 OR status <> 'SUCCESS')";
+    assert_eq!(count(server, counted).await, 0, "an attempt was counted");
+}
+
+async fn count(server: &DatabaseServer, sql: &str) -> i64 {
+    let url = server.url("rights", server.port());
+    let sql = AssertSqlSafe(sql.to_owned());
+    match server.kind() {
+        ServerKind::MariaDb => {
+            let mut connection = MySqlConnection::connect(&url).await.unwrap();
+            sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap()
+        }
+        ServerKind::Postgres => {
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap()
+        }
     }
 }
 

@@ -114,8 +114,10 @@ faults! {
         ReportedAgain 300,
         /// The gateway sends the report of a payment late.
         ReportedLate 150,
-        /// The gateway sends a report with a wrong amount.
+        /// The gateway captures a wrong amount, and reports it.
         WrongAmount 60,
+        /// The gateway captures a payment a second time, in another transaction.
+        SecondCapture 60,
         /// The gateway sends a report that names an unknown payment.
         UnknownPayment 40,
         /// The gateway sends a report that contradicts an earlier report.

@@ -1,7 +1,7 @@
 //! Model of the payment gateway: its payments, its refunds, and the reports that it still has to send.
 //!
 //! It decides the result of a payment or refund once. A repeated refund request has the same result, which is reported
-//! again.
+//! again. It may capture a payment more than once, or over another amount, and may contradict its own reports.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,9 @@ pub(crate) struct GatewayModel {
 
 #[derive(Default)]
 struct GatewayState {
-    payments: BTreeMap<PaymentId, (PaymentResult, Money)>,
+    results: BTreeMap<PaymentId, PaymentResult>,
+    /// Captured amounts by payment and gateway transaction.
+    captured: BTreeMap<(PaymentId, String), Money>,
     refunds: BTreeMap<RefundId, GatewayRefund>,
     /// Pending reports, with the time when they are due.
     due: Vec<(Instant, RefundId)>,
@@ -37,6 +39,8 @@ pub(crate) struct GatewayRefund {
     pub(crate) payment: PaymentId,
     pub(crate) amount: Money,
     pub(crate) result: RefundResult,
+    /// Whether the gateway has reported the opposite result; the application may not have received this report.
+    pub(crate) is_contradicted: bool,
 }
 
 impl GatewayModel {
@@ -46,20 +50,37 @@ impl GatewayModel {
 
     /// Result of a payment, which is decided at the first call.
     pub(crate) fn decide(&self, payment: &Payment) -> PaymentResult {
-        if let Some((result, _)) = self.state().payments.get(&payment.id) {
+        if let Some(result) = self.state().results.get(&payment.id) {
             return *result;
         }
         let fails = self.faults.random.permille(150);
         let result = if fails { PaymentResult::Failed } else { PaymentResult::Success };
-        self.state().payments.insert(payment.id, (result, payment.amount));
+        self.state().results.insert(payment.id, result);
         result
     }
 
-    /// Amount received by a payment; `None` if it did not succeed.
-    pub(crate) fn received(&self, payment: PaymentId) -> Option<Money> {
+    /// Captures an amount for a payment.
+    pub(crate) fn capture(&self, payment: PaymentId, transaction_id: &str, amount: Money) {
+        self.state().captured.insert((payment, transaction_id.to_owned()), amount);
+    }
+
+    /// Amount captured by a transaction; `None` if there was no such transaction.
+    pub(crate) fn captured(&self, payment: PaymentId, transaction_id: &str) -> Option<Money> {
+        self.state().captured.get(&(payment, transaction_id.to_owned())).copied()
+    }
+
+    /// Amount captured by all transactions of a payment, in minor units.
+    fn received_minor(&self, payment: PaymentId) -> i64 {
         let state = self.state();
-        let (result, amount) = state.payments.get(&payment)?;
-        (*result == PaymentResult::Success).then_some(*amount)
+        let of_payment = state.captured.iter().filter(|((it, _), _)| *it == payment);
+        of_payment.map(|(_, amount)| amount.minor()).sum()
+    }
+
+    /// Notes that the gateway is about to report the opposite result of a refund.
+    pub(crate) fn contradict(&self, refund: RefundId) {
+        if let Some(refund) = self.state().refunds.get_mut(&refund) {
+            refund.is_contradicted = true;
+        }
     }
 
     /// All requested refunds.
@@ -104,14 +125,18 @@ impl GatewayModel {
     fn accept_new_refund(&self, request: &RefundRequest) {
         let fails = self.faults.occurs(Fault::RefundFails);
         let result = if fails { RefundResult::Failed } else { RefundResult::Success };
-        let received_minor = self.received(request.payment).map_or(0, Money::minor);
+        let received_minor = self.received_minor(request.payment);
         let mut state = self.state();
-        let live = state
-            .refunds
-            .values()
-            .filter(|it| it.payment == request.payment && it.result == RefundResult::Success);
+        let live = state.refunds.values().filter(|it| {
+            it.payment == request.payment && it.result == RefundResult::Success && !it.is_contradicted
+        });
         let refunded_minor: i64 = live.map(|it| it.amount.minor()).sum();
-        let refund = GatewayRefund { payment: request.payment, amount: request.amount, result };
+        let refund = GatewayRefund {
+            payment: request.payment,
+            amount: request.amount,
+            result,
+            is_contradicted: false,
+        };
         state.refunds.insert(request.refund, refund);
         drop(state);
         if refunded_minor + request.amount.minor() > received_minor {

@@ -46,8 +46,18 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("off_shelf", "on_sale"),
         ],
     ),
-    ("payment", &[(NOTHING, "PROCESSING"), ("PROCESSING", "SUCCESS"), ("PROCESSING", "FAILED")]),
-    // From PROCESSING to PROCESSING: a request to the gateway is recorded, or its response.
+    // From FAILED to SUCCESS: the gateway captures the money later than it reported.
+    (
+        "payment",
+        &[
+            (NOTHING, "PROCESSING"),
+            ("PROCESSING", "SUCCESS"),
+            ("PROCESSING", "FAILED"),
+            ("FAILED", "SUCCESS"),
+        ],
+    ),
+    // From PROCESSING to PROCESSING: a request to the gateway is recorded, or its response. From SUCCESS to FAILED: a bank
+    // returned the money.
     (
         "refund",
         &[
@@ -55,6 +65,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("PROCESSING", "PROCESSING"),
             ("PROCESSING", "SUCCESS"),
             ("PROCESSING", "FAILED"),
+            ("SUCCESS", "FAILED"),
         ],
     ),
     // Spec §2 "Assets". A new hold that is RELEASED is a tombstone. REVERTED stands for a COMMITTED hold with
@@ -133,7 +144,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
 
 /// Legal transitions that are too rare to be required by a test. Several changes of an asset in one unit of work, when
 /// a consumer applies several events of its order, count as one transition.
-const RARE: [(&str, &str, &str); 12] = [
+const RARE: [(&str, &str, &str); 13] = [
     ("hold", NOTHING, "COMMITTED"),
     ("hold", NOTHING, "REVERTED"),
     ("hold", "FROZEN", "REVERTED"),
@@ -145,6 +156,8 @@ const RARE: [(&str, &str, &str); 12] = [
     // The event needs a lock that another transaction holds; the sweep retries it.
     ("consume-log record", "WAITING", "WAITING"),
     ("consume-log record", "PROCESSING", "WAITING"),
+    // The breaker of the consumer opened and took the only attempt back.
+    ("consume-log record", "FAILED", "WAITING"),
     ("dead letter", "REPLAYING", "DISCARDED"),
     ("dead letter", "REPLAYING", "OPEN"),
 ];

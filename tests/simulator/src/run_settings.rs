@@ -55,7 +55,7 @@ impl RunSettings {
         let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };
         let on_outage = if random.permille(200) { OnOutage::Count } else { OnOutage::Wait };
         let below = |n: u64| u32::try_from(random.below(n)).unwrap_or(0);
-        let settings = Settings {
+        let mut settings = Settings {
             relay: RelaySettings {
                 retry: RetryPolicy::Schedule { delays: RELAY_BACKOFF.to_vec() },
                 on_failed,
@@ -78,6 +78,7 @@ impl RunSettings {
                 lease: second * 6,
                 sweep_interval: second * 4,
                 lost_after: second * 6,
+                ..ConsumerSettings::default()
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
             refund: RefundSettings {
@@ -99,6 +100,8 @@ impl RunSettings {
         let flavour = if random.permille(500) { EngineFlavour::MariaDb } else { EngineFlavour::Postgres };
         // With a high rate, buyers spend earned points before a refund revokes them.
         let earned_per_unit = if random.permille(300) { 50 } else { 1 };
+        // With a low number, the breaker opens for poisoned events.
+        settings.consumer.breaker = if random.permille(300) { 2 + below(3) } else { 10 };
         let points = PointsRules { earned_per_unit, ..PointsRules::default() };
         RunSettings { flavour, on_failed, settings, points }
     }

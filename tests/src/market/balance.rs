@@ -65,7 +65,7 @@ async fn wait_until_idle(snapshot: &DatabaseSnapshot) {
 
 /// The sums of all ledger entries in money and in points. Both must be zero at any time.
 pub async fn ledger_sums(snapshot: &DatabaseSnapshot) -> Result<Vec<String>, BoxError> {
-    let money = "account IN ('wallet', 'wallet_hold', 'platform', 'gateway')";
+    let money = "account IN ('wallet', 'wallet_hold', 'platform', 'suspense', 'gateway')";
     let sum = |of: &str| format!("coalesce(sum(CASE WHEN {of} THEN amount ELSE 0 END), 0)");
     let points = sum(&format!("NOT {money}"));
     let money = sum(money);

@@ -34,6 +34,8 @@ pub struct RabbitServer {
     node: Node,
     /// Number of vhosts created.
     created: Mutex<u32>,
+    /// Port of the management API, once it is enabled.
+    management: tokio::sync::OnceCell<u16>,
     /// Vhosts of finished tests. They are deleted when the next vhost is created.
     finished: Mutex<Vec<String>>,
     /// The port mapper is declared last, so that it ends after the node.
@@ -45,8 +47,13 @@ impl RabbitServer {
     pub async fn start(encryption: Encryption) -> Result<Arc<RabbitServer>, BoxError> {
         let (mapper, port) = start_mapper()?;
         let node = Node::new("handover@localhost", &[], port, encryption == Encryption::Offered)?;
-        let server =
-            RabbitServer { node, created: Mutex::default(), finished: Mutex::default(), _mapper: mapper };
+        let server = RabbitServer {
+            node,
+            created: Mutex::default(),
+            management: tokio::sync::OnceCell::new(),
+            finished: Mutex::default(),
+            _mapper: mapper,
+        };
         server.restart().await?;
         Ok(Arc::new(server))
     }
@@ -96,6 +103,21 @@ impl RabbitServer {
     /// about 1 s.
     pub async fn eval(&self, code: &str) -> Result<String, BoxError> {
         self.node.eval(code).await
+    }
+
+    /// Enables the management plugin on the running server, which takes about 1 s, and returns the URL of its API.
+    pub async fn management_url(&self) -> Result<String, BoxError> {
+        let port = self.management.get_or_try_init(|| async {
+            let port = super::free_port()?;
+            self.eval(&format!(
+                "application:set_env(rabbitmq_management, tcp_config, [{{port, {port}}}, {{ip, \"127.0.0.1\"}}], \
+                 [{{persistent, true}}]), File = os:getenv(\"RABBITMQ_ENABLED_PLUGINS_FILE\"), \
+                 ok = file:write_file(File, \"[rabbitmq_management].\\n\"), {{ok, _, _}} = rabbit_plugins:ensure(File)."
+            ))
+            .await?;
+            Ok::<u16, BoxError>(port)
+        });
+        Ok(format!("http://127.0.0.1:{}", port.await?))
     }
 
     /// Writes the names of all quorum queues to disk. RabbitMQ 3.10 does so half a second after a declaration; if the

@@ -68,7 +68,7 @@ const INVARIANTS: [(&str, &str); 37] = [
     ),
     (
         "the ledger does not sum to zero in money",
-        "SELECT tenant_id FROM ledger_entries WHERE account IN ('wallet', 'wallet_hold', 'platform', 'gateway')
+        "SELECT tenant_id FROM ledger_entries WHERE account IN ('wallet', 'wallet_hold', 'platform', 'suspense', 'gateway')
          GROUP BY tenant_id HAVING sum(amount) <> 0",
     ),
     (
@@ -129,39 +129,49 @@ const INVARIANTS: [(&str, &str); 37] = [
     ),
     (
         "a successful payment was not captured exactly once, or another payment was captured",
-        "SELECT p.id FROM payments p WHERE (SELECT coalesce(sum(c.amount), 0) FROM asset_operations c
-            WHERE c.tenant_id = p.tenant_id AND c.kind = 'CAPTURE'
-            AND c.idempotency_key = 'payment:' || p.id || ':capture')
-         <> CASE p.status WHEN 'SUCCESS' THEN p.amount_minor ELSE 0 END",
+        "SELECT p.id FROM payments p WHERE p.status = 'SUCCESS' AND NOT EXISTS (SELECT 1 FROM payment_captures c
+            WHERE c.payment_id = p.id AND c.transaction_id = p.transaction_id AND c.amount_minor = p.amount_minor)
+         UNION ALL SELECT c.payment_id FROM payment_captures c WHERE c.amount_minor <>
+            (SELECT coalesce(sum(a.amount), 0) FROM asset_operations a WHERE a.tenant_id = c.tenant_id
+             AND a.kind = 'CAPTURE' AND a.idempotency_key =
+             'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END)
+         UNION ALL SELECT a.id FROM asset_operations a WHERE a.kind = 'CAPTURE' AND a.refund_id IS NULL
+            AND NOT EXISTS (SELECT 1 FROM payment_captures c WHERE c.tenant_id = a.tenant_id AND a.idempotency_key =
+             'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END)",
     ),
     (
         "a successful refund was not paid out exactly once, or a refund that did not succeed was paid out",
-        "SELECT r.id FROM refunds r LEFT JOIN (SELECT refund_id, sum(amount) AS minor FROM asset_operations
-            WHERE kind = 'PAYOUT' GROUP BY refund_id) paid ON paid.refund_id = r.id
+        // A refund that fails after it has succeeded is booked as a capture.
+        "SELECT r.id FROM refunds r LEFT JOIN (SELECT refund_id,
+                sum(CASE kind WHEN 'PAYOUT' THEN amount ELSE -amount END) AS minor FROM asset_operations
+            WHERE kind IN ('PAYOUT', 'CAPTURE') GROUP BY refund_id) paid ON paid.refund_id = r.id
          WHERE coalesce(paid.minor, 0) <> CASE r.status WHEN 'SUCCESS' THEN r.amount_minor ELSE 0 END",
     ),
     (
         "the refunds of an order do not match its payments",
         "SELECT o.id FROM orders o WHERE (SELECT coalesce(sum(r.amount_minor), 0) FROM refunds r
-            JOIN payments p ON p.id = r.payment_id AND p.refund_due = 0
+            JOIN payment_captures p ON p.payment_id = r.payment_id AND p.capture_no = r.capture_no AND p.refund_due = 0
             WHERE r.tenant_id = o.tenant_id AND r.order_id = o.id AND r.status = 'SUCCESS')
-         <> CASE o.status WHEN 'refunded' THEN (SELECT coalesce(sum(c.amount_minor), 0) FROM payments c
-            WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.status = 'SUCCESS' AND c.refund_due = 0)
+         <> CASE o.status WHEN 'refunded' THEN (SELECT coalesce(sum(c.amount_minor), 0) FROM payment_captures c
+            WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.refund_due = 0)
             ELSE 0 END",
     ),
     (
         "a late payment has no refund",
-        "SELECT p.id FROM payments p LEFT JOIN refunds r ON r.payment_id = p.id
-         WHERE p.status = 'SUCCESS' AND p.refund_due = 1 AND r.id IS NULL",
+        "SELECT p.payment_id FROM payment_captures p
+         LEFT JOIN refunds r ON r.payment_id = p.payment_id AND r.capture_no = p.capture_no
+         WHERE p.refund_due = 1 AND r.id IS NULL",
     ),
     (
         "a refund does not match a successful payment",
-        "SELECT r.id FROM refunds r JOIN payments p ON p.id = r.payment_id
-         WHERE r.status <> 'FAILED' AND (r.amount_minor <> p.amount_minor OR p.status <> 'SUCCESS')",
+        "SELECT r.id FROM refunds r
+         LEFT JOIN payment_captures p ON p.payment_id = r.payment_id AND p.capture_no = r.capture_no
+         WHERE r.status <> 'FAILED' AND (p.amount_minor IS NULL OR r.amount_minor <> p.amount_minor)",
     ),
     (
         "a payment is refunded twice",
-        "SELECT payment_id FROM refunds WHERE status <> 'FAILED' GROUP BY payment_id HAVING count(*) > 1",
+        "SELECT payment_id FROM refunds WHERE status <> 'FAILED' AND excess = 0
+         GROUP BY payment_id, capture_no HAVING count(*) > 1",
     ),
     (
         "the gateway account does not match deposits, payments and refunds",
@@ -169,7 +179,7 @@ const INVARIANTS: [(&str, &str); 37] = [
             SELECT tenant_id, sum(minor) AS minor FROM (
                 SELECT tenant_id, amount AS minor FROM ledger_entries WHERE account = 'gateway'
                 UNION ALL SELECT tenant_id, amount AS minor FROM asset_operations WHERE kind = 'DEPOSIT'
-                UNION ALL SELECT tenant_id, amount_minor FROM payments WHERE status = 'SUCCESS'
+                UNION ALL SELECT tenant_id, amount_minor FROM payment_captures
                 UNION ALL SELECT tenant_id, -amount_minor FROM refunds WHERE status = 'SUCCESS') moved
             GROUP BY tenant_id) t WHERE t.minor <> 0",
     ),

@@ -62,20 +62,33 @@ pub enum TokenError {
 #[error("the secret for tokens must be at least {} bytes long", Tokens::MIN_SECRET_BYTES)]
 pub struct WeakSecret;
 
-/// Verifies tokens with this service's secret, with keys of external issuers, or with both; issues tokens signed with the
-/// secret. Clones share the external keys.
+/// Verifies tokens with this service's secret and the previous one, with keys of external issuers, or with all of them;
+/// issues tokens signed with the secret. Clones share secrets and external keys.
 #[derive(Clone)]
 pub struct Tokens {
-    secret: Option<Secret>,
+    secrets: Arc<RwLock<OwnSecrets>>,
     external_keys: Option<Arc<RwLock<KeySet>>>,
     rules: TokenRules,
 }
 
-/// This service's secret, as signing and as verifying key.
-#[derive(Clone)]
-struct Secret {
-    signing: EncodingKey,
-    verifying: Key,
+/// The secrets of this service, as signing and as verifying keys.
+#[derive(Default)]
+struct OwnSecrets {
+    /// The current secret.
+    signing: Option<EncodingKey>,
+    /// The current secret and the previous one, as far as they are set.
+    verifying: Vec<Key>,
+}
+
+impl OwnSecrets {
+    fn new(current: Option<&[u8]>, previous: Option<&[u8]>) -> Result<OwnSecrets, WeakSecret> {
+        if current.into_iter().chain(previous).any(|secret| secret.len() < Tokens::MIN_SECRET_BYTES) {
+            return Err(WeakSecret);
+        }
+        let key = |secret| Key { algorithm: Algorithm::HS256, verifying: DecodingKey::from_secret(secret) };
+        let verifying = current.into_iter().chain(previous).map(key).collect();
+        Ok(OwnSecrets { signing: current.map(EncodingKey::from_secret), verifying })
+    }
 }
 
 #[derive(Serialize)]
@@ -108,12 +121,16 @@ impl Tokens {
 
     /// Issues and verifies HS256 tokens with this secret.
     pub fn new(secret: &[u8]) -> Result<Tokens, WeakSecret> {
-        if secret.len() < Tokens::MIN_SECRET_BYTES {
-            return Err(WeakSecret);
-        }
-        let verifying = Key { algorithm: Algorithm::HS256, verifying: DecodingKey::from_secret(secret) };
-        let secret = Secret { signing: EncodingKey::from_secret(secret), verifying };
-        Ok(Tokens { secret: Some(secret), ..Tokens::without_keys() })
+        let tokens = Tokens::without_keys();
+        tokens.replace_secrets(Some(secret), None)?;
+        Ok(tokens)
+    }
+
+    /// Replaces the secrets, in all clones. `previous` verifies tokens, but signs none.
+    pub fn replace_secrets(&self, current: Option<&[u8]>, previous: Option<&[u8]>) -> Result<(), WeakSecret> {
+        let secrets = OwnSecrets::new(current, previous)?;
+        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        Ok(())
     }
 
     /// Verifies tokens with these public keys; cannot issue tokens.
@@ -136,7 +153,7 @@ impl Tokens {
     fn without_keys() -> Tokens {
         // The error is ignored: it means that an earlier call installed a provider.
         let _ = PROVIDER.install_default();
-        Tokens { secret: None, external_keys: None, rules: TokenRules::default() }
+        Tokens { secrets: Arc::default(), external_keys: None, rules: TokenRules::default() }
     }
 
     /// Replaces the external keys, in all clones. Does nothing if no external keys are configured.
@@ -155,7 +172,8 @@ impl Tokens {
         ttl: Duration,
         now: DateTime<Utc>,
     ) -> Result<String, TokenError> {
-        let secret = self.secret.as_ref().ok_or(TokenError::SigningFailed)?;
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        let signing = secrets.signing.as_ref().ok_or(TokenError::SigningFailed)?;
         let iat = now.timestamp();
         let claims = IssuedClaims {
             sub: user.to_string(),
@@ -166,8 +184,7 @@ impl Tokens {
             iss: self.rules.issuer.as_deref(),
             aud: self.rules.audience.as_deref(),
         };
-        encode(&Header::new(Algorithm::HS256), &claims, &secret.signing)
-            .map_err(|_| TokenError::SigningFailed)
+        encode(&Header::new(Algorithm::HS256), &claims, signing).map_err(|_| TokenError::SigningFailed)
     }
 
     /// Verifies signature and claims of a token.
@@ -206,28 +223,42 @@ impl Tokens {
     }
 
     /// The claims of a token with a valid signature. If external keys are configured, a token with a `kid` is verified
-    /// with that external key only; the secret verifies tokens without a `kid`.
+    /// with that external key only; the secrets verify tokens without a `kid`.
     fn verify_signature(&self, token: &str) -> Result<PresentedClaims, TokenError> {
         let header = decode_header(token).map_err(|_| TokenError::Unrecognized)?;
         // Critical extensions (RFC 7515 §4.1.11): none is supported.
         if header.crit.is_some() {
             return Err(TokenError::Unrecognized);
         }
-        let secret = self.secret.as_ref().map(|secret| secret.verifying.clone());
-        let key = match (&self.external_keys, header.kid) {
+        match (&self.external_keys, header.kid) {
             (Some(external_keys), Some(id)) => {
-                external_keys.read().unwrap_or_else(PoisonError::into_inner).key(&id).cloned()
+                let keys = external_keys.read().unwrap_or_else(PoisonError::into_inner);
+                verified_by(keys.key(&id), token)
             }
-            (Some(_), None) | (None, _) => secret,
-        };
-        let key = key.ok_or(TokenError::Unrecognized)?;
-        let decoded = decode(token, &key.verifying, &validation(key.algorithm));
-        let decoded = decoded.map_err(|error| {
-            let is_forged = matches!(error.kind(), ErrorKind::InvalidSignature);
-            if is_forged { TokenError::WrongSignature } else { TokenError::Unrecognized }
-        })?;
-        Ok(decoded.claims)
+            (Some(_), None) | (None, _) => {
+                let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+                verified_by(&secrets.verifying, token)
+            }
+        }
     }
+}
+
+/// The claims of a token that one of these keys signed.
+fn verified_by<'a>(
+    keys: impl IntoIterator<Item = &'a Key>,
+    token: &str,
+) -> Result<PresentedClaims, TokenError> {
+    let mut refusal = TokenError::Unrecognized;
+    for key in keys {
+        match decode(token, &key.verifying, &validation(key.algorithm)) {
+            Ok(decoded) => return Ok(decoded.claims),
+            Err(error) => {
+                let is_forged = matches!(error.kind(), ErrorKind::InvalidSignature);
+                refusal = if is_forged { TokenError::WrongSignature } else { TokenError::Unrecognized };
+            }
+        }
+    }
+    Err(refusal)
 }
 
 /// Validation of the signature only. [`Tokens::verify`] checks the claims itself: `jsonwebtoken` would use the system

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use marketplace_domain::{
-    Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus,
-    ProductRefusal, ProductStatus, RefundRefusal, RefundStatus,
+    Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, ProductRefusal, ProductStatus,
+    RefundRefusal, RefundStatus,
 };
 
 use super::Text;
@@ -49,28 +49,16 @@ fn order_status(status: OrderStatus) -> &'static str {
     }
 }
 
-impl From<&PaymentRefusal> for Text {
-    fn from(refusal: &PaymentRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
-            PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
-            PaymentRefusal::TransactionTaken { transaction_id } => {
-                format!("交易号 {transaction_id} 已属于另一笔支付").into()
-            }
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),
-        };
-        Text::new(refusal, zh)
-    }
-}
-
 impl From<&RefundRefusal> for Text {
     fn from(refusal: &RefundRefusal) -> Text {
-        let zh = match refusal {
-            RefundRefusal::AlreadySettled { status: RefundStatus::Processing } => "退款处理中",
-            RefundRefusal::AlreadySettled { status: RefundStatus::Success } => "退款已成功",
-            RefundRefusal::AlreadySettled { status: RefundStatus::Failed } => "退款已失败",
-            RefundRefusal::NothingToRefund => "该订单没有可退的款项",
+        let zh: Cow<'static, str> = match refusal {
+            RefundRefusal::AlreadySettled { status: RefundStatus::Processing } => "退款处理中".into(),
+            RefundRefusal::AlreadySettled { status: RefundStatus::Success } => "退款已成功".into(),
+            RefundRefusal::AlreadySettled { status: RefundStatus::Failed } => "退款已失败".into(),
+            RefundRefusal::NothingToRefund => "该订单没有可退的款项".into(),
+            RefundRefusal::AlreadyRefunded { other } => {
+                format!("退款单 {other} 已退回或正在退回同一笔款项").into()
+            }
         };
         Text::new(refusal, zh)
     }

@@ -19,8 +19,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::response::PageView;
 use crate::value_limits::{
-    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_METHOD_CHARS,
-    MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
+    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS,
+    MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };
 
 macro_rules! kinds {
@@ -73,10 +73,15 @@ kinds! {
     Title = text(domain::Title::MAX_CHARS).examples([json!("Desk lamp")]);
     /// A carrier or a tracking number: no control characters, not blank.
     ShipmentPart = text(Shipment::MAX_CHARS).examples([json!("SF1234567890")]);
-    /// A payment method: no control characters, not blank.
-    PaymentMethod = text(MAX_METHOD_CHARS).examples([json!("online")]);
+    /// A payment method.
+    PaymentMethod = one_of(domain::PaymentMethod::ACCEPTED).examples([json!("online")]);
     /// The gateway's id of a transaction: visible ASCII.
     TransactionId = visible_ascii(MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
+    /// The name of a payment or of an attempt at a refund towards the gateway: a UUID. Unlike an id, it does not repeat after a
+    /// restored backup.
+    Reference = of(Type::String)
+        .pattern(Some("^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"))
+        .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
     /// Reason for a refund: no control characters, not blank.
     RefundReason = text(Refund::MAX_REASON_CHARS).examples([json!("the item is damaged")]);
     /// An operator's reason for an action: no control characters, not blank.
@@ -118,6 +123,14 @@ kinds! {
     PaymentStatus = named(domain::PaymentStatus::ALL, domain::PaymentStatus::as_str);
     /// Status of a refund.
     RefundStatus = named(domain::RefundStatus::ALL, domain::RefundStatus::as_str);
+    /// Cause of a refund.
+    RefundCause = named(domain::RefundCause::ALL, domain::RefundCause::as_str);
+    /// Subject of a gateway report.
+    ReportKind = named(domain::ReportKind::ALL, domain::ReportKind::as_str);
+    /// What was done because of a gateway report.
+    ReportOutcome = named(domain::ReportOutcome::ALL, domain::ReportOutcome::as_str);
+    /// State of a gateway report; an operator must decide about an `OPEN` one.
+    ReportState = named(domain::ReportState::ALL, domain::ReportState::as_str);
     /// Outbox status of an event.
     OutboxStatus = named(handover_events::OutboxStatus::ALL, handover_events::OutboxStatus::as_str);
     /// Outbox status of an event that can be redriven.

@@ -2,8 +2,10 @@
 
 pub(super) mod asset_grants;
 mod dead_letters;
+mod gateway_reports;
 mod outbox;
 mod reconciliation;
+mod refunds;
 
 use std::sync::Arc;
 
@@ -36,6 +38,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(asset_grants::grant))
         .routes(routes!(asset_grants::issue))
         .routes(routes!(dead_letters::page))
+        .routes(routes!(gateway_reports::page))
+        .routes(routes!(gateway_reports::close))
+        .routes(routes!(refunds::page))
+        .routes(routes!(refunds::one))
+        .routes(routes!(refunds::retry))
+        .routes(routes!(refunds::settle))
         .routes(routes!(reconciliation::report))
         .routes(routes!(queues))
         .routes(routes!(consumptions))

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use marketplace::use_cases::{self, SettlePayment, StartPayment};
-use marketplace_domain::{Money, OrderId, Payment, PaymentId, PaymentStatus, Settlement};
+use marketplace_domain::{
+    Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -11,14 +13,12 @@ use utoipa_axum::routes;
 
 use crate::bodies;
 use crate::body::{OptionalBody, SignedBody};
+use crate::callback::reported_name;
 use crate::context::{Gateway, KeyedCaller};
 use crate::edge::Edge;
 use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::response::{Done, RouteResult};
-
-/// Payment method if the buyer names none.
-const DEFAULT_METHOD: &str = "online";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
@@ -30,6 +30,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
 pub(super) struct PaymentView {
     #[schema(value_type = kinds::Id)]
     payment_id: PaymentId,
+    /// Name of the payment towards the gateway; null for a payment of an earlier version.
+    #[schema(value_type = Option<kinds::Reference>, required)]
+    reference: Option<Reference>,
     #[schema(value_type = kinds::Id)]
     order_id: OrderId,
     #[schema(value_type = kinds::Amount)]
@@ -42,6 +45,7 @@ impl From<Payment> for PaymentView {
     fn from(payment: Payment) -> PaymentView {
         PaymentView {
             payment_id: payment.id,
+            reference: payment.reference,
             order_id: payment.order,
             amount: payment.amount,
             status: payment.status,
@@ -74,14 +78,15 @@ pub(super) async fn start(
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
-    let method = body.command(|body, _| body.payment_method)?.unwrap_or_else(|| DEFAULT_METHOD.to_owned());
+    let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
     let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
 
 /// Reports the result of a payment.
 ///
-/// Called by the payment gateway. A repeated report gets the same response and changes nothing.
+/// Called by the payment gateway. Every report with a valid signature is recorded; a repeated report gets the same response and
+/// changes nothing. A report that contradicts an earlier one is recorded for an operator and gets the current payment.
 #[utoipa::path(
     post,
     path = "/callback",
@@ -91,20 +96,20 @@ pub(super) async fn start(
     params(Signed),
     request_body = bodies::PaymentReport,
     responses(
-        (status = 200, description = "The settled payment", body = PaymentView),
-        (status = 404, description = "Payment not found"),
-        (status = 409, description = "The payment was settled with another gateway transaction or with another result"),
+        (status = 200, description = "The payment", body = PaymentView),
+        (status = 404, description = "No payment has this reference or id, or they belong to different payments"),
     ),
 )]
-async fn callback(
-    Gateway(edge, context): Gateway,
-    SignedBody(body): SignedBody<bodies::PaymentReport>,
-) -> RouteResult {
-    let command = body.command(|body, _| {
+async fn callback(gateway: Gateway, body: SignedBody<bodies::PaymentReport>) -> RouteResult {
+    let body_hash = body.hash.clone();
+    let command = body.command(&gateway, ReportKind::Payment, |body, fields| {
+        let payment = reported_name(&gateway.0, body.reference?, body.payment_id?, "paymentId", fields);
         let transaction_id = body.gateway_txn_id?;
         let report = Settlement { transaction_id, result: body.result?, amount: body.amount? };
-        Some(SettlePayment { payment: body.payment_id?, report })
-    })?;
+        Some(SettlePayment { payment: payment?, report, body_hash })
+    });
+    let command = command.await?;
+    let Gateway(edge, context) = gateway;
     let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
     Done::ok(&PaymentView::from(payment))
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use handover_outbox::Page;
 use marketplace::use_cases::{self, RequestRefund, SettleRefund};
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundStatus};
+use marketplace_domain::{
+    Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, ReportKind,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -12,6 +14,7 @@ use utoipa_axum::routes;
 
 use crate::bodies;
 use crate::body::{JsonBody, SignedBody};
+use crate::callback::reported_name;
 use crate::context::{Caller, Gateway};
 use crate::edge::Edge;
 use crate::openapi::{Signed, kinds};
@@ -32,6 +35,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
 pub(super) struct RefundView {
     #[schema(value_type = kinds::Id)]
     refund_id: RefundId,
+    /// Name of the current attempt towards the gateway; null for a refund of an earlier version.
+    #[schema(value_type = Option<kinds::Reference>, required)]
+    reference: Option<Reference>,
+    /// Number of the current attempt; an operator's retry begins a new one.
+    attempt: u32,
     #[schema(value_type = kinds::Id)]
     order_id: OrderId,
     #[schema(value_type = kinds::Id)]
@@ -50,6 +58,8 @@ impl From<Refund> for RefundView {
     fn from(refund: Refund) -> RefundView {
         RefundView {
             refund_id: refund.id,
+            reference: refund.reference,
+            attempt: refund.attempt,
             order_id: refund.order,
             payment_id: refund.payment,
             amount: refund.amount,
@@ -114,7 +124,8 @@ pub(super) async fn of_order(
 
 /// Reports the result of a refund.
 ///
-/// Called by the payment gateway. A repeated report gets the same response and changes nothing.
+/// Called by the payment gateway. Every report with a valid signature is recorded; a repeated report gets the same response and
+/// changes nothing. A report that contradicts an earlier one is recorded for an operator and gets the current refund.
 #[utoipa::path(
     post,
     path = "/callback",
@@ -124,17 +135,19 @@ pub(super) async fn of_order(
     params(Signed),
     request_body = bodies::RefundReport,
     responses(
-        (status = 200, description = "The settled refund", body = RefundView),
-        (status = 404, description = "Refund not found"),
-        (status = 409, description = "The refund was settled with another result"),
+        (status = 200, description = "The refund", body = RefundView),
+        (status = 404, description = "No refund has this reference or id, or they belong to different refunds"),
     ),
 )]
-async fn callback(
-    Gateway(edge, context): Gateway,
-    SignedBody(body): SignedBody<bodies::RefundReport>,
-) -> RouteResult {
-    let command =
-        body.command(|body, _| Some(SettleRefund { refund: body.refund_id?, result: body.result? }))?;
+async fn callback(gateway: Gateway, body: SignedBody<bodies::RefundReport>) -> RouteResult {
+    let body_hash = body.hash.clone();
+    let command = body.command(&gateway, ReportKind::Refund, |body, fields| {
+        let refund = reported_name(&gateway.0, body.reference?, body.refund_id?, "refundId", fields);
+        let transaction_id = body.gateway_txn_id?;
+        Some(SettleRefund { refund: refund?, result: body.result?, transaction_id, body_hash })
+    });
+    let command = command.await?;
+    let Gateway(edge, context) = gateway;
     let refund = use_cases::settle_refund(&edge.app, &context, command).await?;
     Done::ok(&RefundView::from(refund))
 }

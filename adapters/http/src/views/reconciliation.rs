@@ -79,7 +79,7 @@ impl From<Reconciliation> for ReconciliationView {
 
 impl From<Finding> for FindingView {
     fn from(finding: Finding) -> FindingView {
-        let Finding { kind, tenant, order, event_id, event_type, consumer, key, what, repair } = finding;
+        let Finding { kind, tenant, order, event_id, event_type, consumer, key, what, repair, .. } = finding;
         FindingView {
             kind: kind.as_str(),
             tenant_id: tenant,

@@ -64,7 +64,12 @@ impl World {
     }
 }
 
-fn dead_letter(queue: &str, key: &str, body: &str, died_at: chrono::DateTime<chrono::Utc>) -> DeadLetter {
+pub(crate) fn dead_letter(
+    queue: &str,
+    key: &str,
+    body: &str,
+    died_at: chrono::DateTime<chrono::Utc>,
+) -> DeadLetter {
     DeadLetter {
         queue: queue.into(),
         key: key.into(),

@@ -63,6 +63,20 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// A refund that succeeded fails: an operator closes the report, sends the refund again, and settles it by hand.
+    async fn decide_about_refund(&mut self, refund: i64) {
+        self.report("reportRefund", &format!(r#"{{"refundId":{refund},"result":"FAILED"}}"#)).await;
+        let report = self.call("gatewayReports", SELLER, &[], None).await.ids("reportId")[0].to_string();
+        let reason = Some(r#"{"reason":"checked with the gateway"}"#);
+        self.call("closeGatewayReport", SELLER, &[&report], reason).await;
+        let refund = refund.to_string();
+        self.call("retryRefund", SELLER, &[&refund], reason).await;
+        self.call("settleRefund", SELLER, &[&refund], reason).await;
+        self.call("refund", SELLER, &[&refund], None).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let world =
@@ -89,6 +103,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let reported = format!(r#"{{"refundId":{},"result":"SUCCESS"}}"#, refund.id("refundId"));
     caller.report("reportRefund", &reported).await;
     caller.call("refunds", BUYER, &[&order], None).await;
+    caller.decide_about_refund(refund.id("refundId")).await;
 
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;

@@ -4,7 +4,7 @@ use handover_events::TenantId;
 use handover_outbox::ports::Changed;
 use handover_outbox::with_tx;
 use marketplace::Role;
-use marketplace_domain::{CancelReason, OrderId, OrderStatus};
+use marketplace_domain::{CancelReason, OrderId, OrderStatus, ProductAction};
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, OTHER_USER, World};
@@ -17,7 +17,7 @@ impl World {
         self.get_as_operator(&format!("{PATH}{query}")).send().await.expect(200, "00000").data
     }
 
-    /// Cancels an order without appending an event to the outbox.
+    /// Cancels an order and releases its product without appending an event to the outbox.
     async fn cancelled_without_event(&self) -> i64 {
         let order = self.order().await;
         let changed = with_tx(&self.app.tx, move |unit, _| {
@@ -27,6 +27,9 @@ impl World {
                 order.version += 1;
                 order.status = OrderStatus::Cancelled;
                 order.cancel_reason = Some(CancelReason::Buyer);
+                let product = unit.product_by_id(TenantId::DEFAULT, order.product).await?.unwrap();
+                let released = product.apply(ProductAction::Release, order.update_time).unwrap();
+                assert_eq!(unit.advance_product(&released).await?, Changed::One);
                 unit.advance_order(&order).await
             })
         })
@@ -57,7 +60,9 @@ async fn reconciliation_of_consistent_rows_is_sound_and_has_no_findings() {
         "counts": {
             "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "unknownEvent": 0, "unreadableRow": 0,
             "doubledEffect": 0, "effectWithoutFact": 0,
-            "missingHold": 0, "notBooked": 0, "unbalanced": 0, "drifted": 0
+            "missingHold": 0, "notBooked": 0, "unbalanced": 0, "drifted": 0,
+            "productNotSold": 0, "soldTwice": 0, "soldWithoutOrder": 0, "paidWithoutPayment": 0, "paymentFailed": 0,
+            "paymentNotApplied": 0, "refundNotApplied": 0, "notRefunded": 0, "gatewayReport": 0
         },
         "findings": [], "more": false
     });

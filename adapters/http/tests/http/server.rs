@@ -201,12 +201,47 @@ async fn client_that_reads_no_response_is_disconnected() {
     server.stopped().await;
 }
 
+/// The HTTP library rejects these requests before a route could; their responses have the envelope, too.
 #[tokio::test]
-async fn request_head_over_size_limit_is_431() {
-    let server = Server::with(Limits { header_bytes: 8192, ..Limits::default() }).await;
-    let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9000));
-    let response = rest(server.connect(&head).await).await;
-    assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
+async fn malformed_or_too_large_request_head_is_refused_with_the_envelope() {
+    let small = Limits { header_bytes: 8192, ..Limits::default() };
+    // The library's own limit of a URL is 65,534 bytes.
+    let large = Limits { header_bytes: 128 * 1024, ..Limits::default() };
+    let [small, server] = [Server::with(small).await, Server::with(large).await];
+    let with_header = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9_000));
+    let with_url = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(70_000));
+    let heads = [
+        (with_header, 431, "too large"),
+        (with_url, 414, "URL is too long"),
+        ("GET /a b HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(), 400, "not valid HTTP/1.1"),
+        ("GET /healthz HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400, "not valid HTTP/1.1"),
+        ("GET /healthz HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "not valid HTTP/1.1"),
+        ("GET /healthz HTTP/1.1\r\ncontent-length: x\r\n\r\n".to_owned(), 400, "not valid HTTP/1.1"),
+        ("\u{16}\u{3}\u{1} a TLS client hello\r\n\r\n".to_owned(), 400, "not valid HTTP/1.1"),
+        // After a valid request on the same connection.
+        (format!("{HEALTH}GET /healthz HTTP/1.1\r\nno colon\r\n\r\n"), 400, "not valid HTTP/1.1"),
+    ];
+    for (head, status, message) in heads {
+        let server = if status == 431 { &small } else { &server };
+        let answer = rest(server.connect(&head).await).await;
+        let last = answer.rfind("HTTP/1.1 ").map_or("", |at| &answer[at..]);
+        assert!(last.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        let (headers, body) = last.split_once("\r\n\r\n").unwrap();
+        let named = |name: &str| {
+            let mut values = headers.lines().filter_map(|line| line.split_once(": "));
+            values.find(|(given, _)| *given == name).map(|(_, value)| value)
+        };
+        let envelope: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&envelope["code"], &envelope["data"]), (&"A0400".into(), &serde_json::Value::Null));
+        assert!(envelope["message"].as_str().unwrap().contains(message), "{body}");
+        assert_eq!(named("x-trace-id"), envelope["traceId"].as_str(), "{answer}");
+        assert_eq!(envelope["traceId"].as_str().unwrap().len(), 32);
+        assert_eq!(named("content-length"), Some(body.len().to_string().as_str()), "{answer}");
+        assert_eq!(named("content-type"), Some("application/json"));
+        assert_eq!(named("connection"), Some("close"));
+        assert!(headers.contains("x-content-type-options: nosniff"), "{answer}");
+    }
+    small.stopped().await;
     server.stopped().await;
 }
 

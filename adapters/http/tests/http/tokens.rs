@@ -166,6 +166,29 @@ fn secret_shorter_than_32_bytes_is_rejected() {
     assert!(Tokens::new(&[7; 32]).is_ok());
 }
 
+#[test]
+fn previous_secret_verifies_tokens_in_all_clones_but_signs_none() {
+    const NEW: &[u8] = b"another secret of at least thirty-two bytes";
+    let user = UserId::try_from(7).unwrap();
+    let issue = |tokens: &Tokens| tokens.issue(user, TenantId::DEFAULT, &[], HOUR, start());
+    let rotating = tokens();
+    let clone = rotating.clone();
+    let old = issue(&rotating).unwrap();
+    rotating.replace_secrets(Some(NEW), Some(SECRET)).unwrap();
+    let new = issue(&clone).unwrap();
+    assert_eq!(Tokens::new(NEW).unwrap().verify(&new, start()).map(|claims| claims.user), Ok(user));
+    assert_eq!(tokens().verify(&new, start()), Err(TokenError::WrongSignature));
+    for token in [&old, &new] {
+        assert_eq!(clone.verify(token, start()).map(|claims| claims.user), Ok(user));
+    }
+    assert_eq!(rotating.replace_secrets(Some(NEW), Some(&[7; 31])), Err(WeakSecret));
+    assert!(clone.verify(&old, start()).is_ok(), "a refused secret changes nothing");
+    rotating.replace_secrets(None, Some(SECRET)).unwrap();
+    assert!(clone.verify(&old, start()).is_ok() && issue(&clone) == Err(TokenError::SigningFailed));
+    rotating.replace_secrets(Some(NEW), None).unwrap();
+    assert_eq!(clone.verify(&old, start()), Err(TokenError::WrongSignature));
+}
+
 #[tokio::test(start_paused = true)]
 async fn request_without_valid_token_is_401_with_challenge() {
     let world = World::new().await;

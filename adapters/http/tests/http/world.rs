@@ -42,6 +42,7 @@ pub(crate) struct World {
     /// The in-memory store; unused if [`Setup::store`] is set.
     pub(crate) memory: MemoryStore,
     pub(crate) tokens: Tokens,
+    pub(crate) callbacks: CallbackVerifier,
     keys: AtomicU64,
 }
 
@@ -58,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) points: PointsRules,
     pub(crate) metrics: Option<Render>,
     pub(crate) tokens: Option<Tokens>,
+    /// `gateway.require-reference`.
+    pub(crate) requires_reference: bool,
     /// Separate routers for users and operators.
     pub(crate) split_routers: bool,
 }
@@ -74,6 +77,7 @@ impl Default for Setup {
             points: PointsRules::default(),
             metrics: None,
             tokens: None,
+            requires_reference: false,
             split_routers: false,
         }
     }
@@ -94,6 +98,7 @@ impl World {
         let metrics = setup.metrics.clone();
         let (edge, broker, memory) = World::edge(setup).await;
         let app = edge.app.clone();
+        let callbacks = edge.callbacks.clone();
         let tokens = Tokens::new(SECRET).unwrap();
         let (router, operators) = if is_split {
             let (public, operators) = split_routers(edge, metrics);
@@ -101,7 +106,7 @@ impl World {
         } else {
             (router_with(edge, metrics), None)
         };
-        World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
+        World { router, operators, app, broker, memory, tokens, callbacks, keys: AtomicU64::new(0) }
     }
 
     /// The dependencies of a router.
@@ -136,6 +141,7 @@ impl World {
             app,
             tokens: setup.tokens.unwrap_or_else(|| Tokens::new(SECRET).unwrap()),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
+            requires_reference: setup.requires_reference,
             readiness: setup.readiness,
             admission: setup.admission.unwrap_or_else(unlimited),
             limits: setup.limits,

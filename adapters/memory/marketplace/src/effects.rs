@@ -77,6 +77,7 @@ impl OfOrder for NewShipmentTask {
 pub(crate) struct EffectIndex {
     of_order: BTreeMap<(TenantId, OrderId), BTreeSet<i64>>,
     of_listing: BTreeMap<Listing, BTreeSet<i64>>,
+    of_product: BTreeMap<(TenantId, ProductId), BTreeSet<i64>>,
 }
 
 impl<E: OfOrder> Row<Market> for Numbered<E> {
@@ -90,7 +91,9 @@ impl<E: OfOrder> Row<Market> for Numbered<E> {
     fn enter(&self, index: &mut EffectIndex) {
         index.of_order.entry(self.effect.order()).or_default().insert(self.id);
         if let Some(listing) = self.effect.listing() {
+            let (tenant, _, product) = listing;
             index.of_listing.entry(listing).or_default().insert(self.id);
+            index.of_product.entry((tenant, product)).or_default().insert(self.id);
         }
     }
 
@@ -98,8 +101,13 @@ impl<E: OfOrder> Row<Market> for Numbered<E> {
         if let Some(ids) = index.of_order.get_mut(&self.effect.order()) {
             ids.remove(&self.id);
         }
-        if let Some(ids) = self.effect.listing().and_then(|listing| index.of_listing.get_mut(&listing)) {
-            ids.remove(&self.id);
+        if let Some(listing) = self.effect.listing() {
+            let (tenant, _, product) = listing;
+            let of_listing = index.of_listing.get_mut(&listing);
+            let of_product = index.of_product.get_mut(&(tenant, product));
+            for ids in of_listing.into_iter().chain(of_product) {
+                ids.remove(&self.id);
+            }
         }
     }
 }
@@ -178,6 +186,25 @@ impl EffectQueries for MarketUnit {
     ) -> Result<Vec<ListingChange>, StoreError> {
         self.read(|statement| effects_of(statement.listing_changes(), (tenant, orders), ListingChange::clone))
             .await
+    }
+
+    async fn listing_changes_of_products(
+        &mut self,
+        tenant: TenantId,
+        products: &[ProductId],
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let products: BTreeSet<ProductId> = products.iter().copied().collect();
+        self.read(|statement| {
+            let changes = statement.listing_changes();
+            let of_product = |product: ProductId| {
+                changes.select(move |table| {
+                    let ids = table.index.of_product.get(&(tenant, product)).into_iter().flatten();
+                    ids.filter_map(|id| Some((*id, table.get(id)?)))
+                })
+            };
+            products.into_iter().flat_map(of_product).map(|row| row.effect.clone()).collect()
+        })
+        .await
     }
 
     async fn effects_of(

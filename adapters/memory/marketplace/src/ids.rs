@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
+use marketplace::ports::{END_OF_IDS, IdBlocks, IdKind, IdQueries, IdState, IdsExhausted};
 
 use crate::rows::IdBlockRow;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -52,6 +52,9 @@ impl IdQueries for MarketUnit {
 impl IdBlocks for MarketUnit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
         self.write(vec![Lock::IdBlock(kind)], |statement| {
+            if next > END_OF_IDS {
+                return Err(IdsExhausted { kind, next }.into());
+            }
             let next_id = next.max(next_id(statement, kind));
             statement.own.id_blocks.put(IdBlockRow { kind, next_id });
             Ok(())
@@ -62,6 +65,9 @@ impl IdBlocks for MarketUnit {
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
         self.write(vec![Lock::IdBlock(kind)], |statement| {
             let first = next_id(statement, kind);
+            if first > END_OF_IDS - i64::from(size) {
+                return Err(IdsExhausted { kind, next: first }.into());
+            }
             statement.own.id_blocks.put(IdBlockRow { kind, next_id: first + i64::from(size) });
             Ok(first)
         })

@@ -4,8 +4,10 @@
 //! authoritative.
 
 mod assets;
+mod captures;
 mod credit;
 mod effects;
+mod gateway_reports;
 mod ids;
 mod notifications;
 mod of_orders;

@@ -8,7 +8,7 @@ use handover_memory::store::conflict;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
-use marketplace_domain::{OrderId, Payment, PaymentId, PaymentStatus};
+use marketplace_domain::{Capture, OrderId, Payment, PaymentId, PaymentStatus, Reference};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -19,6 +19,7 @@ pub(crate) struct PaymentIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<PaymentId>>,
     processing: BTreeMap<(TenantId, OrderId), PaymentId>,
     by_transaction: BTreeMap<String, PaymentId>,
+    by_reference: BTreeMap<Reference, PaymentId>,
 }
 
 impl Row<Market> for Payment {
@@ -37,6 +38,7 @@ impl Row<Market> for Payment {
         if let Some(transaction) = &self.transaction_id {
             index.by_transaction.insert(transaction.clone(), self.id);
         }
+        index.by_reference.extend(self.reference.map(|reference| (reference, self.id)));
     }
 
     /// Removes an index entry only if it names this row: another row of the same commit may have replaced the entry.
@@ -60,6 +62,26 @@ impl Row<Market> for Payment {
 impl PaymentQueries for MarketUnit {
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
         self.read(|statement| statement.payments().get(&id).cloned()).await
+    }
+
+    async fn payment_by_reference(&mut self, reference: Reference) -> Result<Option<Payment>, StoreError> {
+        self.read(|statement| by_reference(statement, reference).cloned()).await
+    }
+
+    async fn payment_by_transaction(&mut self, transaction_id: &str) -> Result<Option<Payment>, StoreError> {
+        self.read(|statement| by_transaction(statement, transaction_id).cloned()).await
+    }
+
+    async fn captures_of(
+        &mut self,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<Capture>, StoreError> {
+        self.read_captures(tenant, orders).await
+    }
+
+    async fn capture_by_transaction(&mut self, transaction_id: &str) -> Result<Option<Capture>, StoreError> {
+        self.read_capture_by_transaction(transaction_id).await
     }
 
     async fn payment_in_processing(
@@ -115,6 +137,14 @@ impl PaymentRepo for MarketUnit {
         })
         .await
     }
+
+    async fn insert_capture(&mut self, capture: &Capture) -> Result<(), StoreError> {
+        self.write_capture(capture).await
+    }
+
+    async fn update_capture(&mut self, capture: &Capture) -> Result<Changed, StoreError> {
+        self.change_capture(capture).await
+    }
 }
 
 /// Locks of the row and its unique keys. The key of the order is also locked when the payment leaves `PROCESSING`,
@@ -122,6 +152,7 @@ impl PaymentRepo for MarketUnit {
 fn locks(payment: &Payment) -> Vec<Lock> {
     let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.order)];
     locks.extend(payment.transaction_id.clone().map(Lock::GatewayTransaction));
+    locks.extend(payment.reference.map(Lock::PaymentReference));
     locks
 }
 
@@ -145,6 +176,16 @@ fn by_transaction<'s>(statement: &'s Statement<'_>, transaction: &str) -> Option
         .next()
 }
 
+fn by_reference<'s>(statement: &'s Statement<'_>, reference: Reference) -> Option<&'s Payment> {
+    let payments = statement.payments();
+    payments
+        .select(|table| {
+            let id = table.index.by_reference.get(&reference);
+            id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
+        })
+        .next()
+}
+
 fn check_unique(statement: &Statement<'_>, payment: &Payment) -> Result<(), StoreError> {
     let another = |found: Option<&Payment>| found.is_some_and(|other| other.id != payment.id);
     if payment.status == PaymentStatus::Processing
@@ -159,6 +200,11 @@ fn check_unique(statement: &Statement<'_>, payment: &Payment) -> Result<(), Stor
         && another(by_transaction(statement, transaction))
     {
         return Err(conflict(format!("payments.transaction_id {transaction}")));
+    }
+    if let Some(reference) = payment.reference
+        && another(by_reference(statement, reference))
+    {
+        return Err(conflict(format!("payments.reference {reference}")));
     }
     Ok(())
 }

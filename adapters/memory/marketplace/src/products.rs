@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -47,6 +48,38 @@ impl ProductQueries for MarketUnit {
     ) -> Result<Option<Product>, StoreError> {
         self.read(|statement| {
             statement.products().get(&id).filter(|product| product.tenant == tenant).cloned()
+        })
+        .await
+    }
+
+    async fn products_by_id(
+        &mut self,
+        tenant: TenantId,
+        ids: &[ProductId],
+    ) -> Result<Vec<Product>, StoreError> {
+        let ids: BTreeSet<ProductId> = ids.iter().copied().collect();
+        self.read(|statement| {
+            let products = statement.products();
+            let found = ids.iter().filter_map(|id| products.get(id));
+            found.filter(|product| product.tenant == tenant).cloned().collect()
+        })
+        .await
+    }
+
+    async fn newest_products(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        self.read(|statement| {
+            let newest_first = statement.products().select(|table| {
+                let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+                let below = table.rows().range((Bound::Unbounded, end));
+                below.rev().map(|(id, product)| (Reverse(*id), product))
+            });
+            let of_tenant = newest_first.filter(|product| tenant.is_none_or(|it| product.tenant == it));
+            of_tenant.take(limited(limit)).cloned().collect()
         })
         .await
     }

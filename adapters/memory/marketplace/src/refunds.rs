@@ -1,5 +1,6 @@
 //! Refunds.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{RefundQueries, RefundRepo};
-use marketplace_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
+use marketplace::ports::{RefundFilter, RefundQueries, RefundRepo};
+use marketplace_domain::{OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -18,8 +19,9 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RefundIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
-    /// The refund of each payment that is in progress or succeeded; a payment has at most one.
-    not_failed: BTreeMap<PaymentId, RefundId>,
+    /// The refund of each capture that is in progress or succeeded and is no excess; a capture has at most one.
+    live: BTreeMap<(PaymentId, u32), RefundId>,
+    by_reference: BTreeMap<Reference, RefundId>,
     due: BTreeSet<(DateTime<Utc>, RefundId)>,
 }
 
@@ -33,9 +35,10 @@ impl Row<Market> for Refund {
 
     fn enter(&self, index: &mut RefundIndex) {
         index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
-        if self.status != RefundStatus::Failed {
-            index.not_failed.insert(self.payment, self.id);
+        if is_live(self) {
+            index.live.insert((self.payment, self.capture), self.id);
         }
+        index.by_reference.extend(self.reference.map(|reference| (reference, self.id)));
         if self.status == RefundStatus::Processing {
             index.due.extend(self.next_attempt_time.map(|due| (due, self.id)));
         }
@@ -46,8 +49,12 @@ impl Row<Market> for Refund {
         if let Some(ids) = index.by_order.get_mut(&(self.tenant, self.order)) {
             ids.remove(&self.id);
         }
-        if index.not_failed.get(&self.payment) == Some(&self.id) {
-            index.not_failed.remove(&self.payment);
+        let capture = (self.payment, self.capture);
+        if index.live.get(&capture) == Some(&self.id) {
+            index.live.remove(&capture);
+        }
+        if let Some(reference) = self.reference {
+            index.by_reference.remove(&reference);
         }
         if let Some(due) = self.next_attempt_time {
             index.due.remove(&(due, self.id));
@@ -55,10 +62,60 @@ impl Row<Market> for Refund {
     }
 }
 
+impl Row<Market> for SupersededAttempt {
+    type Key = Reference;
+    type Index = ();
+
+    fn key(&self) -> Reference {
+        self.reference
+    }
+}
+
+/// Whether the refund has returned the money of its capture, or is returning it.
+fn is_live(refund: &Refund) -> bool {
+    refund.status != RefundStatus::Failed && !refund.is_excess
+}
+
 #[async_trait]
 impl RefundQueries for MarketUnit {
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError> {
         self.read(|statement| statement.refunds().get(&id).cloned()).await
+    }
+
+    async fn attempt_by_reference(
+        &mut self,
+        reference: Reference,
+    ) -> Result<Option<(RefundId, u32)>, StoreError> {
+        self.read(|statement| {
+            let current = by_reference(statement, reference).map(|refund| (refund.id, refund.attempt));
+            current.or_else(|| {
+                let superseded = statement.superseded_attempts();
+                superseded.get(&reference).map(|attempt| (attempt.refund, attempt.attempt))
+            })
+        })
+        .await
+    }
+
+    async fn refunds_page(
+        &mut self,
+        filter: RefundFilter,
+        before: Option<RefundId>,
+        limit: u32,
+    ) -> Result<Vec<Refund>, StoreError> {
+        self.read(|statement| {
+            let refunds = statement.refunds();
+            let newest_first = refunds.select(|table| {
+                let below = table.rows().iter().rev();
+                let below = below.skip_while(move |(id, _)| before.is_some_and(|before| **id >= before));
+                below.map(|(id, refund)| (Reverse(*id), refund))
+            });
+            let matching = newest_first.filter(|refund| {
+                filter.tenant.is_none_or(|tenant| refund.tenant == tenant)
+                    && filter.status.is_none_or(|status| refund.status == status)
+            });
+            matching.take(limited(limit)).cloned().collect()
+        })
+        .await
     }
 
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
@@ -114,26 +171,53 @@ impl RefundRepo for MarketUnit {
         })
         .await
     }
+
+    async fn insert_superseded_attempt(&mut self, attempt: &SupersededAttempt) -> Result<(), StoreError> {
+        self.write(vec![Lock::RefundReference(attempt.reference)], |statement| {
+            if statement.superseded_attempts().get(&attempt.reference).is_some() {
+                return Err(conflict(format!("refund_attempts.reference {}", attempt.reference)));
+            }
+            statement.own.superseded_attempts.put(*attempt);
+            Ok(())
+        })
+        .await
+    }
 }
 
-/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because the key
+/// Locks of the row and of the unique keys of its capture and reference. The key of the capture is also locked when the refund fails, because the key
 /// becomes free only with the commit.
 fn locks(refund: &Refund) -> Vec<Lock> {
-    vec![Lock::Refund(refund.id), Lock::RefundOfPayment(refund.payment)]
+    let mut locks = vec![Lock::Refund(refund.id), Lock::RefundOfCapture(refund.payment, refund.capture)];
+    locks.extend(refund.reference.map(Lock::RefundReference));
+    locks
+}
+
+fn by_reference<'s>(statement: &'s Statement<'_>, reference: Reference) -> Option<&'s Refund> {
+    let refunds = statement.refunds();
+    refunds
+        .select(|table| {
+            let id = table.index.by_reference.get(&reference);
+            id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
+        })
+        .next()
 }
 
 fn check_unique(statement: &Statement<'_>, refund: &Refund) -> Result<(), StoreError> {
     let refunds = statement.refunds();
-    let not_failed = refunds.select(|table| {
-        let id = table.index.not_failed.get(&refund.payment);
+    let mut live = refunds.select(|table| {
+        let id = table.index.live.get(&(refund.payment, refund.capture));
         id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
     });
-    let another = not_failed.into_iter().any(|other| other.id != refund.id);
-    if refund.status != RefundStatus::Failed && another {
+    if is_live(refund) && live.any(|other| other.id != refund.id) {
         return Err(conflict(format!(
-            "refunds: payment {} has another refund that has not failed",
-            refund.payment
+            "refunds: capture {} of payment {} has another refund that has not failed",
+            refund.capture, refund.payment
         )));
+    }
+    if let Some(reference) = refund.reference
+        && by_reference(statement, reference).is_some_and(|other| other.id != refund.id)
+    {
+        return Err(conflict(format!("refunds.reference {reference}")));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use marketplace::ports::{
     RequestScope,
 };
 use marketplace_domain::{
-    Asset, Balance, Coupon, CouponId, Hold, OperationKey, Order, OrderId, Payment, PaymentId, Product,
-    ProductId, Purse, Refund, RefundId, UserId,
+    Asset, Balance, Capture, Coupon, CouponId, GatewayReport, Hold, OperationKey, Order, OrderId, Payment,
+    PaymentId, Product, ProductId, Purse, Reference, Refund, RefundId, SupersededAttempt, UserId,
 };
 
 use crate::rows::{CreditRow, EntryRow, IdBlockRow, ListingRow, OperationRow};
@@ -20,6 +20,7 @@ tables! {
         products: Product,
         orders: Order,
         payments: Payment,
+        captures: Capture,
         listing_changes: Numbered<ListingChange>,
         listings: ListingRow,
         shipments: Numbered<NewShipmentTask>,
@@ -27,6 +28,8 @@ tables! {
         credit_changes: Numbered<CreditChange>,
         credit: CreditRow,
         refunds: Refund,
+        superseded_attempts: SupersededAttempt,
+        gateway_reports: Numbered<GatewayReport>,
         requests: RequestRecord,
         coupons: Coupon,
         holds: Hold,
@@ -52,12 +55,17 @@ pub(crate) enum Lock {
     Order(OrderId),
     Payment(PaymentId),
     PaymentInProcessing(TenantId, OrderId),
+    PaymentReference(Reference),
     GatewayTransaction(String),
+    Capture(PaymentId, u32),
+    CapturedTransaction(String),
     Listing(TenantId, UserId, ProductId),
     Credit(TenantId, UserId),
     Effect(EffectKind, TenantId, OrderId, String),
     Refund(RefundId),
-    RefundOfPayment(PaymentId),
+    RefundReference(Reference),
+    RefundOfCapture(PaymentId, u32),
+    GatewayReport(String),
     Request(RequestScope),
     Coupon(CouponId),
     Hold(TenantId, OrderId, Asset),
@@ -72,4 +80,5 @@ pub(crate) struct Sequences {
     pub(crate) effects: i64,
     pub(crate) operations: i64,
     pub(crate) entries: i64,
+    pub(crate) gateway_reports: i64,
 }

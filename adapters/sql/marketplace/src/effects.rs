@@ -9,8 +9,8 @@ use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
 use marketplace::ports::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
-    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
+    END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind,
+    ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
 use marketplace_domain::{OrderId, ProductId, UserId};
 
@@ -104,6 +104,16 @@ impl EffectQueries for MarketSession {
         of_orders.fetch(self, (tenant, orders), change).await
     }
 
+    async fn listing_changes_of_products(
+        &mut self,
+        tenant: TenantId,
+        products: &[ProductId],
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let products: BTreeSet<i64> = products.iter().map(|product| product.get()).collect();
+        let products: Vec<i64> = products.into_iter().collect();
+        self.changes_of_products(tenant, &products, "product_id, id").await
+    }
+
     async fn effects_of(
         &mut self,
         kind: EffectKind,
@@ -165,7 +175,7 @@ impl EffectQueries for MarketSession {
             "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? AND product_id < ? \
              ORDER BY product_id DESC LIMIT ?"
         );
-        let before = before.map_or(i64::MAX, ProductId::get);
+        let before = before.map_or(END_OF_IDS, ProductId::get);
         let values = values![tenant.get(), seller.get(), before, limit_to];
         self.fetch(&sql, values).await?.iter().map(entry).collect()
     }
@@ -204,21 +214,33 @@ impl MarketSession {
         }
         let mut changes = Vec::new();
         for (tenant, products) in products {
-            for products in products.chunks(MAX_ROWS) {
-                let products = padded(products);
-                let (sql, values) = self.dialect().look_up(LookUp {
-                    columns: &format!("id, {CHANGE}"),
-                    from: "listing_changes".to_owned(),
-                    column: "product_id",
-                    keys: products.into_iter().map(Value::from).collect(),
-                    conditions: format!("{} = ?", self.dialect().unindexed("tenant_id")),
-                    values: values![tenant.get()],
-                    order: "id",
-                    ..LookUp::default()
-                });
-                for row in self.fetch(&sql, values).await? {
-                    changes.push(change(&row)?);
-                }
+            changes.extend(self.changes_of_products(tenant, &products, "id").await?);
+        }
+        Ok(changes)
+    }
+
+    /// All listing changes of these products, sorted by the columns in `sequence` within each chunk of products.
+    async fn changes_of_products(
+        &mut self,
+        tenant: TenantId,
+        products: &[i64],
+        sequence: &str,
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let mut changes = Vec::new();
+        for products in products.chunks(MAX_ROWS) {
+            let products = padded(products);
+            let (sql, values) = self.dialect().look_up(LookUp {
+                columns: &format!("id, {CHANGE}"),
+                from: "listing_changes".to_owned(),
+                column: "product_id",
+                keys: products.into_iter().map(Value::from).collect(),
+                conditions: format!("{} = ?", self.dialect().unindexed("tenant_id")),
+                values: values![tenant.get()],
+                order: sequence,
+                ..LookUp::default()
+            });
+            for row in self.fetch(&sql, values).await? {
+                changes.push(change(&row)?);
             }
         }
         Ok(changes)

@@ -2,9 +2,10 @@
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
+use handover_events::MAX_ID;
 use handover_outbox::ports::StoreError;
 use handover_sql::values;
-use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
+use marketplace::ports::{END_OF_IDS, IdBlocks, IdKind, IdQueries, IdState, IdsExhausted};
 
 /// The table whose rows have ids of this kind.
 const fn table(kind: IdKind) -> &'static str {
@@ -25,9 +26,9 @@ impl IdQueries for MarketSession {
             Some(row) => row.of("id_blocks", "kind").int("next_id")?,
             None => 1,
         };
-        let newest = format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1", table(kind));
-        let largest = match self.fetch_one(&newest, Vec::new()).await? {
-            Some(row) => row.of(table(kind), "id").int("id")?,
+        let newest = format!("SELECT id FROM {} WHERE id <= ? ORDER BY id DESC LIMIT 1", table(kind));
+        let largest = match self.fetch_one(&newest, values![MAX_ID]).await? {
+            Some(row) => row.of(table(kind), "id").int("id")?.max(0),
             None => 0,
         };
         Ok(IdState { next, largest })
@@ -42,6 +43,9 @@ impl IdQueries for MarketSession {
 #[async_trait]
 impl IdBlocks for MarketSession {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        if next > END_OF_IDS {
+            return Err(IdsExhausted { kind, next }.into());
+        }
         let lock = self.dialect().for_update();
         let block = format!("SELECT kind, next_id FROM id_blocks WHERE kind = ? {lock}");
         if self.fetch_one(&block, values![kind.as_str()]).await?.is_none() {
@@ -49,8 +53,8 @@ impl IdBlocks for MarketSession {
             self.execute(insert, values![kind.as_str(), next]).await?;
             return Ok(());
         }
-        let raise = "UPDATE id_blocks SET next_id = ? WHERE kind = ? AND next_id < ?";
-        self.execute(raise, values![next, kind.as_str(), next]).await?;
+        let raise = "UPDATE id_blocks SET next_id = ? WHERE kind = ? AND (next_id < ? OR next_id > ?)";
+        self.execute(raise, values![next, kind.as_str(), next, END_OF_IDS]).await?;
         Ok(())
     }
 
@@ -58,23 +62,25 @@ impl IdBlocks for MarketSession {
         let size = i64::from(size);
         let updated = self
             .execute(
-                "UPDATE id_blocks SET next_id = next_id + ? WHERE kind = ?",
-                values![size, kind.as_str()],
+                "UPDATE id_blocks SET next_id = next_id + ? WHERE kind = ? AND next_id BETWEEN 1 AND ?",
+                values![size, kind.as_str(), END_OF_IDS - size],
             )
             .await?;
-        if updated == 0 {
-            // If two units of work insert the row concurrently, one fails with a conflict and is retried.
-            self.execute(
-                "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)",
-                values![kind.as_str(), 1 + size],
-            )
-            .await?;
-            return Ok(1);
+        let block = "SELECT kind, next_id FROM id_blocks WHERE kind = ?";
+        let row = self.fetch_one(block, values![kind.as_str()]).await?;
+        let next = row.map(|row| row.of("id_blocks", "kind").int("next_id")).transpose()?;
+        match next {
+            Some(next) if updated > 0 => Ok(next - size),
+            Some(next) if (1..=END_OF_IDS - size).contains(&next) => {
+                Err(self.conflict("id_blocks: another unit of work inserted the row"))
+            }
+            Some(next) => Err(IdsExhausted { kind, next }.into()),
+            None => {
+                // If two units of work insert the row concurrently, one fails with a conflict and is retried.
+                let insert = "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)";
+                self.execute(insert, values![kind.as_str(), 1 + size]).await?;
+                Ok(1)
+            }
         }
-        let row = self
-            .fetch_one("SELECT kind, next_id FROM id_blocks WHERE kind = ?", values![kind.as_str()])
-            .await?;
-        let row = row.ok_or_else(|| StoreError::Backend("the row of id_blocks was deleted".into()))?;
-        Ok(row.of("id_blocks", "kind").int("next_id")? - size)
     }
 }

@@ -3,10 +3,11 @@
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use marketplace_domain::{Asset, OrderId, Purse, UserId};
+use marketplace::ports::{GatewayReportFilter, RefundFilter};
+use marketplace_domain::{Asset, OrderId, Purse, RefundId, RefundStatus, ReportState, UserId};
 
 use super::assets::{coupons, holds, operations};
-use super::{orders, refunds};
+use super::{gateway_reports, orders, refunds};
 use crate::session::MarketSession;
 use handover_sql::{Dialect, Value};
 
@@ -25,10 +26,22 @@ pub(crate) fn sweeps(
     let holds = |after| holds::pending(dialect, now, after, 100);
     let orders = |of, after| orders::changed_within(dialect, of, before, now, after, 100);
     let entries = |purse, before| operations::entries(dialect, (tenant, user), purse, before, 100);
+    let refunds = |tenant, status| {
+        refunds::page(dialect, RefundFilter { tenant, status }, RefundId::try_from(1_000_000).ok(), 100)
+    };
+    let reports = |tenant, state| {
+        let filter = GatewayReportFilter { tenant, state: Some(state), ..GatewayReportFilter::default() };
+        gateway_reports::page(dialect, filter, Some(9), 100)
+    };
     vec![
         ("idx_holds_frozen", holds(None)),
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
         ("idx_refunds_due", refunds::due(dialect, now, 100)),
+        ("idx_refunds_tenant", refunds(Some(tenant), None)),
+        ("idx_refunds_failed", refunds(None, Some(RefundStatus::Failed))),
+        ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
+        ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),
+        ("idx_gateway_reports_state", reports(None, ReportState::Closed)),
         ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
         ("idx_orders_updated", orders(None, None)),
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),

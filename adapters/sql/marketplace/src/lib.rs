@@ -5,8 +5,10 @@
 //! writes.
 
 mod assets;
+mod captures;
 mod credit;
 mod effects;
+mod gateway_reports;
 mod ids;
 mod job_queries;
 mod notifications;
@@ -25,9 +27,14 @@ pub use store::SqlMarket;
 
 use handover_outbox::ports::StoreError;
 use handover_sql::Fields;
-use marketplace_domain::Money;
+use marketplace_domain::{Money, Reference};
 
 /// Reads an amount that is stored in minor units.
 fn money(row: &Fields<'_>, column: &'static str) -> Result<Money, StoreError> {
     Money::from_minor(row.int(column)?).map_err(|error| row.corrupt(column, error))
+}
+
+/// The column value of a reference.
+fn reference(of: Option<Reference>) -> Option<String> {
+    of.map(|reference| reference.to_string())
 }

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Value, padded, values};
-use marketplace::ports::{OrderQueries, OrderRepo, OrderSide};
+use marketplace::ports::{END_OF_IDS, OrderQueries, OrderRepo, OrderSide};
 use marketplace_domain::{
     Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
     Shipment, UserId,
@@ -158,7 +158,7 @@ impl OrderQueries for MarketSession {
             OrderSide::Seller => "seller_id",
         };
         let mut sql = format!("SELECT {COLUMNS} FROM orders WHERE tenant_id = ? AND {party} = ? AND id < ?");
-        let mut values = values![tenant.get(), user.get(), before.map_or(i64::MAX, OrderId::get)];
+        let mut values = values![tenant.get(), user.get(), before.map_or(END_OF_IDS, OrderId::get)];
         if let Some(status) = status {
             sql.push_str(" AND status = ?");
             values.push(status.as_str().into());

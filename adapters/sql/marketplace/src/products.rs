@@ -1,12 +1,14 @@
 //! Repository of products.
 
+use std::collections::BTreeSet;
+
 use crate::money;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Row, Value, values};
-use marketplace::ports::{ProductQueries, ProductRepo};
+use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use marketplace::ports::{END_OF_IDS, ProductQueries, ProductRepo};
 use marketplace_domain::{Product, ProductId, ProductStatus, Title};
 
 const COLUMNS: &str =
@@ -51,6 +53,47 @@ impl ProductQueries for MarketSession {
         self.fetch_one(&sql, values![id.get(), tenant.get()]).await?.as_ref().map(product).transpose()
     }
 
+    async fn products_by_id(
+        &mut self,
+        tenant: TenantId,
+        ids: &[ProductId],
+    ) -> Result<Vec<Product>, StoreError> {
+        let ids: BTreeSet<i64> = ids.iter().map(|id| id.get()).collect();
+        let mut found = Vec::with_capacity(ids.len());
+        for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
+            let (sql, values) = self.dialect().look_up(LookUp {
+                columns: COLUMNS,
+                from: "products".to_owned(),
+                column: "id",
+                keys: padded(ids).into_iter().map(Value::from).collect(),
+                conditions: "tenant_id = ?".to_owned(),
+                values: values![tenant.get()],
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
+                found.push(product(row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn newest_products(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<ProductId>,
+        most: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        let mut sql = format!("SELECT {COLUMNS} FROM products WHERE id < ?");
+        let mut values = values![before.map_or(i64::MAX, ProductId::get)];
+        if let Some(tenant) = tenant {
+            sql.push_str(" AND tenant_id = ?");
+            values.push(tenant.get().into());
+        }
+        sql.push_str(" ORDER BY id DESC LIMIT ?");
+        values.push(most.into());
+        self.fetch(&sql, values).await?.iter().map(product).collect()
+    }
+
     async fn products_page(
         &mut self,
         tenant: TenantId,
@@ -59,7 +102,7 @@ impl ProductQueries for MarketSession {
         most: u32,
     ) -> Result<Vec<Product>, StoreError> {
         let mut sql = format!("SELECT {COLUMNS} FROM products WHERE tenant_id = ? AND id < ?");
-        let mut values = values![tenant.get(), before.map_or(i64::MAX, ProductId::get)];
+        let mut values = values![tenant.get(), before.map_or(END_OF_IDS, ProductId::get)];
         if let Some(status) = status {
             sql.push_str(" AND status = ?");
             values.push(status.as_str().into());

@@ -8,11 +8,12 @@ use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
-use marketplace_domain::{OrderId, Purse, UserId};
+use marketplace::ports::GatewayReportFilter;
+use marketplace_domain::{OrderId, Purse, Reference, UserId};
 
 use crate::SqlMarket;
 use crate::assets::{balances, operations};
-use crate::{orders, payments, requests};
+use crate::{captures, gateway_reports, orders, payments, refunds, requests};
 
 async fn store(directory: &tempfile::TempDir) -> SqlMarket {
     let options = SqliteOptions::file(directory.path().join("test.db"));
@@ -62,11 +63,28 @@ async fn check_lookups(store: &SqlMarket) {
     let now = DateTime::UNIX_EPOCH;
     let tenant = TenantId::DEFAULT;
     let rows_by_key = |table| operations::rows_by_key(dialect, "*", table, tenant, &["a", "b"]);
-    let cases: [((String, Vec<Value>), &str); 6] = [
+    let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
+    let cases: [((String, Vec<Value>), &str); 13] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
             "SEARCH payments USING INDEX idx_payments_order",
+        ),
+        (payments::by_reference(reference), "SEARCH payments USING INDEX uk_payments_reference"),
+        (
+            captures::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
+            "SEARCH payment_captures USING INDEX idx_payment_captures_order",
+        ),
+        (
+            captures::by_transaction("t"),
+            "SEARCH payment_captures USING INDEX uk_payment_captures_transaction",
+        ),
+        (refunds::by_reference(reference), "SEARCH refunds USING INDEX uk_refunds_reference"),
+        (refunds::superseded_by(reference), "SEARCH refund_attempts USING PRIMARY KEY"),
+        (gateway_reports::by_key("k"), "SEARCH gateway_reports USING INDEX uk_gateway_reports_key"),
+        (
+            gateway_reports::page(dialect, GatewayReportFilter::default(), Some(9), 100),
+            "SEARCH gateway_reports USING INTEGER PRIMARY KEY",
         ),
         (
             balances::locking(dialect, Purse::Wallet, tenant, vec![1, 2]),

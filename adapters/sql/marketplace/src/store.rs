@@ -15,13 +15,30 @@ use crate::session::MarketSession;
 static MARKETPLACE: Migrations = Migrations {
     part: "marketplace",
     table: "marketplace_migrations",
-    sqlite: &[(1, "baseline", include_str!("../../../../migrations/marketplace/sqlite/0001_baseline.sql"))],
-    mysql: &[(1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql"))],
-    postgres: &[(
-        1,
-        "baseline",
-        include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql"),
-    )],
+    sqlite: &[
+        (1, "baseline", include_str!("../../../../migrations/marketplace/sqlite/0001_baseline.sql")),
+        (
+            2,
+            "gateway reports",
+            include_str!("../../../../migrations/marketplace/sqlite/0002_gateway_reports.sql"),
+        ),
+    ],
+    mysql: &[
+        (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
+        (
+            2,
+            "gateway reports",
+            include_str!("../../../../migrations/marketplace/mysql/0002_gateway_reports.sql"),
+        ),
+    ],
+    postgres: &[
+        (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
+        (
+            2,
+            "gateway reports",
+            include_str!("../../../../migrations/marketplace/postgres/0002_gateway_reports.sql"),
+        ),
+    ],
 };
 
 /// The marketplace's store in an SQL database. Cheap to clone: clones share connections and state.

@@ -1,10 +1,12 @@
 //! The traits that an engine implements for the repositories: a connection, and an engine that opens connections.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
 use crate::dialect::Dialect;
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::Value;
@@ -50,6 +52,11 @@ pub(crate) trait Engine: Send + Sync {
         Ok(None)
     }
 
+    /// Settings under which the store cannot write, and which its connections cannot change; none on SQLite.
+    async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the
     /// triggers of the schema prevent it, and only the owner of the tables can drop these triggers.
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
@@ -62,6 +69,17 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Sends one notification to other processes immediately; does nothing on an engine without notifications.
     async fn send_notification(&self, text: &str) -> Result<(), StoreError>;
+
+    /// A problem of the storage that reads do not show, such as a full disk; without paths. `None` if a server stores
+    /// the data, or if writes succeed.
+    async fn storage_problem(&self) -> Option<String> {
+        None
+    }
+
+    /// Copies the database into an empty file, while it is in use. Only SQLite databases can be copied.
+    async fn backup(&self, _copy: &Path) -> Result<(), StoreError> {
+        Err(StoreError::Backend("only a database file can be copied".into()))
+    }
 
     async fn close(&self);
 }

@@ -5,11 +5,15 @@ pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(feature = "mysql")]
+mod mysql_settings;
+#[cfg(feature = "mysql")]
 mod mysql_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_settings;
 #[cfg(feature = "postgres")]
 mod postgres_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -21,8 +25,7 @@ use handover_outbox::ports::StoreError;
 /// The server's message if it refused the user, the password, the database or the privileges on it; `None` for any other
 /// error. A retry does not help: the configuration of the client or of the server is wrong.
 pub fn access_refusal(error: &StoreError) -> Option<String> {
-    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
-    let reported = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
+    let reported = crate::error::driver_error(error)?.as_database_error()?;
     let is_refusal = refuses_access(reported);
     is_refusal.then(|| reported.message().to_owned())
 }
@@ -51,13 +54,21 @@ fn migration_error(
     error: sqlx::migrate::MigrateError,
     classify: fn(&dyn sqlx::error::DatabaseError) -> crate::error::ErrorClass,
 ) -> StoreError {
+    use handover_outbox::ports::SystemFaultKind;
     use sqlx::migrate::MigrateError;
+
+    // Missing rights and a changed schema are errors of this migration: a later attempt fails in the same way.
+    let is_outage = |cause: &StoreError| {
+        let kind = cause.system_fault().map(|fault| fault.kind);
+        cause.is_outage() && !matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+    };
     if let MigrateError::Execute(cause) = error {
-        return crate::error::store_error(cause, classify);
+        let cause = crate::error::store_error(cause, classify);
+        return if is_outage(&cause) { cause } else { StoreError::Backend(cause.to_string().into()) };
     }
     if let MigrateError::ExecuteMigration(cause, version) = error {
         let cause = crate::error::store_error(cause, classify);
-        if cause.is_outage() {
+        if is_outage(&cause) {
             return cause;
         }
         return StoreError::Backend(format!("migration {version}: {cause}").into());

@@ -1,6 +1,6 @@
 //! Conversion of driver errors to [`StoreError`].
 
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFault, SystemFaultKind};
 use sqlx::error::DatabaseError;
 
 /// Class of an error that the database reported.
@@ -10,8 +10,17 @@ pub(crate) enum ErrorClass {
     UniqueViolation,
     /// The unit of work can be retried immediately.
     Transient,
-    /// The database cannot serve requests now.
+    /// The database cannot serve requests now; the connection may be lost.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres")),
+        allow(dead_code, reason = "SQLite has no server that becomes unreachable")
+    )]
     Unavailable,
+    /// The database refuses the statement for a reason that concerns the system. A COMMIT that fails with such an error
+    /// may have committed.
+    Fault(SystemFaultKind),
+    /// The same; a COMMIT that fails with this error has committed nothing.
+    RolledBack(SystemFaultKind),
     /// A defect in the statement or the schema; a retry does not help.
     Permanent,
 }
@@ -23,6 +32,8 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
             ErrorClass::UniqueViolation => StoreError::Conflict { what: violated_key(reported) },
             ErrorClass::Transient => StoreError::Transient(Box::new(error)),
             ErrorClass::Unavailable => StoreError::Unavailable(Box::new(error)),
+            ErrorClass::Fault(kind) => fault(kind, false, error),
+            ErrorClass::RolledBack(kind) => fault(kind, true, error),
             ErrorClass::Permanent => StoreError::Backend(Box::new(error)),
         };
     }
@@ -42,6 +53,24 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
     }
 }
 
+fn fault(kind: SystemFaultKind, is_rolled_back: bool, error: sqlx::Error) -> StoreError {
+    StoreError::Unavailable(Box::new(SystemFault { kind, is_rolled_back, cause: Box::new(error) }))
+}
+
+/// The error of the driver in a store error.
+pub(crate) fn driver_error(error: &StoreError) -> Option<&sqlx::Error> {
+    if let Some(fault) = error.system_fault() {
+        return fault.cause.downcast_ref();
+    }
+    match error {
+        StoreError::Unavailable(cause) | StoreError::Backend(cause) => cause.downcast_ref(),
+        StoreError::Conflict { .. }
+        | StoreError::Transient(_)
+        | StoreError::CommitUnknown(_)
+        | StoreError::Corrupt { .. } => None,
+    }
+}
+
 /// The violated unique key. SQLite names it only in the message: `UNIQUE constraint failed: orders.id`.
 fn violated_key(error: &dyn DatabaseError) -> String {
     match (error.constraint(), error.message().rsplit_once(": ")) {
@@ -53,6 +82,9 @@ fn violated_key(error: &dyn DatabaseError) -> String {
 
 /// Converts the error of a COMMIT: after a lost connection the outcome of the commit is unknown.
 pub(crate) fn commit_error(error: StoreError) -> StoreError {
+    if error.system_fault().is_some_and(|fault| fault.is_rolled_back) {
+        return error;
+    }
     match error {
         StoreError::Unavailable(cause) => StoreError::CommitUnknown(cause),
         StoreError::Conflict { .. }
@@ -60,5 +92,22 @@ pub(crate) fn commit_error(error: StoreError) -> StoreError {
         | StoreError::CommitUnknown(_)
         | StoreError::Corrupt { .. }
         | StoreError::Backend(_) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commit_is_known_to_be_rolled_back_only_after_errors_that_prove_it() {
+        let error = || sqlx::Error::PoolClosed;
+        let refused = commit_error(fault(SystemFaultKind::ReadOnly, true, error()));
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+        let unknown = commit_error(fault(SystemFaultKind::Storage, false, error()));
+        assert!(matches!(unknown, StoreError::CommitUnknown(_)), "{unknown:?}");
+        assert_eq!(unknown.system_fault().unwrap().kind, SystemFaultKind::Storage);
+        let lost = commit_error(StoreError::Unavailable("connection lost".into()));
+        assert!(matches!(lost, StoreError::CommitUnknown(_)), "{lost:?}");
     }
 }

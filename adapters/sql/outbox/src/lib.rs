@@ -38,8 +38,8 @@ pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};
-pub use engine::sqlite::SqliteOptions;
-pub use engine_info::ServerInfo;
+pub use engine::sqlite::{ForeignLog, SqliteOptions};
+pub use engine_info::{ServerInfo, UnsuitableSetting};
 pub use migrations::{MigrationFile, Migrations};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};

@@ -171,6 +171,7 @@ impl Session {
     }
 
     fn finish<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.shared.observe(&outcome);
         self.state = match &outcome {
             Ok(_) => State::Ready,
             Err(error) => State::Failed(error.to_string()),

@@ -13,6 +13,7 @@ mod page;
 #[cfg(test)]
 mod query_plans;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
@@ -79,9 +80,28 @@ impl SqlStore {
         self.engine.server_info().await
     }
 
+    /// Settings of the server, the database or the user under which the store cannot work, and which its connections
+    /// cannot change. A process that writes should refuse to start if there is any.
+    pub async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        self.engine.unsuitable_settings().await
+    }
+
     /// Whether the database prevents this user from changing or deleting entries of the audit log.
     pub async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         self.engine.guards_audit_log().await
+    }
+
+    /// A problem of the storage that reads do not show, such as a full disk or a deleted file; the text has no paths. It
+    /// is reported from a failed write until a write succeeds. `None` on a server.
+    pub async fn storage_problem(&self) -> Option<String> {
+        self.engine.storage_problem().await
+    }
+
+    /// Copies an SQLite database into `copy`, which must be an empty file, and verifies the copy. The copy contains every
+    /// transaction committed before the call; the database can be in use. The caller syncs the file to disk. Fails on a
+    /// server.
+    pub async fn backup(&self, copy: &Path) -> Result<(), StoreError> {
+        self.engine.backup(copy).await
     }
 
     /// The current time of the database, the common clock of all processes that share it (spec §1 "time").
@@ -135,7 +155,9 @@ impl SqlStore {
 
     /// A session that may write, in autocommit mode.
     pub(crate) async fn writing(&self) -> Result<Session, StoreError> {
-        Ok(Session::new(self.engine.writer().await?, self.engine.dialect(), self.shared.clone()))
+        let writer = self.engine.writer().await;
+        self.shared.observe(&writer);
+        Ok(Session::new(writer?, self.engine.dialect(), self.shared.clone()))
     }
 
     /// A session in a transaction.
@@ -146,8 +168,10 @@ impl SqlStore {
             match session.begin().await {
                 Ok(()) => return Ok(session),
                 // The connection was lost while idle. No transaction was begun, so another connection can be used.
-                Err(StoreError::Unavailable(cause)) if started.elapsed() < STALE_RETRY_TIMEOUT => {
-                    tracing::debug!(%cause, "store: idle connection lost; trying another one");
+                Err(error @ StoreError::Unavailable(_))
+                    if error.system_fault().is_none() && started.elapsed() < STALE_RETRY_TIMEOUT =>
+                {
+                    tracing::debug!(%error, "store: idle connection lost; trying another one");
                 }
                 Err(error) => return Err(error),
             }
@@ -156,7 +180,9 @@ impl SqlStore {
 
     /// A session that reads committed data.
     pub(crate) async fn reading(&self) -> Result<Session, StoreError> {
-        Ok(Session::new(self.engine.reader().await?, self.engine.dialect(), self.shared.clone()))
+        let reader = self.engine.reader().await;
+        self.shared.observe(&reader);
+        Ok(Session::new(reader?, self.engine.dialect(), self.shared.clone()))
     }
 }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use marketplace_domain::{
     Asset, AssetOperation, CancelReason, CreditOutcome, EventBody, Hold, HoldStatus, OperationKey,
-    OperationKind, Order, OrderStatus, Points, PointsRules,
+    OperationKind, Order, OrderStatus, Points, PointsRules, RefundId,
 };
 
 use super::holds::{is_cancelled_without_hold, reconstructed_hold};
@@ -161,6 +161,12 @@ impl OrderEffects {
     /// Whether this amount was posted to the cash accounts.
     pub(crate) fn has_cash_operation(&self, kind: OperationKind, key: &OperationKey) -> bool {
         self.operations.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
+    }
+
+    /// The refunds whose amount was posted to the cash accounts.
+    pub(crate) fn refunds_in_ledger(&self) -> impl Iterator<Item = RefundId> {
+        let payouts = self.operations.iter().filter(|it| it.kind == OperationKind::Payout);
+        payouts.filter_map(|it| it.refund)
     }
 
     /// Surplus rows: every row of a fact after its first.

@@ -8,6 +8,7 @@ use marketplace_domain::{
     Refund, RefundSettled, RefundStatus,
 };
 
+use super::money::is_paid_for;
 use handover_outbox::ports::OutboxRow;
 use handover_outbox::relay::envelope_of;
 
@@ -98,7 +99,9 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
             trace: None,
         },
     ];
-    if let Some(pay_time) = order.pay_time {
+    // Only a payment makes an order paid (004): without one, no event of a paid order is announced.
+    let is_paid = order.status != OrderStatus::Pending && is_paid_for(order, payments);
+    if let Some(pay_time) = order.pay_time.filter(|_| is_paid) {
         let body = OrderPaid { order: facts.clone(), pay_time, amount: order.payable, product };
         events.push(ExpectedEvent {
             body: EventBody::OrderPaid(body),
@@ -123,6 +126,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
     };
     match order.status {
         OrderStatus::Pending | OrderStatus::Paid => {}
+        OrderStatus::Shipped | OrderStatus::Completed | OrderStatus::Refunded if !is_paid => {}
         OrderStatus::Shipped => events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version)),
         OrderStatus::Completed => {
             events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version - 1));
@@ -145,8 +149,9 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
         OrderStatus::Refunded => {
             // Only the refund that changed the order counts; a refund of a late payment does not. Without that refund,
             // no event can be derived.
-            let refunds_order =
-                |refund: &&Refund| refund.status == RefundStatus::Success && is_of_order_payment(refund);
+            let refunds_order = |refund: &&Refund| {
+                refund.status == RefundStatus::Success && !refund.is_excess && is_of_order_payment(refund)
+            };
             if let Some(refund) = refunds.iter().rfind(refunds_order) {
                 let body = OrderRefunded {
                     order: facts.clone(),
@@ -174,10 +179,10 @@ fn has_paid(payment: &Payment) -> bool {
 
 /// Whether the refund belongs to the payment that paid the order. A refund of a late payment does not change the order.
 fn is_of_order_payment(refund: &Refund) -> bool {
-    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator};
+    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator, SecondCapture, WrongAmount};
     match refund.cause {
         Buyer | Operator => true,
-        LatePayment => false,
+        LatePayment | SecondCapture | WrongAmount => false,
     }
 }
 
@@ -188,7 +193,7 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
         transaction_id: payment.transaction_id.clone().unwrap_or_default(),
         amount: payment.amount,
         currency: payment.currency,
-        payment_method: payment.method.clone(),
+        payment_method: payment.method,
         occurred_time: payment.update_time,
     };
     let body = match payment.status {

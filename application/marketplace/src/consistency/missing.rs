@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Order, OrderId, Payment, Refund};
+use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund};
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
 use crate::App;
+use crate::cash;
 use crate::ports::{MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
 use handover_outbox::{append, with_tx};
 
-/// An order with its payments and refunds, and the outbox rows of these aggregates.
+/// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {
     pub(crate) order: &'a Order,
     pub(crate) payments: Vec<Payment>,
+    pub(crate) captures: Vec<Capture>,
     pub(crate) refunds: Vec<Refund>,
     pub(crate) events: Vec<OutboxRow>,
 }
@@ -28,9 +30,13 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
     orders: &'a [Order],
 ) -> Result<Vec<OrderRows<'a>>, StoreError> {
     let mut payments = RowsByOrder::default();
+    let mut captures = RowsByOrder::default();
     let mut refunds = RowsByOrder::default();
     for (tenant, ids) in ids_by_tenant(orders) {
-        payments.extend(tenant, view.payments_of(tenant, &ids).await?, |it| it.order);
+        let paid = view.payments_of(tenant, &ids).await?;
+        let stored = view.captures_of(tenant, &ids).await?;
+        captures.extend(tenant, cash::captures_of(&paid, stored), |it| it.order);
+        payments.extend(tenant, paid, |it| it.order);
         refunds.extend(tenant, view.refunds_of(tenant, &ids).await?, |it| it.order);
     }
     let mut rows: Vec<OrderRows<'a>> = orders
@@ -38,6 +44,7 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
         .map(|order| OrderRows {
             order,
             payments: payments.take(order),
+            captures: captures.take(order),
             refunds: refunds.take(order),
             events: Vec::new(),
         })

@@ -8,9 +8,14 @@ use chrono::TimeDelta;
 use tracing::{info, warn};
 
 use super::ConsistencySettings;
-use crate::App;
-use crate::consistency::{announce_missing, read_rows};
+use crate::consistency::{
+    MoneyMismatch, OrderMoney, OrderRows, announce_missing, confirmed_mismatches, read_rows,
+};
+use crate::use_cases::{FinishPayment, Finished, finish_payment};
+use crate::{Actor, App, CommandContext};
+use handover_events::{TenantId, Trace};
 use handover_outbox::ports::StoreError;
+use marketplace_domain::OrderId;
 
 pub struct ConsistencyRepair {
     app: App,
@@ -42,7 +47,7 @@ impl ConsistencyRepair {
     }
 
     /// Checks the orders that changed within the window. Ends early when the process stops. Returns the number of
-    /// appended events.
+    /// appended events and finished payments and refunds.
     pub async fn repair(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
         let since = TimeDelta::from_std(self.settings.scan_window)
@@ -57,7 +62,13 @@ impl ConsistencyRepair {
             let Some(last) = orders.last() else { return Ok(repaired) };
             after = Some((last.update_time, last.id));
             let mut lost = Vec::new();
+            let mut mismatches = Vec::new();
             for rows in read_rows(view.as_mut(), &orders).await? {
+                let OrderRows { order, payments, captures, refunds, .. } = &rows;
+                if !(OrderMoney { order, payments, captures, refunds }).mismatches().is_empty() {
+                    let confirmed = confirmed_mismatches(view.as_mut(), order).await?;
+                    mismatches.extend(confirmed.into_iter().map(|found| (order.tenant, order.id, found)));
+                }
                 let missing = rows.missing_events().len() as u64;
                 if missing > 0 {
                     lost.push((rows.order.tenant, rows.order.id, missing));
@@ -74,9 +85,39 @@ impl ConsistencyRepair {
                         "[OrderAssetConsistency] [ALERT] event was missing in the outbox; appended");
                 }
             }
+            for (tenant, order, (mismatch, what)) in mismatches {
+                repaired += u64::from(self.finish(tenant, order, mismatch, &what).await?);
+            }
             if self.app.tx.tasks.stopping().is_cancelled() {
                 return Ok(repaired);
             }
         }
+    }
+
+    /// Finishes a payment or refund if its outcome is certain. Returns whether it was finished.
+    async fn finish(
+        &self,
+        tenant: TenantId,
+        order: OrderId,
+        mismatch: MoneyMismatch,
+        what: &str,
+    ) -> Result<bool, StoreError> {
+        let context = CommandContext {
+            actor: Actor::System("order-asset-consistency"),
+            tenant,
+            trace: Trace { trace_id: format!("repair-{order}"), traceparent: None },
+            idempotency: None,
+        };
+        let command = FinishPayment { tenant, order, mismatch, entry: None };
+        let finished = finish_payment(&self.app, &context, command).await?;
+        let repair = match finished {
+            Some(Finished::OrderPaid) => "order paid",
+            Some(Finished::RefundStarted) => "refund started",
+            Some(Finished::OrderRefunded) => "order refunded",
+            Some(Finished::RefundAbandoned) => "failed refund abandoned",
+            None => "not repaired; see `handover reconcile`",
+        };
+        warn!(orderId = %order, what, repair, "[OrderAssetConsistency] [ALERT] order and payment differ");
+        Ok(finished.is_some())
     }
 }

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::RefundSettings;
 use crate::App;
+use crate::cash;
 use crate::ports::{GatewayError, RefundRequest};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::with_tx;
@@ -81,14 +82,20 @@ impl RefundDispatcher {
                     return Ok(None);
                 }
                 let payment = unit.payment_by_id(refund.payment).await?;
+                let captures = unit.captures_of(refund.tenant, &[refund.order]).await?;
+                let captures = cash::captures_of(payment.as_slice(), captures);
+                let capture = captures.into_iter().find(|capture| capture.is_refunded_by(&refund));
                 let attempted = refund.with_attempt(next_attempt_time(&settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {
                         let request = RefundRequest {
                             refund: attempted.id,
+                            reference: attempted.reference,
+                            key: attempted.gateway_key(),
                             payment: attempted.payment,
-                            transaction_id: payment.and_then(|payment| payment.transaction_id),
+                            payment_reference: payment.and_then(|payment| payment.reference),
+                            transaction_id: capture.map(|capture| capture.transaction_id),
                             order: attempted.order,
                             amount: attempted.amount,
                             currency: attempted.currency,

@@ -168,6 +168,14 @@ pub trait EffectQueries: Send {
         orders: &[OrderId],
     ) -> Result<Vec<ListingChange>, StoreError>;
 
+    /// Every listing change of these products, sorted by product; those of one product in the sequence in which they were
+    /// applied.
+    async fn listing_changes_of_products(
+        &mut self,
+        tenant: TenantId,
+        products: &[ProductId],
+    ) -> Result<Vec<ListingChange>, StoreError>;
+
     /// The effects of one kind of these orders, in any sequence. An effect with several rows MAY be returned several
     /// times.
     async fn effects_of(

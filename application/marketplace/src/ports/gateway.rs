@@ -2,27 +2,26 @@
 
 use async_trait::async_trait;
 use handover_events::Trace;
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, RefundId};
 
 /// Request to refund a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefundRequest {
     pub refund: RefundId,
+    /// Name of this attempt at the refund, which the gateway reports; `None` for a refund that an earlier version wrote.
+    pub reference: Option<Reference>,
+    /// Idempotency key: the gateway executes requests with the same key once.
+    pub key: String,
     pub payment: PaymentId,
-    /// The gateway's transaction id of the payment.
+    /// Name of the payment; `None` for a payment that an earlier version wrote.
+    pub payment_reference: Option<Reference>,
+    /// The gateway's transaction id of the captured money.
     pub transaction_id: Option<String>,
     pub order: OrderId,
     pub amount: Money,
     pub currency: Currency,
     /// Trace of the request that started the refund.
     pub trace: Trace,
-}
-
-impl RefundRequest {
-    /// Idempotency key: the gateway executes requests with the same key once.
-    pub fn idempotency_key(&self) -> String {
-        format!("refund:{}", self.refund)
-    }
 }
 
 /// Reason why a gateway did not accept a request. The gateway may have executed the request, so the caller must repeat

@@ -1,9 +1,10 @@
 //! Units of work and views of the marketplace: its repositories and the outbox.
 
 use super::{
-    AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, IdBlocks, IdQueries,
-    NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo,
-    ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries, RequestRepo,
+    AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, GatewayReportQueries,
+    GatewayReportRepo, IdBlocks, IdQueries, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo,
+    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries,
+    RequestRepo,
 };
 use handover_outbox::Transactor;
 use handover_outbox::ports::{Store, UnitOfWork, View};
@@ -15,6 +16,7 @@ pub trait MarketView:
     + OrderQueries
     + PaymentQueries
     + RefundQueries
+    + GatewayReportQueries
     + AssetQueries
     + EffectQueries
     + NotificationQueries
@@ -30,6 +32,7 @@ impl<T> MarketView for T where
         + OrderQueries
         + PaymentQueries
         + RefundQueries
+        + GatewayReportQueries
         + AssetQueries
         + EffectQueries
         + NotificationQueries
@@ -48,6 +51,7 @@ pub trait MarketUnit:
     + OrderRepo
     + PaymentRepo
     + RefundRepo
+    + GatewayReportRepo
     + AssetRepo
     + EffectRepo
     + NotificationRepo
@@ -64,6 +68,7 @@ impl<T> MarketUnit for T where
         + OrderRepo
         + PaymentRepo
         + RefundRepo
+        + GatewayReportRepo
         + AssetRepo
         + EffectRepo
         + NotificationRepo

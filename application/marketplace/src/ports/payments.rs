@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use handover_events::TenantId;
-use marketplace_domain::{OrderId, Payment, PaymentId};
+use marketplace_domain::{Capture, OrderId, Payment, PaymentId, Reference};
 
 use handover_outbox::ports::{Changed, StoreError};
 
@@ -10,6 +10,12 @@ use handover_outbox::ports::{Changed, StoreError};
 pub trait PaymentQueries: Send {
     /// The payment with this id, in any tenant: reports of the gateway do not name a tenant.
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError>;
+
+    /// The payment with this reference, in any tenant.
+    async fn payment_by_reference(&mut self, reference: Reference) -> Result<Option<Payment>, StoreError>;
+
+    /// The payment that was settled last by this gateway transaction, in any tenant. Ids are compared byte by byte.
+    async fn payment_by_transaction(&mut self, transaction_id: &str) -> Result<Option<Payment>, StoreError>;
 
     /// The payment of the order in `PROCESSING`. There is at most one.
     async fn payment_in_processing(
@@ -21,16 +27,32 @@ pub trait PaymentQueries: Send {
     /// Every payment of these orders, sorted by order and id.
     async fn payments_of(&mut self, tenant: TenantId, orders: &[OrderId])
     -> Result<Vec<Payment>, StoreError>;
+
+    /// Every stored capture of these orders, sorted by order, payment and number.
+    async fn captures_of(&mut self, tenant: TenantId, orders: &[OrderId])
+    -> Result<Vec<Capture>, StoreError>;
+
+    /// The stored capture by this gateway transaction, in any tenant. Ids are compared byte by byte.
+    async fn capture_by_transaction(&mut self, transaction_id: &str) -> Result<Option<Capture>, StoreError>;
 }
 
 /// Writes payments.
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentRepo: Send {
-    /// Inserts a payment. An id in use, or a second payment in `PROCESSING` for the same order, MUST be a `Conflict`.
+    /// Inserts a payment. An id or reference in use, or a second payment in `PROCESSING` for the same order, MUST be a
+    /// `Conflict`.
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError>;
 
     /// Replaces the row if its version is `after.version - 1`: one conditional write.
     /// A gateway transaction id that another payment already has, compared byte by byte, MUST be a `Conflict`.
     async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError>;
+
+    /// Inserts a capture. A number of the same payment in use, or a gateway transaction id of another capture (compared
+    /// byte by byte), MUST be a `Conflict`.
+    async fn insert_capture(&mut self, capture: &Capture) -> Result<(), StoreError>;
+
+    /// Replaces `refund_due` and `in_suspense` of a stored capture. The caller MUST have advanced the refund of the capture
+    /// in the same unit of work, which excludes concurrent changes.
+    async fn update_capture(&mut self, capture: &Capture) -> Result<Changed, StoreError>;
 }

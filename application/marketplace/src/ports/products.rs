@@ -12,6 +12,21 @@ pub trait ProductQueries: Send {
     async fn product_by_id(&mut self, tenant: TenantId, id: ProductId)
     -> Result<Option<Product>, StoreError>;
 
+    /// The products with these ids that belong to this tenant, in any sequence.
+    async fn products_by_id(
+        &mut self,
+        tenant: TenantId,
+        ids: &[ProductId],
+    ) -> Result<Vec<Product>, StoreError>;
+
+    /// At most `limit` products of a tenant (`None`: of all) with an id below `before`, greatest id first.
+    async fn newest_products(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError>;
+
     /// At most `limit` products of a tenant in this status (`None`: in any), with an id below `before`, greatest id
     /// first.
     async fn products_page(

@@ -1,9 +1,18 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
-use marketplace_domain::{OrderId, Refund, RefundId};
+use marketplace_domain::{OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 use handover_outbox::ports::{Changed, StoreError};
+
+/// Selects refunds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RefundFilter {
+    /// Only this tenant; `None`: every tenant.
+    pub tenant: Option<TenantId>,
+    /// Only refunds with this status.
+    pub status: Option<RefundStatus>,
+}
 
 /// Reads refunds.
 #[handover_macros::wrappable]
@@ -11,6 +20,20 @@ use handover_outbox::ports::{Changed, StoreError};
 pub trait RefundQueries: Send {
     /// The refund with this id, in any tenant: reports of the gateway do not name a tenant.
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError>;
+
+    /// The refund, in any tenant, and the number of its attempt with this reference, also if the attempt was superseded.
+    async fn attempt_by_reference(
+        &mut self,
+        reference: Reference,
+    ) -> Result<Option<(RefundId, u32)>, StoreError>;
+
+    /// At most `limit` refunds that match, with an id below `before`, greatest id first.
+    async fn refunds_page(
+        &mut self,
+        filter: RefundFilter,
+        before: Option<RefundId>,
+        limit: u32,
+    ) -> Result<Vec<Refund>, StoreError>;
 
     /// Every refund of these orders, sorted by order and id.
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError>;
@@ -24,10 +47,15 @@ pub trait RefundQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundRepo: Send {
-    /// Inserts a refund. An id in use MUST be a `Conflict`. A refund of a payment that has another refund which is
-    /// not `FAILED` MUST be a `Conflict`, so that at most the captured amount is refunded.
+    /// Inserts a refund. An id or reference in use MUST be a `Conflict`. A refund of a capture that has another refund
+    /// which is not `FAILED` MUST be a `Conflict`, so that at most the captured amount is refunded; excess refunds are
+    /// neither checked nor counted.
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError>;
 
-    /// Replaces the row if its version is `after.version - 1`: one conditional write.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write. The same conflicts as at the insert
+    /// apply.
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError>;
+
+    /// Stores an attempt that a retry replaced. A reference in use MUST be a `Conflict`.
+    async fn insert_superseded_attempt(&mut self, attempt: &SupersededAttempt) -> Result<(), StoreError>;
 }

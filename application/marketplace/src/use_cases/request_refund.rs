@@ -2,20 +2,20 @@
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
-    Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundCause,
-    RefundId, RefundRefusal, RefundResult, RefundStatus,
+    Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Refund, RefundCause, RefundId,
+    RefundRefusal, RefundReport, RefundResult,
 };
 
-use super::settle_refund::settle;
+use super::settle_refund::{MAX_EVENTS, apply};
 use super::{RefundCommandRefusal, UseCaseError, one_row};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext, Role, privacy};
+use crate::{App, CommandContext, Role, cash, privacy};
 use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
-use handover_outbox::ports::{AuditEntry, StoreError};
+use handover_outbox::ports::AuditEntry;
 
 /// The refund to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub struct RequestRefund {
 /// (spec §2). If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
 /// settled immediately, without the gateway.
 ///
-/// For an order in another status, the call starts a new refund of a late payment whose refund failed.
+/// For an order in another status, the call starts a new refund of captured money that pays no order and whose refund
+/// failed.
 pub async fn request_refund(
     app: &App,
     context: &CommandContext,
@@ -48,7 +49,8 @@ async fn request(
     let tenant = context.tenant;
     let sees_personal_data = privacy::sees_personal_data(context);
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
-    let event_factory = app.event_factory(context, 2);
+    let reference = app.ids.reference();
+    let event_factory = app.event_factory(context, MAX_EVENTS);
     let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
     let trace = context.trace.clone();
     with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
@@ -94,17 +96,19 @@ async fn request(
                 return Ok(running);
             }
             let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, event_factory.now);
-            let (payment, started) = match started {
-                Ok((started, _)) => (paid_by(unit, &order).await?, Some(started)),
-                Err(refusal) => match unrefunded_payment(unit, &order).await? {
-                    Some(payment) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
-                        (payment, None)
+            let money = CapturedMoney::read(unit, &order).await?;
+            let (capture, started) = match started {
+                Ok((started, _)) => (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started)),
+                Err(refusal) => match money.open() {
+                    Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
+                        (capture, None)
                     }
                     Some(_) | None => return Err(refusal.into()),
                 },
             };
-            let refund =
-                Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, event_factory.now) };
+            let payment = money.payment_of(&capture)?;
+            let of_capture = Refund::of(payment, &capture, (id, reference), cause, reason, event_factory.now);
+            let refund = Refund { trace: Some(trace), ..of_capture };
             unit.insert_refund(&refund).await?;
             if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
                 unit.outbox().audit(entry).await?;
@@ -119,10 +123,10 @@ async fn request(
             if refund.amount.minor() > 0 {
                 return Ok(refund);
             }
-            let done =
-                settle(unit, &refund, &order, RefundResult::Success, OrderActor::System, &event_factory)
-                    .await?;
-            Ok(done.unwrap_or(refund))
+            // Nothing was paid with money: settled without the gateway.
+            let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
+            let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
+            apply(unit, &refund, &order, decision, OrderActor::System, &event_factory).await
         })
     })
     .await
@@ -136,22 +140,43 @@ fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) 
     AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
 }
 
-/// The payment that paid the order.
-async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError<RefundCommandRefusal>> {
-    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
-    let paying = |payment: &Payment| payment.status == PaymentStatus::Success && !payment.refund_due;
-    payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
+/// The money that was captured for an order.
+struct CapturedMoney {
+    payments: Vec<Payment>,
+    captures: Vec<Capture>,
+    refunds: Vec<Refund>,
 }
 
-/// A late payment that has neither a refund in processing nor a successful refund.
-async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Payment>, StoreError> {
-    if order.status == OrderStatus::Pending {
-        return Ok(None);
+impl CapturedMoney {
+    async fn read(
+        unit: &mut Work,
+        order: &Order,
+    ) -> Result<CapturedMoney, UseCaseError<RefundCommandRefusal>> {
+        let orders = [order.id];
+        let payments = unit.payments_of(order.tenant, &orders).await?;
+        let captures = cash::captures_of(&payments, unit.captures_of(order.tenant, &orders).await?);
+        // Money of a pending order is not refunded on request; its automatic refund can be retried.
+        let is_refundable = order.status != OrderStatus::Pending;
+        let captures = if is_refundable { captures } else { Vec::new() };
+        let refunds = unit.refunds_of(order.tenant, &orders).await?;
+        Ok(CapturedMoney { payments, captures, refunds })
     }
-    let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
-    Ok(payments.into_iter().find(|payment| {
-        let is_live = |refund: &Refund| refund.payment == payment.id && refund.status != RefundStatus::Failed;
-        payment.status == PaymentStatus::Success && payment.refund_due && !refunds.iter().any(is_live)
-    }))
+
+    /// The capture that paid the order.
+    fn paying(&self) -> Option<Capture> {
+        self.captures.iter().find(|capture| !capture.refund_due).cloned()
+    }
+
+    /// A capture that buys nothing and has neither a refund in processing nor a successful refund.
+    fn open(&self) -> Option<Capture> {
+        let is_open = |capture: &&Capture| capture.refund_due && !capture.has_live_refund(&self.refunds);
+        self.captures.iter().find(is_open).cloned()
+    }
+
+    fn payment_of(&self, capture: &Capture) -> Result<&Payment, RefundRefusal> {
+        self.payments
+            .iter()
+            .find(|payment| payment.id == capture.payment)
+            .ok_or(RefundRefusal::NothingToRefund)
+    }
 }

@@ -1,34 +1,39 @@
 //! Use case: the gateway reports the result of a payment.
 
 use marketplace_domain::{
-    Account, Asset, AssetOperation, CancelCause, Entry, HoldStatus, OperationKey, OperationKind, Order,
-    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentRefusal, PaymentResult, PaymentStatus,
-    Posting, Refund, RefundCause, RefundId, Settlement,
+    Asset, BookedTransaction, Capture, GatewayReport, HoldStatus, Order, OrderAction, OrderActor,
+    OrderStatus, Payment, PaymentDecision, PaymentId, PaymentResult, PaymentStatus, Reference, Refund,
+    RefundCause, RefundId, ReportKind, ReportOutcome, Settlement,
 };
 
 use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
 use crate::app::EventFactory;
-use crate::ids::{IdInUse, with_unused_ids};
+use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
+use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::{App, CommandContext};
+use crate::{App, CommandContext, cash};
 use handover_outbox::ports::StoreError;
 use handover_outbox::{append, with_tx};
 
 /// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettlePayment {
-    pub payment: PaymentId,
+    pub payment: ReportedName<PaymentId>,
     pub report: Settlement,
+    /// SHA-256 of the body, in hexadecimal.
+    pub body_hash: String,
 }
 
-/// Settles the payment. If it succeeded and the order is pending, pays the order in the same unit of work. A repeated
-/// report changes nothing. A successful payment of an order that can no longer be paid is recorded, and its refund
-/// starts in the same unit of work. A failed payment cancels a pending order that uses assets, and the cancellation
-/// releases them (004).
+/// Records the report and applies it in one unit of work (spec §2 "Gateway reports"): captured money pays the order if it
+/// is pending, and is refunded otherwise. A failed payment cancels a pending order that uses assets, and the cancellation
+/// releases them (004). What is uncertain is left to an operator. Returns the payment with the status at the first report;
+/// a repeated report changes nothing.
 ///
 /// # Errors
-/// [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the
-/// gateway repeats its report.
+/// - [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is changed or recorded,
+///   and the gateway repeats its report.
+/// - [`UseCaseError::NotFound`]: no payment has this reference or id, or they belong to different payments. The report is
+///   recorded.
 pub async fn settle_payment(
     app: &App,
     context: &CommandContext,
@@ -44,33 +49,123 @@ async fn settle_report(
 ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     let event_factory = app.event_factory(context, 2);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
-    with_tx(&app.tx, move |unit, attempt| {
+    let refund = (refund, app.ids.reference());
+    let content = content_of(&command, context, &event_factory);
+    let (payment, recorded) = with_tx(&app.tx, move |unit, _| {
         let event_factory = event_factory.clone();
-        let report = command.report.clone();
+        let content = content.clone();
+        let SettlePayment { payment: name, report, .. } = command.clone();
         Box::pin(async move {
-            if attempt.may_be_committed()
-                && let Some(existing) = unit.refund_by_id(refund).await?
-                && (existing.payment, existing.create_time) != (command.payment, event_factory.now)
-            {
-                return Err(IdInUse::error(IdKind::Refund, refund.get()).into());
+            let payment = match find(unit, name).await? {
+                Ok(payment) => payment,
+                Err(outcome) => {
+                    let id = name.id.map(PaymentId::get);
+                    let recorded = gateway_reports::record_unknown(unit, &content, id, outcome).await?;
+                    return Ok((None, recorded));
+                }
+            };
+            let key = content.key(payment.id.get(), 1);
+            if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                return Ok((Some(Payment { status: answer.unwrap_or(payment.status), ..payment }), None));
             }
-            let payment = unit
-                .payment_by_id(command.payment)
-                .await?
-                .ok_or(UseCaseError::NotFound { what: "payment" })?;
             let order = unit
                 .order_by_id(payment.tenant, payment.order)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if payment.status == PaymentStatus::Processing {
+            if payment.status != PaymentStatus::Success {
                 require_locked_assets(unit, &order).await?;
             }
-            let settlement =
+            let captures = captures(unit, &payment).await?;
+            let booked = booked(unit, &report.transaction_id, &payment).await?;
+            let decision = payment.decide(&report, &order, captures, booked, event_factory.now);
+            let outcome = decision.outcome;
+            let settling =
                 SettlementContext { actor: OrderActor::Gateway, event_factory: &event_factory, refund };
-            Ok(settle(unit, &payment, &order, &report, settlement).await?.unwrap_or(payment))
+            let settled = apply(unit, &payment, &order, decision, settling).await?;
+            gateway_reports::close_unknown(unit, &content, name.id.map(PaymentId::get)).await?;
+            let record = GatewayReport {
+                tenant: Some(payment.tenant),
+                order: Some(payment.order),
+                payment: Some(payment.id),
+                attempt: Some(1),
+                answer: Some(settled.status.as_str().to_owned()),
+                ..content.record(key, outcome)
+            };
+            unit.insert_gateway_report(&record).await?;
+            Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
         })
     })
-    .await
+    .await?;
+    if let Some(report) = &recorded {
+        let trace = payment.as_ref().and_then(|payment| payment.trace.as_ref());
+        log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+    }
+    payment.ok_or(UseCaseError::NotFound { what: "payment" })
+}
+
+fn content_of(
+    command: &SettlePayment,
+    context: &CommandContext,
+    event_factory: &EventFactory,
+) -> ReportContent {
+    let Settlement { transaction_id, result, amount } = &command.report;
+    ReportContent {
+        kind: ReportKind::Payment,
+        reference: command.payment.reference,
+        transaction_id: Some(transaction_id.clone()),
+        result: match result {
+            PaymentResult::Success => "SUCCESS",
+            PaymentResult::Failed => "FAILED",
+        },
+        amount: Some(*amount),
+        body_hash: command.body_hash.clone(),
+        trace_id: context.trace.trace_id.clone(),
+        at: event_factory.now,
+    }
+}
+
+/// Finds the payment that a report names.
+async fn find(
+    unit: &mut Work,
+    name: ReportedName<PaymentId>,
+) -> Result<Result<Payment, ReportOutcome>, StoreError> {
+    let found = match (name.reference, name.id) {
+        (Some(reference), _) => unit.payment_by_reference(reference).await?,
+        (None, Some(id)) => unit.payment_by_id(id).await?,
+        (None, None) => None,
+    };
+    Ok(match found {
+        Some(payment) if name.id.is_some_and(|id| id != payment.id) => Err(ReportOutcome::Mismatch),
+        Some(payment) => Ok(payment),
+        None => Err(ReportOutcome::NotFound),
+    })
+}
+
+/// Number of captures of a payment. A payment in `PROCESSING` has none.
+async fn captures(unit: &mut Work, payment: &Payment) -> Result<u32, StoreError> {
+    if payment.status == PaymentStatus::Processing {
+        return Ok(0);
+    }
+    let stored = unit.captures_of(payment.tenant, &[payment.order]).await?;
+    let all = cash::captures_of(std::slice::from_ref(payment), stored);
+    let own = all.iter().filter(|capture| capture.payment == payment.id);
+    Ok(own.map(|capture| capture.number).max().unwrap_or(0))
+}
+
+/// The payment that this gateway transaction is booked for already.
+async fn booked(
+    unit: &mut Work,
+    transaction_id: &str,
+    payment: &Payment,
+) -> Result<Option<BookedTransaction>, StoreError> {
+    if let Some(Capture { payment, amount, .. }) = unit.capture_by_transaction(transaction_id).await? {
+        return Ok(Some(BookedTransaction { payment, amount }));
+    }
+    let settled = unit.payment_by_transaction(transaction_id).await?;
+    // A failed payment has captured nothing, so the same transaction may succeed later.
+    let is_booked = |settled: &Payment| settled.id != payment.id || settled.status == PaymentStatus::Success;
+    Ok(settled.filter(is_booked).map(|it| BookedTransaction { payment: it.id, amount: it.amount }))
 }
 
 /// Actor and ids for settling a payment.
@@ -78,7 +173,8 @@ async fn settle_report(
 pub(super) struct SettlementContext<'a> {
     pub(super) actor: OrderActor,
     pub(super) event_factory: &'a EventFactory,
-    pub(super) refund: RefundId,
+    /// Id and reference of the refund, if one is due.
+    pub(super) refund: (RefundId, Reference),
 }
 
 /// Requires that every asset of a pending order is locked before a payment is accepted (spec §2).
@@ -99,74 +195,55 @@ pub(super) async fn require_locked_assets(
     }
 }
 
-/// Settles a payment in a unit of work; `None` if an earlier report of the gateway settled it with the same result. All
-/// events, including those of the order, have the trace of the request that started the payment, not the trace of the
-/// report.
-pub(super) async fn settle(
+/// Applies a decision in a unit of work. All events, including those of the order, have the trace of the request that
+/// started the payment, not the trace of the report.
+pub(super) async fn apply(
     unit: &mut Work,
     payment: &Payment,
     order: &Order,
-    report: &Settlement,
+    decision: PaymentDecision,
     settlement: SettlementContext<'_>,
-) -> Result<Option<Payment>, UseCaseError<PaymentCommandRefusal>> {
+) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     let SettlementContext { actor, event_factory, refund } = settlement;
     let event_factory = &event_factory.in_trace(payment.trace.as_ref());
-    let Some((settled, event)) = payment.settle(report, order, event_factory.now)? else {
-        return Ok(None);
+    let PaymentDecision { settled, capture, refund: cause, order: action, .. } = decision;
+    let mut announced_by = None;
+    let payment = match settled {
+        Some((settled, event)) => {
+            one_row(unit.advance_payment(&settled).await?, "payment")?;
+            let rows = event_factory.rows(0, settled.tenant, settled.version, &[event]);
+            append(unit.outbox(), &rows).await?;
+            announced_by = event_factory.first_id();
+            settled
+        }
+        None => payment.clone(),
     };
-    let advanced = unit.advance_payment(&settled).await;
-    // The only unique key that this write can violate is the transaction id of the gateway, so a conflict means that
-    // another payment already has this transaction id.
-    if let Err(StoreError::Conflict { .. }) = &advanced {
-        let transaction_id = report.transaction_id.clone();
-        return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
-    }
-    one_row(advanced?, "payment")?;
-    append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
-    match report.result {
-        PaymentResult::Success => {
-            unit.post(&captured(&settled, order, event_factory)).await?;
-            if order.status == OrderStatus::Pending {
-                transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await?;
-            }
-            if settled.refund_due {
-                let reason = format!("the order is {}", order.status);
-                let due = Refund::of(&settled, refund, RefundCause::LatePayment, reason, event_factory.now);
-                unit.insert_refund(&due).await?;
-            }
-        }
-        PaymentResult::Failed => {
-            if order.status == OrderStatus::Pending && !order.assets.is_empty() {
-                let action = OrderAction::Cancel(CancelCause::PaymentFailed);
-                transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await?;
-            }
+    if let Some(capture) = capture {
+        unit.insert_capture(&capture).await?;
+        unit.post(&cash::captured(&capture, order, announced_by, event_factory)).await?;
+        if let Some(cause) = cause {
+            require_unused(unit, IdKind::Refund, refund.0.get()).await?;
+            let reason = reason_of(cause, &payment, order);
+            let due = Refund::of(&payment, &capture, refund, cause, reason, event_factory.now);
+            unit.insert_refund(&due).await?;
         }
     }
-    Ok(Some(settled))
+    if let Some(action) = action {
+        // The service itself cancels the order of a failed payment.
+        let actor = if action == OrderAction::Pay { actor } else { OrderActor::System };
+        transition::apply(unit, order, &action, actor, event_factory, 1).await?;
+    }
+    Ok(payment)
 }
 
-/// Ledger posting of a captured amount; empty for 0.
-pub(crate) fn captured(payment: &Payment, order: &Order, event_factory: &EventFactory) -> Vec<Posting> {
-    let amount = payment.amount.minor();
-    if amount == 0 {
-        return Vec::new();
+fn reason_of(cause: RefundCause, payment: &Payment, order: &Order) -> String {
+    match cause {
+        RefundCause::SecondCapture => "the gateway captured the payment more than once".to_owned(),
+        RefundCause::WrongAmount => {
+            format!("the gateway captured another amount than {}", payment.amount)
+        }
+        RefundCause::LatePayment | RefundCause::Buyer | RefundCause::Operator => {
+            format!("the order is {}", order.status)
+        }
     }
-    vec![Posting {
-        operation: AssetOperation {
-            tenant: payment.tenant,
-            key: OperationKey::capture(payment.id),
-            asset: Asset::Cash,
-            kind: OperationKind::Capture,
-            user: order.buyer,
-            order: Some(order.id),
-            refund: None,
-            coupon: None,
-            amount,
-            balance_after: None,
-            event_id: event_factory.first_id().cloned(),
-            trace_id: Some(event_factory.trace_id().to_owned()),
-            at: event_factory.now,
-        },
-        entries: vec![Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)],
-    }]
 }

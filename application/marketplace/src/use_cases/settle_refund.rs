@@ -1,110 +1,205 @@
 //! Use case: the gateway reports the result of a refund.
 
 use marketplace_domain::{
-    Account, Asset, AssetOperation, Entry, OperationKey, OperationKind, Order, OrderAction, OrderActor,
-    Posting, Refund, RefundId, RefundResult,
+    Capture, GatewayReport, Order, OrderActor, Refund, RefundDecision, RefundId, RefundReport, RefundResult,
+    RefundStatus, ReportKind, ReportOutcome,
 };
 use tracing::error;
 
 use super::{RefundCommandRefusal, UseCaseError, one_row, transition};
 use crate::app::EventFactory;
+use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ports::Work;
-use crate::{App, CommandContext};
+use crate::{App, CommandContext, cash};
+use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::{append, with_tx};
 
+/// Maximum number of events of a refund report: of the refund, of its order, and of another refund of the same money.
+pub(super) const MAX_EVENTS: usize = 3;
+
 /// A report with a valid signature of the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleRefund {
-    pub refund: RefundId,
+    pub refund: ReportedName<RefundId>,
     pub result: RefundResult,
+    /// The gateway's transaction id of the refund, if it reports one.
+    pub transaction_id: Option<String>,
+    /// SHA-256 of the body, in hexadecimal.
+    pub body_hash: String,
 }
 
-/// Settles the refund in one unit of work. A successful refund also changes its order, except the refund of a late
-/// payment. A repeated report changes nothing. After a failed refund, the order keeps its status and an alert is logged
-/// (spec §2).
+/// Records the report and applies it in one unit of work (spec §2 "Gateway reports"). A successful refund also changes its
+/// order if the refunded money paid it. After a failed refund, the order keeps its status and an alert is logged. What is
+/// uncertain is left to an operator. Returns the refund with the status at the first report; a repeated report changes
+/// nothing.
+///
+/// # Errors
+/// [`UseCaseError::NotFound`]: no refund has this reference or id, or they belong to different refunds. The report is
+/// recorded.
 pub async fn settle_refund(
     app: &App,
     context: &CommandContext,
     command: SettleRefund,
 ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let event_factory = app.event_factory(context, 2);
-    let settled = with_tx(&app.tx, move |unit, _| {
+    let event_factory = app.event_factory(context, MAX_EVENTS);
+    let content = content_of(&command, context, &event_factory);
+    let (refund, recorded) = with_tx(&app.tx, move |unit, _| {
         let event_factory = event_factory.clone();
+        let content = content.clone();
+        let SettleRefund { refund: name, result, transaction_id, .. } = command.clone();
         Box::pin(async move {
-            let refund =
-                unit.refund_by_id(command.refund).await?.ok_or(UseCaseError::NotFound { what: "refund" })?;
-            let order = unit
-                .order_by_id(refund.tenant, refund.order)
-                .await?
-                .ok_or(UseCaseError::NotFound { what: "order" })?;
-            let settled =
-                settle(unit, &refund, &order, command.result, OrderActor::Gateway, &event_factory).await?;
-            Ok::<_, UseCaseError<RefundCommandRefusal>>((settled.is_some(), settled.unwrap_or(refund)))
+            let (refund, attempt) = match find(unit, name).await? {
+                Ok(found) => found,
+                Err(outcome) => {
+                    let id = name.id.map(RefundId::get);
+                    let recorded = gateway_reports::record_unknown(unit, &content, id, outcome).await?;
+                    return Ok((None, recorded));
+                }
+            };
+            let key = content.key(refund.id.get(), attempt);
+            if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                return Ok((Some(Refund { status: answer.unwrap_or(refund.status), ..refund }), None));
+            }
+            let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
+            let report = RefundReport { attempt, result, transaction_id };
+            let decision = refund.decide(&report, &order, &capture, &others, event_factory.now);
+            let outcome = decision.outcome;
+            let settled = apply(unit, &refund, &order, decision, OrderActor::Gateway, &event_factory).await?;
+            gateway_reports::close_unknown(unit, &content, name.id.map(RefundId::get)).await?;
+            let record = GatewayReport {
+                tenant: Some(refund.tenant),
+                order: Some(refund.order),
+                payment: Some(refund.payment),
+                refund: Some(refund.id),
+                attempt: Some(attempt),
+                answer: Some(settled.status.as_str().to_owned()),
+                ..content.record(key, outcome)
+            };
+            unit.insert_gateway_report(&record).await?;
+            Ok::<_, UseCaseError<RefundCommandRefusal>>((Some(settled), Some(record)))
         })
     })
     .await?;
-    if let (true, refund) = &settled
-        && command.result == RefundResult::Failed
-    {
-        error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
-            failed; the amount was not paid back, an operator can request the refund again");
+    if let Some(report) = &recorded {
+        let trace = refund.as_ref().and_then(|refund| refund.trace.as_ref());
+        log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+        if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
+            error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
+                failed; the amount was not paid back, an operator can retry the refund or settle it by hand");
+        }
     }
-    Ok(settled.1)
+    refund.ok_or(UseCaseError::NotFound { what: "refund" })
 }
 
-/// Settles a refund in a unit of work; `None` if an earlier report of the gateway settled it with the same result. All
-/// events, including those of the order, have the trace of the request that started the refund, not the trace of the
-/// report.
-pub(super) async fn settle(
+fn content_of(
+    command: &SettleRefund,
+    context: &CommandContext,
+    event_factory: &EventFactory,
+) -> ReportContent {
+    ReportContent {
+        kind: ReportKind::Refund,
+        reference: command.refund.reference,
+        transaction_id: command.transaction_id.clone(),
+        result: match command.result {
+            RefundResult::Success => "SUCCESS",
+            RefundResult::Failed => "FAILED",
+        },
+        amount: None,
+        body_hash: command.body_hash.clone(),
+        trace_id: context.trace.trace_id.clone(),
+        at: event_factory.now,
+    }
+}
+
+/// Finds the refund that a report names, and the number of its attempt.
+async fn find(
+    unit: &mut Work,
+    name: ReportedName<RefundId>,
+) -> Result<Result<(Refund, u32), ReportOutcome>, StoreError> {
+    let attempt = match name.reference {
+        Some(reference) => {
+            let found = unit.attempt_by_reference(reference).await?;
+            found.map(|(id, attempt)| (id, Some(attempt)))
+        }
+        None => name.id.map(|id| (id, None)),
+    };
+    let Some((id, attempt)) = attempt else { return Ok(Err(ReportOutcome::NotFound)) };
+    if name.id.is_some_and(|named| named != id) {
+        return Ok(Err(ReportOutcome::Mismatch));
+    }
+    Ok(match unit.refund_by_id(id).await? {
+        Some(refund) => {
+            let attempt = attempt.unwrap_or(refund.attempt);
+            Ok((refund, attempt))
+        }
+        None => Err(ReportOutcome::NotFound),
+    })
+}
+
+/// The rows that a decision about a refund depends on.
+pub(super) struct RefundRows {
+    pub(super) order: Order,
+    /// The money that the refund returns.
+    pub(super) capture: Capture,
+    /// The other refunds of the same capture.
+    pub(super) others: Vec<Refund>,
+}
+
+/// Reads the rows that a decision about a refund depends on.
+pub(super) async fn rows_of<R>(unit: &mut Work, refund: &Refund) -> Result<RefundRows, UseCaseError<R>> {
+    let order = unit
+        .order_by_id(refund.tenant, refund.order)
+        .await?
+        .ok_or(UseCaseError::NotFound { what: "order" })?;
+    let captures = cash::captures_of_order(unit, &order).await?;
+    let capture = captures
+        .into_iter()
+        .find(|capture| capture.is_refunded_by(refund))
+        .ok_or(UseCaseError::NotFound { what: "payment" })?;
+    let mut others = unit.refunds_of(order.tenant, &[order.id]).await?;
+    others.retain(|other| other.id != refund.id && capture.is_refunded_by(other));
+    Ok(RefundRows { order, capture, others })
+}
+
+/// Applies a decision in a unit of work. All events, including those of the order, have the trace of the request that
+/// started the refund, not the trace of the report.
+pub(super) async fn apply(
     unit: &mut Work,
     refund: &Refund,
     order: &Order,
-    result: RefundResult,
+    decision: RefundDecision,
     actor: OrderActor,
     event_factory: &EventFactory,
-) -> Result<Option<Refund>, UseCaseError<RefundCommandRefusal>> {
+) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+    let RefundDecision { settled, booked_on, capture, order: action, stopped, .. } = decision;
+    // The other refund is written first, because only one refund of the same money may not have failed.
+    if let Some((other, event)) = stopped {
+        let event_factory = event_factory.in_trace(other.trace.as_ref());
+        one_row(unit.advance_refund(&other).await?, "refund")?;
+        if let Some(event) = event {
+            append(unit.outbox(), &event_factory.rows(2, other.tenant, other.version, &[event])).await?;
+        }
+    }
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
-    let Some((settled, event)) = refund.settle(result, order, event_factory.now)? else {
-        return Ok(None);
-    };
+    let Some((settled, event)) = settled else { return Ok(refund.clone()) };
     one_row(unit.advance_refund(&settled).await?, "refund")?;
     append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
-    if result == RefundResult::Success {
-        unit.post(&paid_out(&settled, order, event_factory)).await?;
-    }
-    // The refund of a late payment does not change the order.
-    if order.refund == Some(settled.id) {
-        let action = match result {
-            RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
-            RefundResult::Failed => OrderAction::AbandonRefund { refund: settled.id },
+    if let Some(account) = booked_on {
+        let postings = if settled.status == RefundStatus::Success {
+            cash::paid_out(&settled, settled.payouts, account, order, event_factory)
+        } else {
+            cash::reversed(&settled, settled.payouts, account, order, event_factory)
         };
+        unit.post(&postings).await?;
+    }
+    if let Some(capture) = capture
+        && unit.update_capture(&capture).await? == Changed::None
+    {
+        unit.insert_capture(&capture).await?;
+    }
+    if let Some(action) = action {
         transition::apply(unit, order, &action, actor, event_factory, 1).await?;
     }
-    Ok(Some(settled))
-}
-
-/// Ledger posting of a refunded amount; empty for 0.
-pub(crate) fn paid_out(refund: &Refund, order: &Order, event_factory: &EventFactory) -> Vec<Posting> {
-    let amount = refund.amount.minor();
-    if amount == 0 {
-        return Vec::new();
-    }
-    vec![Posting {
-        operation: AssetOperation {
-            tenant: refund.tenant,
-            key: OperationKey::payout(refund.id),
-            asset: Asset::Cash,
-            kind: OperationKind::Payout,
-            user: order.buyer,
-            order: Some(order.id),
-            refund: Some(refund.id),
-            coupon: None,
-            amount,
-            balance_after: None,
-            event_id: event_factory.first_id().cloned(),
-            trace_id: Some(event_factory.trace_id().to_owned()),
-            at: event_factory.now,
-        },
-        entries: vec![Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)],
-    }]
+    Ok(settled)
 }

@@ -1,11 +1,11 @@
 //! Use case: the buyer starts the payment of an order.
 
 use marketplace_domain::{
-    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentResult,
-    PaymentStatus, Settlement,
+    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentMethod,
+    PaymentResult, PaymentStatus, Settlement,
 };
 
-use super::settle_payment::{SettlementContext, require_locked_assets, settle};
+use super::settle_payment::{SettlementContext, apply, require_locked_assets};
 use super::{PaymentCommandRefusal, UseCaseError};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
@@ -17,8 +17,7 @@ use crate::{App, CommandContext};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartPayment {
     pub order: OrderId,
-    /// Payment method, as entered by the buyer.
-    pub method: String,
+    pub method: PaymentMethod,
 }
 
 /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
@@ -40,12 +39,13 @@ async fn start(
     let buyer = context.require_user()?;
     let tenant = context.tenant;
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
-    let refund = app.ids.next(IdKind::Refund).await?;
+    let reference = app.ids.reference();
+    let refund = (app.ids.next(IdKind::Refund).await?, app.ids.reference());
     let event_factory = app.event_factory(context, 2);
     let now = event_factory.now;
     let trace = context.trace.clone();
     with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let method = command.method.clone();
+        let method = command.method;
         let event_factory = event_factory.clone();
         let trace = trace.clone();
         Box::pin(async move {
@@ -77,6 +77,7 @@ async fn start(
             }
             let payment = Payment {
                 id,
+                reference: Some(reference),
                 tenant,
                 order: order.id,
                 amount: order.payable,
@@ -104,8 +105,8 @@ async fn start(
             };
             let settlement =
                 SettlementContext { actor: OrderActor::System, event_factory: &event_factory, refund };
-            let settled = settle(unit, &payment, &order, &report, settlement).await?;
-            Ok(settled.unwrap_or(payment))
+            let decision = payment.decide(&report, &order, 0, None, now);
+            apply(unit, &payment, &order, decision, settlement).await
         })
     })
     .await

@@ -1,6 +1,7 @@
 //! Consumers: each event takes effect once, in the order of its aggregate, or is parked as a dead letter.
 
 mod attempts;
+mod breaker;
 mod broker_failures;
 mod clock_steps;
 mod crashes;

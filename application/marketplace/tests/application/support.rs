@@ -257,7 +257,7 @@ impl Process {
     }
 
     pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {
-        let command = StartPayment { order, method: "card".into() };
+        let command = StartPayment { order, method: PaymentMethod::Card };
         start_payment(&self.app, &by(BUYER), command).await.unwrap()
     }
 

@@ -13,7 +13,7 @@ use tracing::{error, warn};
 
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::single::{CountedAttempt, SingleOutcome};
-use crate::handler::HandlerError;
+use crate::handler::{ErrorKind, HandlerError};
 use crate::metrics::NOT_CONSUMED;
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, Expected, MAX_DEAD_LETTER_REASON_BYTES, OutboxRow, StoreError,
@@ -27,7 +27,21 @@ pub(super) enum AttemptOutcome {
     Applied,
     /// The consume log has changed since it was read, or an unsettled earlier event has appeared: read it again.
     Stale,
-    Failed(FailureKind, String),
+    Failed(Failure),
+}
+
+/// A failed attempt.
+pub(super) struct Failure {
+    pub(super) kind: FailureKind,
+    /// Kind of the error, which the breaker compares.
+    pub(super) error: ErrorKind,
+    pub(super) why: String,
+}
+
+impl Failure {
+    fn of(kind: FailureKind, error: &HandlerError) -> AttemptOutcome {
+        AttemptOutcome::Failed(Failure { kind, error: error.kind(), why: error.to_string() })
+    }
 }
 
 /// Result of a write to the consume log.
@@ -79,16 +93,16 @@ impl EventProcessor {
                 Ok(AttemptOutcome::Applied)
             }
             Err(ProcessError::Stale) => Ok(AttemptOutcome::Stale),
-            Err(ProcessError::Handler(HandlerError::Recoverable(why))) => {
-                Ok(AttemptOutcome::Failed(FailureKind::Recoverable, why))
+            Err(ProcessError::Handler(error @ HandlerError::Recoverable(_))) => {
+                Ok(Failure::of(FailureKind::Recoverable, &error))
             }
-            Err(ProcessError::Handler(HandlerError::Unrecoverable(why))) => {
-                Ok(AttemptOutcome::Failed(FailureKind::Unrecoverable, why))
+            Err(ProcessError::Handler(error @ HandlerError::Unrecoverable(_))) => {
+                Ok(Failure::of(FailureKind::Unrecoverable, &error))
             }
             // The conflict is not in the consume log: the handler's own writes conflicted in every attempt at the unit
             // of work. This counts as a failed attempt.
-            Err(ProcessError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
-                Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
+            Err(ProcessError::Handler(error @ HandlerError::Store(StoreError::Conflict { .. }))) => {
+                Ok(Failure::of(FailureKind::Recoverable, &error))
             }
             Err(ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error))) => {
                 match error {
@@ -97,7 +111,7 @@ impl EventProcessor {
                     }
                     StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
                     StoreError::Corrupt { .. } | StoreError::Backend(_) => {
-                        Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
+                        Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
                     }
                 }
             }
@@ -134,11 +148,7 @@ impl EventProcessor {
         why: &str,
         now: DateTime<Utc>,
     ) -> Result<Option<SingleOutcome>, StoreError> {
-        let attempts = match step.record.as_ref() {
-            Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
-            Some(record) => record.attempts.saturating_add(1),
-            None => 1,
-        };
+        let attempts = attempts_after(step);
         let retry = match kind {
             FailureKind::Unrecoverable => Retry::GiveUp,
             FailureKind::Recoverable => self
@@ -220,6 +230,28 @@ impl EventProcessor {
         Ok(())
     }
 
+    /// Takes back a failed attempt that was counted before the breaker opened, if nothing else has happened to the event
+    /// since. The time of its next attempt does not change.
+    pub(super) async fn take_back(&self, counted: &CountedAttempt) -> Result<(), StoreError> {
+        let step = {
+            let mut view = self.outbox.view().await?;
+            self.target(view.outbox_view(), &counted.event).await?
+        };
+        let Some(step) = step else { return Ok(()) };
+        let Some(record) = step.record.as_ref() else { return Ok(()) };
+        if record.status != ConsumeStatus::Failed || record.attempts != counted.attempts {
+            return Ok(());
+        }
+        let attempts = record.attempts.saturating_sub(1);
+        let status = if attempts == 0 { ConsumeStatus::Waiting } else { ConsumeStatus::Failed };
+        let next_retry_time = record.next_retry_time;
+        let record = self.record(&step, status, attempts, self.outbox.now());
+        // `Stale` means that another worker has begun the next attempt.
+        let (WriteOutcome::Written | WriteOutcome::Stale) =
+            self.write(Consumption { next_retry_time, ..record }, None).await?;
+        Ok(())
+    }
+
     /// Writes one consume-log record, and the dead letter of a DEAD event, if the record still has the state that was
     /// read.
     pub(super) async fn write(
@@ -260,6 +292,16 @@ impl EventProcessor {
         }
     }
 }
+
+/// Number of attempts at an event after the running one.
+pub(super) fn attempts_after(step: &Unapplied) -> u32 {
+    match step.record.as_ref() {
+        Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
+        Some(record) => record.attempts.saturating_add(1),
+        None => 1,
+    }
+}
+
 /// Whether the event would be applied before an unsettled earlier event of its aggregate.
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &UnorderedTypes) -> bool {
     let position = (event.aggregate_seq, event.id);

@@ -18,7 +18,7 @@ use super::single::{CountFirst, CountedAttempt, SingleOutcome};
 use super::{Bound, sweep};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
-use crate::{Outbox, with_tx};
+use crate::{Outbox, UnitError, with_tx};
 
 /// First pause after a failure of store or broker.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -146,7 +146,7 @@ impl Worker {
                 },
             };
             let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
-            let group = if self.processor.outbox.now() < ungrouped_until {
+            let group = if self.processor.breaker.is_open() || self.processor.outbox.now() < ungrouped_until {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
                 self.processor.apply_group(fresh).await
@@ -218,6 +218,7 @@ impl Worker {
         let mut pause = FIRST_PAUSE;
         let mut counted = None;
         while !self.closing.is_cancelled() {
+            let mut is_paused = false;
             let until = match self.process(&delivery, count, &mut counted).await {
                 Ok(SingleOutcome::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
                 Ok(SingleOutcome::Dead) => {
@@ -228,9 +229,13 @@ impl Worker {
                     return self.requeue_at(delivery.tag, due);
                 }
                 Ok(SingleOutcome::Busy(until)) => self.until(until),
+                Ok(SingleOutcome::Paused(wait)) => {
+                    is_paused = true;
+                    wait
+                }
                 Err(error) => {
-                    warn!(%error, queue = self.processor.queue(), "[{}] database unavailable; consumption paused, retrying",
-                        self.processor.name());
+                    warn!(%error, queue = self.processor.queue(), "[{}] {}; consumption paused, retrying",
+                        self.processor.name(), outage(&error));
                     pause = (pause * 2).min(LAST_PAUSE);
                     pause
                 }
@@ -238,6 +243,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => {}
+                () = self.processor.breaker.closed(), if is_paused => {}
                 () = self.processor.outbox.tx.clock.sleep(until) => {}
             }
         }
@@ -326,6 +332,12 @@ impl Worker {
     fn until(&self, moment: DateTime<Utc>) -> Duration {
         (moment - self.processor.outbox.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
     }
+}
+
+/// Describes an outage in a log line.
+pub(super) fn outage<E: UnitError>(error: &E) -> &'static str {
+    let fault = error.store_error().and_then(StoreError::system_fault);
+    if fault.is_some() { "database refuses statements" } else { "database unavailable" }
 }
 
 #[derive(Debug, Clone, Copy)]

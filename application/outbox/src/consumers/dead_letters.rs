@@ -12,6 +12,7 @@ use tracing::{debug, error, warn};
 
 use super::Bound;
 use super::broker_timeout::broker_timeout;
+use super::consumer::outage;
 use super::event_processor::{EventProcessor, Identity, ProcessError, identify, next_record};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
@@ -116,7 +117,7 @@ impl DeadLetterDrainer {
             let parked = match self.park_all(&deliveries, 0..deliveries.len()).await {
                 Ok(()) => deliveries.iter().collect(),
                 Err(error) if error.store_error().is_some_and(StoreError::is_outage) => {
-                    return warn!(%error, "[DeadLetters] database unavailable; {} dead letters remain in the queue", deliveries.len());
+                    return warn!(%error, "[DeadLetters] {}; {} dead letters remain in the queue", outage(&error), deliveries.len());
                 }
                 Err(error) => {
                     warn!(%error, "[DeadLetters] batch failed; parking its {} dead letters one by one", deliveries.len());

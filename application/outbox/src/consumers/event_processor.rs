@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
+use serde_json::Value;
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
+use super::breaker::Breaker;
 use crate::handler::{Applied, Event, HandlerError};
-use crate::message::envelope_of;
+use crate::message::published_envelope;
 use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
@@ -34,6 +36,7 @@ pub(super) struct EventProcessor {
     pub(super) settings: Arc<ConsumerSettings>,
     /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
+    pub(super) breaker: Arc<Breaker>,
 }
 
 /// Reason why a unit of work of a consumer was not committed.
@@ -88,6 +91,7 @@ impl EventProcessor {
             bound: bound.clone(),
             settings: Arc::clone(settings),
             after_id,
+            breaker: Breaker::new(bound.name, bound.queue, settings.breaker),
         }
     }
 
@@ -203,7 +207,8 @@ impl EventProcessor {
             tenant: row.aggregate.tenant,
             event_type: Some(row.event_type.clone()),
             trace_id: Some(row.trace_id().to_owned()),
-            body: envelope_of(row).map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
+            body: published_envelope(&self.outbox.registry, row)
+                .map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
             reason: reason.to_owned(),
             died_at: now,
             status: DeadLetterStatus::Open,
@@ -287,7 +292,7 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
             format!("{}: {event_type}", texts::UNSUPPORTED_TYPE)
         }));
     };
-    if matches_row(&envelope, &row) {
+    if matches_row(registry, &envelope, &row) {
         Ok(Identity::Known(Box::new(row)))
     } else {
         let id = &envelope.event_id;
@@ -298,20 +303,28 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     }
 }
 
-/// Whether envelope and outbox row have the same content.
-pub(super) fn matches_row(envelope: &Envelope, row: &OutboxRow) -> bool {
+/// Whether envelope and outbox row have the same content. A message of an older version can contain a value outside the
+/// set of a closed field, and so can the row; the relay replaces it.
+pub(super) fn matches_row(registry: &EventRegistry, envelope: &Envelope, row: &OutboxRow) -> bool {
     envelope.event_id == row.event_id
         && envelope.event_type == row.event_type
         && envelope.aggregate_type == row.aggregate.kind
         && envelope.aggregate_id == row.aggregate.id
-        && is_payload(&envelope.payload, &row.payload)
+        && is_payload(registry, &row.event_type, &envelope.payload, &row.payload)
 }
 
 /// Whether a payload equals the payload of a row. A payload of a row in our own serialization is
 /// compared without parsing.
-fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
+fn is_payload(registry: &EventRegistry, event_type: &str, payload: &Value, row: &str) -> bool {
     let written = payload.to_string();
-    written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
+    if written == row {
+        return true;
+    }
+    let Ok(mut stored) = serde_json::from_str::<Value>(row) else { return false };
+    if stored == *payload {
+        return true;
+    }
+    registry.close_fields(Some(event_type), &mut stored) && stored == *payload
 }
 
 /// A delivery with its envelope, parsed once.

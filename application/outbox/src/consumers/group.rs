@@ -78,6 +78,9 @@ impl EventProcessor {
         .await;
         match settled {
             Ok(mut settled) => {
+                if settled.values().any(|settled| matches!(settled, Settled::Applied(_))) {
+                    self.breaker.succeeded();
+                }
                 for (delivery, envelope) in group {
                     // A message with the same event id but another envelope was not checked: process it individually.
                     let is_same_message = input.envelopes.get(&envelope.event_id) == Some(&envelope);
@@ -131,7 +134,12 @@ impl EventProcessor {
         let unapplied = self.unapplied(unit.outbox(), &input.aggregates).await?;
         let matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
-            .filter_map(|u| input.envelopes.get(&u.event.event_id).filter(|it| matches_row(it, &u.event)))
+            .filter_map(|u| {
+                input
+                    .envelopes
+                    .get(&u.event.event_id)
+                    .filter(|it| matches_row(&self.outbox.registry, it, &u.event))
+            })
             .map(|envelope| (envelope.event_id.clone(), Arc::clone(envelope)))
             .collect();
         let targets: BTreeSet<EventId> = matching.keys().cloned().collect();
@@ -202,7 +210,8 @@ impl EventProcessor {
         let mut rows = outbox.outbox_by_event(&others).await?;
         rows.retain(|row| {
             let envelope = input.envelopes.get(&row.event_id);
-            applied.contains(&row.event_id) && envelope.is_some_and(|envelope| matches_row(envelope, row))
+            applied.contains(&row.event_id)
+                && envelope.is_some_and(|envelope| matches_row(&self.outbox.registry, envelope, row))
         });
         Ok(rows)
     }

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
 
-use super::attempt::AttemptOutcome;
+use std::time::Duration;
+
+use super::attempt::{AttemptOutcome, Failure, attempts_after};
+use super::breaker::{Decision, Permit};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
@@ -23,6 +26,9 @@ pub(super) enum SingleOutcome {
     Busy(DateTime<Utc>),
     /// The event is DEAD: dead-letter the delivery.
     Dead,
+    /// The breaker is open, and the consume log may have no record of the event: check again after this time, or when
+    /// the breaker closes.
+    Paused(Duration),
 }
 
 /// Whether an attempt is counted before it runs.
@@ -111,6 +117,9 @@ impl EventProcessor {
                     // Until the target is settled, only the target or an event that it waits for runs.
                     let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.run_step(step.event, count, counted, now).await?;
+                    if let Some(paused @ SingleOutcome::Paused(_)) = failed {
+                        return Ok(paused);
+                    }
                     if is_target && let Some(SingleOutcome::Failed(due)) = failed {
                         return Ok(SingleOutcome::Failed(due));
                     }
@@ -145,14 +154,85 @@ impl EventProcessor {
             let why = "the process ended during the last allowed attempt";
             return self.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
-        if !is_mine && (is_processing(step) || count == CountFirst::Yes) {
+        let permit = self.breaker.permit();
+        if let Permit::Wait(wait) = permit {
+            return self.pause(step, counted, wait).await.map(Some);
+        }
+        let is_try = matches!(permit, Permit::Try { .. });
+        // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart.
+        if !is_mine && (is_processing(step) || (count == CountFirst::Yes && !is_try)) {
             *counted = self.count(step, now).await?;
             return Ok(None);
         }
-        match self.attempt(step).await? {
-            AttemptOutcome::Applied | AttemptOutcome::Stale => Ok(None),
-            AttemptOutcome::Failed(kind, why) => self.fail(step, kind, &why, self.outbox.now()).await,
+        let outcome = self.attempt(step).await;
+        if outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
+            // The consume log may be writable: the lease would end during the fault, and other workers would count
+            // further attempts.
+            self.take_back_counted(step, counted).await?;
         }
+        match outcome? {
+            AttemptOutcome::Applied => {
+                self.breaker.succeeded();
+                Ok(None)
+            }
+            AttemptOutcome::Stale => Ok(None),
+            AttemptOutcome::Failed(failure) => self.failed(step, counted, &failure, is_try).await,
+        }
+    }
+
+    /// Counts a failed attempt, unless the breaker attributes the failure to the system.
+    async fn failed(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+        failure: &Failure,
+        is_try: bool,
+    ) -> Result<Option<SingleOutcome>, StoreError> {
+        let now = self.outbox.now();
+        if failure.kind == FailureKind::Unrecoverable {
+            return self.fail(step, failure.kind, &failure.why, now).await;
+        }
+        let attempt = CountedAttempt { event: step.event.event_id.clone(), attempts: attempts_after(step) };
+        let error = (&failure.error, failure.why.as_str());
+        match self.breaker.failed(&step.event.aggregate, attempt.clone(), error, is_try) {
+            Decision::Wait(wait, earlier) => {
+                for attempt in &earlier {
+                    self.take_back(attempt).await?;
+                }
+                self.pause(step, counted, wait).await.map(Some)
+            }
+            Decision::Count => {
+                let outcome = self.fail(step, failure.kind, &failure.why, now).await?;
+                if !is_try && self.breaker.takes_back(&attempt) {
+                    self.take_back(&attempt).await?;
+                }
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Leaves an event until the breaker allows a try.
+    async fn pause(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+        wait: Duration,
+    ) -> Result<SingleOutcome, StoreError> {
+        self.take_back_counted(step, counted).await?;
+        Ok(SingleOutcome::Paused(wait))
+    }
+
+    /// Takes back the attempt at this event if it was counted before it ran: its lease would end while the event waits.
+    async fn take_back_counted(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<(), StoreError> {
+        if counted.as_ref().is_some_and(|counted| counted.is(step)) {
+            self.postpone(&step.event.event_id, counted.as_ref()).await?;
+            *counted = None;
+        }
+        Ok(())
     }
 
     /// Returns, in order, the unsettled events of the target's aggregate, and the target even if it is settled.

@@ -8,8 +8,9 @@ use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
 use super::broker_timeout::broker_timeout;
+use super::consumer::outage;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
-use super::single::CountFirst;
+use super::single::{CountFirst, SingleOutcome};
 use crate::ports::StoreError;
 use crate::with_tx;
 
@@ -54,8 +55,10 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
             return Ok(());
         }
         info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
-        if apply_event(processor, &event).await? == SweepOutcome::Postponed {
-            postponed += 1;
+        match apply_event(processor, &event).await? {
+            SweepOutcome::Postponed => postponed += 1,
+            SweepOutcome::Paused => return Ok(()),
+            SweepOutcome::Recorded | SweepOutcome::Rejected => {}
         }
         // The next sweep starts with the remaining events.
         if postponed >= MAX_POSTPONED {
@@ -106,7 +109,11 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = processor.queue(),
             "[{name}] the broker lost a confirmed event; applying it from the outbox");
-        all_settled &= apply_event(processor, &row.event_id).await? != SweepOutcome::Rejected;
+        match apply_event(processor, &row.event_id).await? {
+            SweepOutcome::Recorded | SweepOutcome::Postponed => {}
+            SweepOutcome::Rejected => all_settled = false,
+            SweepOutcome::Paused => return Ok(()),
+        }
     }
     if all_settled && lost.len() < BATCH as usize {
         with_tx(&processor.outbox.tx, move |unit, _| {
@@ -126,6 +133,8 @@ enum SweepOutcome {
     Postponed,
     /// The store rejects the event.
     Rejected,
+    /// The breaker of the consumer is open: the event may have no record, and no other event can be applied either.
+    Paused,
 }
 
 /// Applies one event without a delivery; retries during an outage of the database. An event that the store rejects, or
@@ -135,6 +144,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
     loop {
         let started_at = processor.outbox.now();
         match processor.apply_single(event, CountFirst::Yes, &mut counted).await {
+            Ok(SingleOutcome::Paused(_)) => return Ok(SweepOutcome::Paused),
             Ok(_) => return Ok(SweepOutcome::Recorded),
             Err(StoreError::Transient(error))
                 if (processor.outbox.now() - started_at)
@@ -147,7 +157,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
             }
             // `counted` is kept: an outage during an attempt does not count as another attempt.
             Err(error) if error.is_outage() => {
-                warn!(%error, consumer = processor.name(), "[{}] database unavailable; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name());
+                warn!(%error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
                 tokio::select! {
                     biased;
                     () = processor.outbox.tx.tasks.stopping().cancelled() => return Err(error),

@@ -28,7 +28,7 @@ pub async fn find_event(
     let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
     read.record(outbox, operator, owner, count(rows.len())).await?;
     let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
-    row.payload = visible_json(outbox, operator, row.payload);
+    row.payload = visible_json(outbox, operator, Some(&row.event_type), row.payload);
     Ok(row)
 }
 
@@ -89,7 +89,8 @@ pub async fn dead_letters(
     drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     let parked = dead_letters.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
-        dead_letter.body = visible_json(outbox, operator, dead_letter.body);
+        let event_type = dead_letter.event_type.as_deref();
+        dead_letter.body = visible_json(outbox, operator, event_type, dead_letter.body);
         let event = dead_letter.key.parse().ok().filter(|_| ours.contains(dead_letter.key.as_str()));
         ParkedDeadLetter { id, dead_letter, event }
     });
@@ -193,7 +194,7 @@ pub async fn outbox(
     }
     let mut items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
-        row.payload = visible_json(outbox, operator, std::mem::take(&mut row.payload));
+        row.payload = visible_json(outbox, operator, Some(&row.event_type), std::mem::take(&mut row.payload));
     }
     let mut page = Page::cut(items, limit, |row| row.id);
     if let (None, Some(above)) = (page.next, filter.above_id) {
@@ -219,8 +220,9 @@ pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDep
 }
 
 /// A payload or envelope as this operator may see it.
-fn visible_json(outbox: &Outbox, operator: &Operator, json: String) -> String {
-    if operator.sees_personal_data { json } else { masked_json(&outbox.registry, &json) }
+fn visible_json(outbox: &Outbox, operator: &Operator, event_type: Option<&str>, json: String) -> String {
+    let closed = outbox.registry.with_closed_fields(event_type, &json);
+    if operator.sees_personal_data { closed.into_owned() } else { masked_json(&outbox.registry, &closed) }
 }
 
 fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Value>) {

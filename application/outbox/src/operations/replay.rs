@@ -19,10 +19,10 @@ use tracing::warn;
 
 use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided};
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
-use crate::Outbox;
 use crate::consumers::broker_timeout;
 use crate::message::outgoing_to;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
+use crate::{EventRegistry, Outbox};
 use batch::{Batch, BatchOutcome};
 
 /// Maximum number of dead letters per batch.
@@ -138,6 +138,7 @@ async fn classify(
     outbox: &Outbox,
     dead_letters: &[DeadLetter],
 ) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
+    let registry = &outbox.registry;
     let ids: Vec<EventId> =
         dead_letters.iter().filter_map(|dead_letter| dead_letter.key.parse().ok()).collect();
     let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
@@ -147,7 +148,12 @@ async fn classify(
     for dead_letter in dead_letters {
         let queue = dead_letter.queue.clone();
         let key = dead_letter.key.clone();
-        match check_replayable(dead_letter, rows.get(key.as_str()).copied(), outbox.consumer_of(&queue)) {
+        match check_replayable(
+            registry,
+            dead_letter,
+            rows.get(key.as_str()).copied(),
+            outbox.consumer_of(&queue),
+        ) {
             Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
             Err(why) => refused.push(Refused { queue, key, why }),
         }
@@ -157,6 +163,7 @@ async fn classify(
 }
 
 fn check_replayable<'a>(
+    registry: &EventRegistry,
     dead_letter: &DeadLetter,
     event: Option<&'a OutboxRow>,
     consumer: Option<&'static str>,
@@ -167,6 +174,7 @@ fn check_replayable<'a>(
     let event = event.ok_or("the message is not an event of this outbox: discard it")?;
     let consumer =
         consumer.ok_or_else(|| format!("no consumer is registered for queue {}", dead_letter.queue))?;
-    outgoing_to(&dead_letter.queue, event).map_err(|why| format!("the event cannot be published: {why}"))?;
+    outgoing_to(registry, &dead_letter.queue, event)
+        .map_err(|why| format!("the event cannot be published: {why}"))?;
     Ok((event, consumer))
 }

@@ -1,5 +1,6 @@
 //! A lending library on in-memory adapters: one store, one broker, one virtual clock, one process.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +131,23 @@ impl Library {
         assert_eq!(unit.outbox().redrive(&[again], self.outbox.now()).await.unwrap().len(), 1);
         unit.commit().await.unwrap();
         eventually(async || self.row(id).await.status == OutboxStatus::Sent && self.is_quiet().await).await;
+    }
+
+    /// Whether the queue is empty and has no unsettled delivery.
+    pub(crate) async fn is_settled_at(&self, queue: &str) -> bool {
+        let queues = self.outbox.broker.queues().await.unwrap();
+        queues.iter().all(|depth| depth.name != queue || depth.ready + depth.unacked == 0)
+    }
+
+    /// The bodies of the messages in a queue without a consumer.
+    pub(crate) async fn bodies_in(&self, queue: &str, count: usize) -> Vec<String> {
+        let subscription = self.outbox.broker.subscribe(queue, NonZeroU16::MAX).await.unwrap();
+        let mut bodies = Vec::new();
+        while bodies.len() < count {
+            let deliveries = subscription.next().await.unwrap();
+            bodies.extend(deliveries.into_iter().map(|delivery| delivery.message.body));
+        }
+        bodies
     }
 
     pub(crate) async fn is_quiet(&self) -> bool {

@@ -7,6 +7,7 @@ mod lists;
 mod log;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId, Trace};
@@ -20,6 +21,9 @@ use tracing::info_span;
 use library::{Library, QUEUE, event_id, eventually};
 
 struct Loans;
+
+/// Fails until the flag is set.
+struct Unavailable(AtomicBool);
 
 #[derive(serde::Deserialize)]
 struct Lent {
@@ -62,6 +66,24 @@ impl Handler<MemoryUnit> for Loans {
 
     async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         note_all(unit.outbox(), events).await
+    }
+}
+
+#[async_trait]
+impl Handler<MemoryUnit> for Unavailable {
+    fn name(&self) -> &'static str {
+        "loans"
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        EVENT_TYPES
+    }
+
+    async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        if self.0.load(Ordering::Relaxed) {
+            return note_all(unit.outbox(), events).await;
+        }
+        Err(HandlerError::Recoverable(format!("catalogue refused {}", events[0].row.event_id)))
     }
 }
 
@@ -217,6 +239,52 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
     assert_eq!(whole, payload);
 }
 
+/// Rows of the time before the set was closed, and their messages, contain other values.
+#[tokio::test(start_paused = true)]
+async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stays_in_the_row() {
+    const COPIES: &str = "library.copies";
+    let copies = Subscriber { queue: COPIES, handler: Arc::new(OutboxOnly) };
+    let lent = lent().closed("shelf", &["red", "blue"], "other");
+    let library = Library::sending([lent, noted()]).with_outbox_consumer(&copies).with(&loans());
+    library.prepare().await;
+    let payload = |shelf: &str| format!(r#"{{"reader":3,"at":[{{"shelf":{shelf}}}]}}"#);
+    let raw = r#""4111111111111111""#;
+    let shelves = [raw, r#""red""#, "4111111111111111", "null", r#"["red"]"#];
+    for (book, shelf) in (1..).zip(shelves) {
+        let event = library.event(&format!("e-{book}"), "BOOK_LENT", book, 1, &payload(shelf));
+        library.commit(vec![event]).await;
+    }
+    // The message of an older process contains the value.
+    library.deliver("e-1").await;
+    library.start();
+    let ids: Vec<String> = (1..=shelves.len()).map(|book| format!("e-{book}-noted-1")).collect();
+    eventually(async || {
+        library.is_settled_at(QUEUE).await && {
+            let mut noted = library.ids("LOAN_NOTED").await;
+            noted.sort();
+            noted == ids
+        }
+    })
+    .await;
+    assert_eq!(library.dead_letters().await, []);
+    let mut published: Vec<String> = library.bodies_in(COPIES, shelves.len()).await;
+    published.sort();
+    for (body, shelf) in published.iter().zip([r#""other""#, r#""red""#, r#""other""#, "null", r#""other""#])
+    {
+        assert!(body.contains(&payload(shelf)), "{body}");
+    }
+    assert_eq!(library.row("e-1").await.payload, payload(raw), "the row is not changed");
+    let operator = Operator {
+        name: "user:9".to_owned(),
+        tenant: TenantId::DEFAULT,
+        sees_all_tenants: false,
+        sees_personal_data: true,
+        trace: Trace { trace_id: "trace-1".to_owned(), traceparent: None },
+    };
+    let shown = find_event(&library.outbox, &operator, &event_id("e-1")).await.unwrap();
+    assert_eq!(shown.payload, payload(r#""other""#));
+}
+
 #[tokio::test(start_paused = true)]
 async fn applied_event_is_logged_in_the_span_of_its_type() {
     let lent = lent().logged_in(|id| info_span!("book", bookId = id));
@@ -227,4 +295,35 @@ async fn applied_event_is_logged_in_the_span_of_its_type() {
     let consumed = log::lines().into_iter().filter(|line| line.contains("Message consumed successfully"));
     let starts: Vec<bool> = consumed.map(|line| line.starts_with("bookId=7 ")).collect();
     assert_eq!(starts, [true], "{:#?}", log::lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumer_that_fails_for_ten_aggregates_alerts_once_and_logs_when_it_resumes() {
+    let handler = Arc::new(Unavailable(AtomicBool::new(false)));
+    let subscriber = Subscriber { queue: QUEUE, handler: Arc::clone(&handler) as Arc<_> };
+    let library = Library::sending([lent(), noted()]).with(&subscriber).started().await;
+    let lent = |n: i64| library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, r#"{"reader":3}"#);
+    library.commit((1..=12).map(lent).collect()).await;
+    let logged = |part: &str| log::lines().iter().filter(|line| line.contains(part)).count();
+    eventually(async || logged("[loans] [ALERT] events of 10 aggregates in a row failed") == 1).await;
+    handler.0.store(true, Ordering::Relaxed);
+    eventually(async || library.ids("LOAN_NOTED").await.len() == 12 && library.is_quiet().await).await;
+    assert_eq!((logged("[ALERT] events"), logged("consumption resumed")), (1, 1), "{:#?}", log::lines());
+    assert_eq!(library.dead_letters().await, []);
+    assert_eq!(library.consumed("loans", "e-1").await, Some((ConsumeStatus::Success, 1)));
+}
+
+#[test]
+fn kind_of_an_error_does_not_contain_its_values() {
+    let kind = |why: &str| HandlerError::Recoverable(why.to_owned()).kind();
+    assert_eq!(kind("order 17 of user 3 is locked"), kind("order 180 of user 22 is locked"));
+    assert_eq!(kind("no row for 0192f3c1-77aa at 10:30"), kind("no row for 5d2e at 11:00"));
+    assert_ne!(kind("order 17 is locked"), kind("order 17 is unpaid"));
+    let corrupt = |key: &str| StoreError::Corrupt {
+        table: "orders",
+        column: "status",
+        key: key.to_owned(),
+        why: "unknown status".to_owned(),
+    };
+    assert_eq!(corrupt("id 1").kind(), corrupt("number A").kind());
 }

@@ -25,16 +25,16 @@ impl Report {
 }
 
 impl Api {
-    /// Reports the result of a payment.
+    /// Reports the result of a payment in this transaction of the gateway.
     pub(in super::super) async fn report(
         &self,
         payment: PaymentId,
+        transaction: &str,
         amount: Money,
         report: Report,
     ) -> Result<ApiResponse, NoResponse> {
         let body = json!({
-            "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": report.as_str(),
-            "amount": amount,
+            "paymentId": payment, "gatewayTxnId": transaction, "result": report.as_str(), "amount": amount,
         });
         self.signed("/api/v1/payments/callback", format!("msg-{payment}"), &body).await
     }

@@ -32,7 +32,9 @@ async fn serve(listener: TcpListener, responses: [(&str, &str); 3]) -> Vec<Strin
 fn api(address: SocketAddr) -> Api {
     let secrets = Secrets {
         jwt: Some(Secret::new("0123456789abcdef0123456789abcdef")),
+        previous_jwt: None,
         gateway: Secret::new("whsec_MDEyMzQ1Njc4OWFiY2RlZg=="),
+        previous_gateway: None,
     };
     Api::sign_in(address, &secrets, &[UserId::try_from(1).unwrap()], UserId::try_from(2).unwrap()).unwrap()
 }

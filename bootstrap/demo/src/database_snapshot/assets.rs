@@ -1,21 +1,22 @@
-//! Snapshot of assets and refunds.
+//! Snapshot of assets, captures and refunds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{AccountTotal, MarketView};
 use marketplace_domain::{
-    Account, Asset, AssetOperation, Balance, Coupon, Hold, OrderId, Purse, Refund, UserId,
+    Account, Asset, AssetOperation, Balance, Capture, Coupon, Hold, OrderId, Purse, Refund, UserId,
 };
 
 use super::{PAGE, TENANT, is_last};
 
-/// Every asset and refund row that a promise covers.
+/// Every asset, capture and refund row that a promise covers.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Assets {
     pub(in super::super) holds: BTreeMap<OrderId, Vec<Hold>>,
     /// Operations by order, in the sequence in which they were posted.
     pub(in super::super) operations: BTreeMap<OrderId, Vec<AssetOperation>>,
+    pub(in super::super) captures: BTreeMap<OrderId, Vec<Capture>>,
     pub(in super::super) refunds: BTreeMap<OrderId, Vec<Refund>>,
     pub(in super::super) coupons: Vec<Coupon>,
     pub(in super::super) balances: Vec<Balance>,
@@ -36,6 +37,7 @@ impl Assets {
         for order in orders {
             assets.holds.insert(*order, view.holds_of(TENANT, &[*order]).await?);
             assets.operations.insert(*order, view.operations_of(TENANT, &[*order]).await?);
+            assets.captures.insert(*order, view.captures_of(TENANT, &[*order]).await?);
             assets.refunds.insert(*order, view.refunds_of(TENANT, &[*order]).await?);
         }
         for user in users {

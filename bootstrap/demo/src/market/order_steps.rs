@@ -1,6 +1,6 @@
 //! Steps of one order after it is placed, up to the gateway's last report about a payment or refund.
 
-use marketplace_domain::{OrderId, PaymentId, RefundId, UserId};
+use marketplace_domain::{Money, OrderId, PaymentId, RefundId, UserId};
 use serde_json::Value;
 
 use super::super::client::{ApiResponse, Report};
@@ -24,6 +24,16 @@ impl Market {
             Scenario::PaidOnRetry => {
                 self.pay(deal, order, Report::Failed).await?;
                 self.pay(deal, order, Report::Success).await
+            }
+            Scenario::PaidAfterFailure => self.pay_after_failure(deal, order).await,
+            Scenario::ChargedWrongly => {
+                self.charge_wrongly(deal, order).await?;
+                self.pay(deal, order, Report::Success).await?;
+                self.report_open_refunds(order, deal.reported_twice).await
+            }
+            Scenario::ChargedTwice => {
+                self.charge_twice(deal, order).await?;
+                self.report_open_refunds(order, deal.reported_twice).await
             }
             Scenario::PaymentFailed => {
                 self.pay(deal, order, Report::Failed).await?;
@@ -75,12 +85,50 @@ impl Market {
         self.report_open_refunds(order, deal.reported_twice).await
     }
 
+    /// The gateway reports the payment as failed, and then as successful.
+    async fn pay_after_failure(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
+        self.report(deal, &started, Report::Failed).await?;
+        self.report(deal, &started, Report::Success).await?;
+        self.journal.step(order, Step::Paid);
+        Some(())
+    }
+
+    /// The gateway captures 0.01 more than the amount of the payment.
+    async fn charge_wrongly(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
+        let amount = self.expected(started.money("amount"), "amount", &started)?;
+        let wrong = self.expected(Money::from_minor(amount.minor() + 1).ok(), "amount", &started)?;
+        self.report_capture(deal, &started, ("wrong", wrong), Report::Success).await
+    }
+
+    /// The gateway captures the payment in two transactions.
+    async fn charge_twice(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
+        self.report(deal, &started, Report::Success).await?;
+        self.journal.step(order, Step::Paid);
+        let amount = self.expected(started.money("amount"), "amount", &started)?;
+        self.report_capture(deal, &started, ("again", amount), Report::Success).await
+    }
+
     /// Reports the result of a payment.
     async fn report(&self, deal: &Deal, started: &ApiResponse, report: Report) -> Option<()> {
-        let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
         let amount = self.expected(started.money("amount"), "amount", started)?;
+        self.report_capture(deal, started, ("txn", amount), report).await
+    }
+
+    /// Reports the result of a payment over an amount, in a transaction whose id begins with `kind`.
+    async fn report_capture(
+        &self,
+        deal: &Deal,
+        started: &ApiResponse,
+        (kind, amount): (&str, Money),
+        report: Report,
+    ) -> Option<()> {
+        let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
+        let transaction = format!("{kind}-{payment}");
         for _ in 0..report_count(deal.reported_twice) {
-            self.in_time("report", self.api.report(payment, amount, report).await)?;
+            self.in_time("report", self.api.report(payment, &transaction, amount, report).await)?;
         }
         Some(())
     }

@@ -30,8 +30,11 @@ fn scenario_shares_are_fixed_and_smallest_day_has_eight_of_ten() {
     let expected = [
         (Scenario::Completed, 90),
         (Scenario::Shipped, 20),
-        (Scenario::Paid, 50),
-        (Scenario::PaidOnRetry, 20),
+        (Scenario::Paid, 30),
+        (Scenario::PaidOnRetry, 10),
+        (Scenario::PaidAfterFailure, 10),
+        (Scenario::ChargedWrongly, 10),
+        (Scenario::ChargedTwice, 10),
         (Scenario::Cancelled, 30),
         (Scenario::Unpaid, 30),
         (Scenario::PaymentFailed, 10),

@@ -1,15 +1,15 @@
 //! Promises about captured and refunded money.
 
 use marketplace_domain::{
-    Asset, AssetOperation, OperationKey, OperationKind, OrderStatus, Payment, PaymentStatus, Refund,
+    Asset, AssetOperation, Capture, OperationKey, OperationKind, OrderStatus, PaymentStatus, Refund,
     RefundStatus,
 };
 
 use super::{Evidence, Promise, Violations, promise};
 
-/// Amounts of one payment: captured and paid out according to the ledger, refunded according to the refunds.
+/// Amounts of one capture: booked and paid out according to the ledger, refunded according to the refunds.
 struct Flow<'a> {
-    payment: &'a Payment,
+    capture: &'a Capture,
     /// Amount captured according to the ledger.
     captured: i64,
     /// Successful refunds.
@@ -23,13 +23,9 @@ impl Flow<'_> {
         self.refunds.iter().map(|refund| refund.amount.minor()).sum()
     }
 
-    /// Whether the captured amount is that of the payment, or zero if the payment did not succeed.
+    /// Whether the captured amount is in the ledger.
     fn is_captured(&self) -> bool {
-        let due = match self.payment.status {
-            PaymentStatus::Success => self.payment.amount.minor(),
-            PaymentStatus::Processing | PaymentStatus::Failed => 0,
-        };
-        self.captured == due
+        self.captured == self.capture.amount.minor()
     }
 
     /// Whether the whole captured amount was refunded exactly once.
@@ -44,19 +40,19 @@ impl Flow<'_> {
     fn describe(&self) -> String {
         let [captured, refunded, paid_out] =
             [self.captured, self.refunded(), self.paid_out].map(|sum| Asset::Cash.show(sum));
-        let (id, status, refunds) = (self.payment.id, self.payment.status, self.refunds.len());
+        let (id, number, refunds) = (self.capture.payment, self.capture.number, self.refunds.len());
         format!(
-            "payment {id}, {status}: {captured} captured, {refunded} refunded in {refunds} refunds, {paid_out} paid out"
+            "payment {id}, capture {number}: {captured} captured, {refunded} refunded in {refunds} refunds, {paid_out} paid out"
         )
     }
 }
 
 fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
-    let database = evidence.database;
+    let assets = &evidence.database.assets;
     let mut flows = Vec::new();
-    for (order, payments) in &database.payments {
-        let refunds = database.assets.refunds.get(order).map(Vec::as_slice).unwrap_or_default();
-        let operations = database.assets.of(*order);
+    for (order, captures) in &assets.captures {
+        let refunds = assets.refunds.get(order).map(Vec::as_slice).unwrap_or_default();
+        let operations = assets.of(*order);
         let sum = |is_counted: &dyn Fn(&AssetOperation) -> bool| -> i64 {
             operations
                 .iter()
@@ -64,12 +60,11 @@ fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
                 .map(|operation| operation.amount)
                 .sum()
         };
-        for payment in payments {
-            let of_payment = |refund: &&Refund| refund.payment == payment.id;
-            let all: Vec<&Refund> = refunds.iter().filter(of_payment).collect();
-            let key = OperationKey::capture(payment.id);
+        for capture in captures {
+            let all: Vec<&Refund> = refunds.iter().filter(|refund| capture.is_refunded_by(refund)).collect();
+            let key = OperationKey::capture(capture.payment, capture.number);
             flows.push(Flow {
-                payment,
+                capture,
                 captured: sum(&|operation| operation.kind == OperationKind::Capture && operation.key == key),
                 paid_out: sum(&|operation| {
                     operation.kind == OperationKind::Payout
@@ -86,28 +81,48 @@ fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
     flows
 }
 
-/// Promise: the captured payment of each refunded order was refunded in full, once; no other payment was refunded. Late
-/// payments are excluded: another promise covers them.
+/// Payments that succeeded without a capture of their amount, and booked captures that have no row.
+fn unexplained_payments(evidence: &Evidence<'_>, violations: &mut Violations) {
+    let database = evidence.database;
+    for payment in database.payments.values().flatten() {
+        let captures = database.assets.captures.get(&payment.order).map(Vec::as_slice).unwrap_or_default();
+        let is_captured = captures.iter().any(|it| it.payment == payment.id && it.amount == payment.amount);
+        if payment.status == PaymentStatus::Success && !is_captured {
+            violations.add(|| format!("payment {} succeeded, but its amount was not captured", payment.id));
+        }
+    }
+    for (order, operations) in &database.assets.operations {
+        let captures = database.assets.captures.get(order).map(Vec::as_slice).unwrap_or_default();
+        let is_known = |operation: &AssetOperation| {
+            captures.iter().any(|it| OperationKey::capture(it.payment, it.number) == operation.key)
+        };
+        for operation in operations.iter().filter(|it| it.kind == OperationKind::Capture) {
+            if !is_known(operation) {
+                violations.add(|| format!("{} is in the ledger, but was not captured", operation.key));
+            }
+        }
+    }
+}
+
+/// Promise: the money that paid each refunded order was refunded in full, once; no other money that paid an order was
+/// refunded. Another promise covers money that pays no order.
 pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
     let mut orders = 0;
     let mut captured = 0;
     let mut refunded = 0;
-    let flows = flows(evidence);
-    for flow in flows.iter().filter(|flow| !flow.payment.refund_due) {
-        let order = database.orders.get(&flow.payment.order);
+    unexplained_payments(evidence, &mut violations);
+    for flow in flows(evidence).iter().filter(|flow| !flow.capture.refund_due) {
+        let order = database.orders.get(&flow.capture.order);
         let is_refunded = order.is_some_and(|order| order.status == OrderStatus::Refunded);
-        let is_correct = match (is_refunded, flow.payment.status) {
-            (true, PaymentStatus::Success) => {
-                orders += 1;
-                captured += flow.captured;
-                refunded += flow.refunded();
-                flow.is_refunded_once()
-            }
-            (true | false, PaymentStatus::Success | PaymentStatus::Processing | PaymentStatus::Failed) => {
-                flow.is_not_refunded()
-            }
+        let is_correct = if is_refunded {
+            orders += 1;
+            captured += flow.captured;
+            refunded += flow.refunded();
+            flow.is_refunded_once()
+        } else {
+            flow.is_not_refunded()
         };
         if !is_correct || !flow.is_captured() {
             violations.add(|| flow.describe());
@@ -133,18 +148,19 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Promise: each late payment was refunded automatically, exactly once.
-pub(super) fn late_payments(evidence: &Evidence<'_>) -> Promise {
+/// Promise: captured money that pays no order (late, captured twice, or a wrong amount) was refunded automatically, exactly
+/// once.
+pub(super) fn excess_captures(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
-    let (mut payments, mut refunded) = (0, 0);
-    for flow in flows(evidence).iter().filter(|flow| flow.payment.refund_due) {
-        payments += 1;
+    let (mut captures, mut refunded) = (0, 0);
+    for flow in flows(evidence).iter().filter(|flow| flow.capture.refund_due) {
+        captures += 1;
         if flow.is_captured() && flow.is_refunded_once() {
             refunded += 1;
         } else {
             violations.add(|| flow.describe());
         }
     }
-    let text = |count: usize| format!("{count} of {payments}");
-    promise("a late payment is refunded once", text(payments), text(refunded), &violations)
+    let text = |count: usize| format!("{count} of {captures}");
+    promise("money that pays no order is refunded", text(captures), text(refunded), &violations)
 }

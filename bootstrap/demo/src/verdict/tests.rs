@@ -47,7 +47,7 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     // 5.00 of the wallet and 100 points.
     assert_eq!(of("earned points match payments"), same("517 points"));
     assert_eq!(of("refunds equal captured amounts"), same("77.50 refunded, 1 order"));
-    assert_eq!(of("a late payment is refunded once"), same("1 of 1"));
+    assert_eq!(of("money that pays no order is refunded"), same("1 of 1"));
     assert_eq!(of("one buyer gets the lamp"), same("1 of 64 buyers, 63 refused"));
     assert_eq!(of("a product is sold once"), same("6 sold, 5 on sale"));
     assert_eq!(of("dead letters are explained"), same("1, 1 explained"));

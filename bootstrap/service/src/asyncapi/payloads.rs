@@ -1,7 +1,7 @@
 //! JSON Schemas of envelope and payloads (spec §3; document 000 §6, §13).
 
 use handover_events::MAX_ID;
-use marketplace_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus};
+use marketplace_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus, PaymentMethod};
 use serde_json::{Map, Value, json};
 
 use super::messages::emitted;
@@ -20,6 +20,7 @@ enum Kind {
     OrderStatus,
     CancelReason,
     Currency,
+    PaymentMethod,
 }
 use Kind::{Currency as Cur, Day, Id, Money, One, Points, Text, Time};
 
@@ -42,7 +43,7 @@ const PAYMENT: &[Field] = &[
     ("transactionId", Text),
     ("amount", Money),
     ("currency", Cur),
-    ("paymentMethod", Text),
+    ("paymentMethod", Kind::PaymentMethod),
     ("occurredTime", Time),
 ];
 const REFUND: &[Field] = &[("refundId", Id), ("amount", Money), ("currency", Cur), ("occurredTime", Time)];
@@ -147,6 +148,10 @@ impl Kind {
             Kind::Text => json!({ "type": "string" }),
             Kind::OrderStatus => names(OrderStatus::ALL, OrderStatus::as_str),
             Kind::CancelReason => names(CancelReason::ALL, CancelReason::as_str),
+            Kind::PaymentMethod => json!({
+                "type": "string", "enum": PaymentMethod::PUBLISHED,
+                "description": "`other`: an older version stored another text, which is not published.",
+            }),
             Kind::Currency => json!({ "type": "string", "enum": [Currency::CNY.as_str()] }),
         }
     }

@@ -11,12 +11,14 @@ use super::values::{duration, reason, tenant, time};
 use super::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
-Checks every order that changed within the time range: its row, its events and their publisher confirms, \
-the consume log and the effects of each consumer, and the ledger, like the API for operators (GET \
-/api/v1/ops/reconciliation). Also searches the newest 100,000 rows of the outbox for values that cannot be \
-read. Events in progress are not findings. --repair inserts missing events, sends failed and lost events \
-again and applies missing effects. Nothing takes effect twice, and every repair is recorded in the audit \
-log (`handover audit list`).
+Checks every order that changed within the time range: its row, product, payments and refunds, its \
+events and their publisher confirms, the consume log and the effects of each consumer, and the ledger, \
+like the API for operators (GET /api/v1/ops/reconciliation). Also compares the newest 10,000 products \
+with their orders, and searches the newest 100,000 rows of the outbox for values that cannot be read. \
+Events in progress are not findings. --repair inserts missing events, sends failed and lost events \
+again, applies missing effects, pays or refunds an order whose payment or refund succeeded, and refunds \
+captured money that buys nothing. An order without a successful payment gets no effects. Nothing takes \
+effect twice, and every repair is recorded in the audit log (`handover audit list`).
 
 Exit codes: 0 no findings, or all were repaired; 1 findings remain.
 

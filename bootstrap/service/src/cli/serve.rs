@@ -4,9 +4,8 @@ use clap::Args;
 use marketplace::service::Roles;
 
 use super::{Address, Common};
-use marketplace_wiring::Failure;
 use marketplace_wiring::Parts;
-use marketplace_wiring::config::Config;
+use marketplace_wiring::config::Sources;
 
 /// Arguments of `handover serve`.
 #[derive(Debug, Clone, Default, Args)]
@@ -43,9 +42,9 @@ impl ServeArgs {
         }
     }
 
-    /// Loads the configuration of this process with these flags.
-    pub fn load(&self) -> Result<Config, Failure> {
-        Ok(Config::load(&self.common.sources(&[self.address.flag()]))?)
+    /// Configuration sources of this process, including these flags.
+    pub fn sources(&self) -> Sources {
+        self.common.sources(&[self.address.flag()])
     }
 }
 

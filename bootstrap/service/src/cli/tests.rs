@@ -2,6 +2,7 @@ use clap::CommandFactory;
 use handover_events::OutboxStatus;
 use marketplace::Role;
 use marketplace::service::Roles;
+use marketplace_domain::ReportState;
 
 use super::*;
 use marketplace_wiring::Parts;
@@ -83,6 +84,20 @@ fn invalid_arguments_are_usage_errors() {
         "handover order timeline",
         "handover order timeline 0",
         "handover audit",
+        "handover payment",
+        "handover payment reports --state lost",
+        "handover payment reports --from today",
+        "handover payment reports close",
+        "handover payment reports close 7",
+        "handover payment reports close 0 --reason r",
+        "handover payment reports close 7 --reason ",
+        "handover payment reports --state open close 7 --reason r",
+        "handover refund",
+        "handover refund list --state lost",
+        "handover refund show",
+        "handover refund show 0",
+        "handover refund retry 7",
+        "handover refund settle 7 --reason ",
         "handover reconcile --since soon",
         "handover reconcile --since 2h --from 2026-01-31T08:00:00Z",
         "handover reconcile --to 2026-01-31T08:00:00Z",
@@ -114,6 +129,10 @@ fn invalid_value_error_names_the_accepted_values() {
         ("handover demo --orders few", "write a whole number from 10 to 20000"),
         ("handover demo --seed x", "write a whole number from 0 to"),
         ("handover order timeline x", "integer from 1 to"),
+        ("handover refund show x", "integer from 1 to"),
+        ("handover refund list --state lost", "allowed values: processing, success, failed"),
+        ("handover payment reports --state lost", "allowed values: open, done, closed"),
+        ("handover payment reports close x --reason r", "write a whole number from 1 to"),
     ] {
         let text = parse(line).unwrap_err().to_string();
         assert!(text.contains(expected), "{line}: {text}");
@@ -147,6 +166,25 @@ fn dead_letters_are_selected_by_key_by_filter_or_all() {
     assert_eq!((narrow.dead_letters.keys.len(), narrow.dead_letters.tenant.map(|it| it.get())), (0, Some(2)));
     assert_eq!(narrow.reason.unwrap().as_str(), "why");
     assert!(replay("handover dlq replay --all").dead_letters.all);
+}
+
+#[test]
+fn payment_reports_lists_without_subcommand_and_closes_with_reason() {
+    let reports = |line| match parse(line).unwrap().command {
+        Some(Command::Payment(PaymentCommand::Reports(reports))) => reports,
+        other => panic!("{other:?}"),
+    };
+    let plain = reports("handover payment reports");
+    assert!(plain.command.is_none() && plain.list.state.is_none() && plain.list.page.limit == 20);
+    let open =
+        reports("handover payment reports --state OPEN --from 2026-01-31T08:00:00Z --limit 5 --cursor 9");
+    assert_eq!(
+        (open.list.state, open.list.page.limit, open.list.page.cursor),
+        (Some(ReportState::Open), 5, Some(9))
+    );
+    let close = reports("handover payment reports close 7 --reason checked --output json").command;
+    let Some(ReportsCommand::Close(close)) = close else { panic!("{close:?}") };
+    assert_eq!((close.report, close.reason.as_str(), close.output.output), (7, "checked", Output::Json));
 }
 
 #[test]

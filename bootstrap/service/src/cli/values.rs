@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::DeadLetterStatus;
-use marketplace_domain::OrderId;
+use marketplace_domain::{OrderId, RefundId, RefundStatus, ReportState};
 
 pub(super) use marketplace_wiring::terminal::whole;
 
@@ -29,6 +29,18 @@ pub(super) fn event(text: &str) -> Result<EventId, String> {
 
 pub(super) fn order(text: &str) -> Result<OrderId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn refund(text: &str) -> Result<RefundId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn refund_status(name: &str) -> Result<RefundStatus, String> {
+    name.to_ascii_uppercase().parse().map_err(|_| "allowed values: processing, success, failed".to_owned())
+}
+
+pub(super) fn report_state(name: &str) -> Result<ReportState, String> {
+    name.to_ascii_uppercase().parse().map_err(|_| "allowed values: open, done, closed".to_owned())
 }
 
 pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {

@@ -1,7 +1,7 @@
 //! `config show`.
 
 use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
-use marketplace_wiring::terminal::{Output, output, say};
+use marketplace_wiring::terminal::{Output, output, say, warn};
 use marketplace_wiring::{Explanation, Failure};
 use serde_json::{Value, json};
 
@@ -10,7 +10,9 @@ use crate::cli::ConfigShowArgs;
 /// Shows every key with its value and origin. Invalid values are shown and marked; the command then fails with all
 /// configuration errors.
 pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
-    let description = Config::describe(&arguments.common.sources(&[]));
+    let sources = arguments.common.sources(&[]);
+    warn(&sources);
+    let description = Config::describe(&sources);
     say(&match arguments.output.output {
         Output::Table => table(&description),
         Output::Json => {

@@ -145,7 +145,7 @@ pub(super) async fn queues(arguments: &QueuesArgs) -> Result<(), Failure> {
 }
 
 /// Prints `{"items": [...], "nextCursor": ...}`, or a table.
-fn list<T, V: Serialize>(
+pub(super) fn list<T, V: Serialize>(
     format: Output,
     columns: &[&str],
     page: Page<T>,

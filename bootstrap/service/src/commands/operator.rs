@@ -5,6 +5,7 @@ use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::operations;
 use handover_outbox::operations::OperationError;
+use handover_outbox::ports::StoreError;
 use marketplace::{Actor, App, CommandContext};
 use marketplace_sql::SqlMarket;
 
@@ -42,12 +43,16 @@ impl Operator {
 
     pub(super) fn failed(&self, error: OperationError) -> Failure {
         match error {
-            OperationError::Store(cause) => Failure::database(&self.database)(cause),
+            OperationError::Store(cause) => self.database_failed(cause),
             OperationError::Broker(cause) => Failure::Broker(cause),
             error @ (OperationError::NotFound { .. } | OperationError::NothingBlocked) => {
                 Failure::Refused(error.to_string())
             }
         }
+    }
+
+    pub(super) fn database_failed(&self, cause: StoreError) -> Failure {
+        Failure::database(&self.database)(cause)
     }
 
     /// Like [`Operator::failed`]; `NotFound` becomes [`Operator::missing`].

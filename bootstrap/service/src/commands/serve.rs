@@ -1,44 +1,77 @@
 //! `serve`.
 
+use std::pin::pin;
+
 use marketplace_wiring::Parts;
-use marketplace_wiring::terminal::say;
+use marketplace_wiring::terminal::{say_later, warn};
 use tracing::info;
 
 use crate::cli::ServeArgs;
-use marketplace_wiring::config::Config;
-use marketplace_wiring::signals::{STOP_WITHIN, StopSignals};
-use marketplace_wiring::{Failure, Service, metrics, telemetry};
+use marketplace_wiring::config::{Config, Sources};
+use marketplace_wiring::signals::{STOP_WITHIN, Signal, Signals};
+use marketplace_wiring::telemetry::{self, Telemetry};
+use marketplace_wiring::{Failure, Service, metrics, reload};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
-    let config = arguments.load()?;
-    let telemetry = telemetry::install(&config.log);
-    let ended = run(&config, arguments).await;
+    let sources = arguments.sources();
+    let config = match Config::load(&sources) {
+        Ok(config) => config,
+        Err(errors) => {
+            warn(&sources);
+            return Err(errors.into());
+        }
+    };
+    let telemetry = telemetry::install(&config.log)?;
+    for warning in sources.warnings() {
+        tracing::warn!("configuration: {warning}");
+    }
+    let ended = run(config, &sources, arguments.parts(), &telemetry).await;
     telemetry.end().await;
     ended
 }
 
-async fn run(config: &Config, arguments: &ServeArgs) -> Result<(), Failure> {
+async fn run(
+    mut config: Config,
+    sources: &Sources,
+    parts: Parts,
+    telemetry: &Telemetry,
+) -> Result<(), Failure> {
     metrics::install();
     // The signal handlers are installed before the service starts, so that an early signal is not lost.
-    let mut signals = StopSignals::listen()?;
-    let parts = arguments.parts();
-    let mut service = Service::start(config, parts).await?;
-    say(&greeting(config, &service, parts))?;
+    let mut signals = Signals::listen()?;
+    let mut service = Service::start(&config, parts).await?;
+    let mut greeting = pin!(greet(greeting(&config, &service, parts)));
     info!(database = %config.database, %parts, "service: ready");
-    let name = tokio::select! {
-        name = signals.next() => name,
-        failure = service.failed() => return Err(failure),
+    let name = loop {
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            failure = &mut greeting => return Err(failure),
+            failure = service.failed() => return Err(failure),
+        };
+        match signal {
+            Signal::Stop(name) => break name,
+            Signal::Reload => reload(sources, &mut config, &mut service, telemetry),
+            Signal::Ignored(name) => info!("service: {name} received; ignored"),
+        }
     };
     info!("service: {name} received; stopping");
     tokio::select! {
         ended = service.stop(STOP_WITHIN) => ended?,
-        name = signals.next() => {
+        name = signals.next_stop() => {
             let running = format!("unfinished work (second signal: {name})");
             return Err(Failure::StillRunning { after_ms: 0, running });
         }
     }
     info!("service: stopped");
     Ok(())
+}
+
+/// Prints the greeting; returns only if this fails. A reader of stdout that stalls does not delay a stop.
+async fn greet(text: String) -> Failure {
+    match say_later(text).await {
+        Ok(()) => std::future::pending().await,
+        Err(failure) => failure,
+    }
 }
 
 fn greeting(config: &Config, service: &Service, parts: Parts) -> String {

@@ -1,12 +1,12 @@
-//! Checks of the broker: reachable, queues declared; for RabbitMQ also the management interface.
+//! Checks of the broker: reachable, queues declared; for RabbitMQ also the policies of the queues, which only the
+//! management API shows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use handover_outbox::ports::{Broker, BrokerError};
-use handover_rabbitmq::RabbitSettings;
+use handover_rabbitmq::{LimitingPolicy, ManagementError, RabbitSettings, limiting_policies};
 use marketplace::queues;
-use tokio::net::TcpStream;
 
 use super::report::Check;
 use marketplace_wiring::Failure;
@@ -15,12 +15,9 @@ use marketplace_wiring::config::{BrokerChoice, Config};
 
 const BROKER: &str = "broker";
 const MANAGEMENT: &str = "management";
-/// Default port of RabbitMQ's management plugin.
-const MANAGEMENT_PORT: u16 = 15672;
+const POLICIES: &str = "policies";
 /// A broker that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the connection to the management plugin.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks the broker. `database` is `None` if the database cannot be read.
 pub(super) async fn checks(config: &Config, database: Option<&AttachedDatabase>) -> Vec<Check> {
@@ -39,7 +36,9 @@ pub(super) async fn checks(config: &Config, database: Option<&AttachedDatabase>)
         (BrokerChoice::Rabbit(settings), _) => {
             let broker = rabbit_for_command(config, settings);
             let place = settings.address();
-            vec![queues(config, broker, &place).await.failed_at(&place), management(settings).await]
+            let mut checks = vec![queues(config, broker, &place).await.failed_at(&place)];
+            checks.extend(policies(config, settings).await);
+            checks
         }
     }
 }
@@ -68,18 +67,42 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
     }
 }
 
-/// Checks the management plugin, which only people use; handover does not.
-async fn management(settings: &RabbitSettings) -> Check {
-    let address = (settings.host(), MANAGEMENT_PORT);
-    let answer = tokio::time::timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await;
-    let place = format!("{}:{MANAGEMENT_PORT}", address.0);
-    match answer {
-        Ok(Ok(_)) => Check::ok(MANAGEMENT, format!("{place} accepts connections")),
-        Ok(Err(_)) | Err(_) => Check::warn(
-            MANAGEMENT,
-            format!("{place} does not accept connections"),
-            "handover does not need the management plugin, but people can see queues and connections with it",
-            "no action is needed; to enable the plugin: rabbitmq-plugins enable rabbitmq_management",
+/// Checks the policies of the queues, through the management API. handover does not need it otherwise.
+async fn policies(config: &Config, settings: &RabbitSettings) -> Vec<Check> {
+    const NOT_CHECKED: &str = "without it, policies of an administrator that remove messages from the queues are not \
+                               detected; handover does not need it otherwise, but people can see queues and connections \
+                               with it";
+    let topology = queues::topology(config.rules.pending_timeout);
+    let not_checked = |error: &ManagementError, remedy: &str| {
+        vec![Check::warn(MANAGEMENT, error.to_string(), NOT_CHECKED, remedy)]
+    };
+    match limiting_policies(settings, &topology).await {
+        Ok(limits) if limits.is_empty() => {
+            vec![Check::ok(POLICIES, "no policy limits the queues".to_owned())]
+        }
+        Ok(limits) => limits.iter().map(limited).collect(),
+        Err(error @ ManagementError::Unreachable { .. }) => not_checked(
+            &error,
+            "no action is needed; to enable the plugin: rabbitmq-plugins enable rabbitmq_management; if it has another \
+             address, set rabbitmq.management-url",
         ),
+        Err(error @ ManagementError::Denied { .. }) => not_checked(
+            &error,
+            "no action is needed; to allow the user to read policies: rabbitmqctl set_user_tags USER management",
+        ),
+        Err(error @ ManagementError::Unusable { .. }) => {
+            not_checked(&error, "set rabbitmq.management-url to the address of the management plugin")
+        }
     }
+}
+
+fn limited(limit: &LimitingPolicy) -> Check {
+    let LimitingPolicy { policy, setting, value, effect, queues } = limit;
+    Check::warn(
+        POLICIES,
+        format!("the policy {policy} sets {setting} = {value} on {}", queues.join(", ")),
+        effect,
+        "change the pattern of the policy so that it does not match these queues (rabbitmqctl list_policies, \
+         list_operator_policies), or remove the setting; dead letters that were not replayed: handover dlq list",
+    )
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::MAX_ID;
 use handover_outbox::ports::{OutboxFilter, Store, StoreError};
 use marketplace::ports::{IdKind, IdState};
 
 use super::broker;
 use super::report::Check;
-use marketplace_wiring::Failure;
 use marketplace_wiring::adapters::{AttachedDatabase, Schema};
 use marketplace_wiring::config::{Config, DatabaseChoice};
+use marketplace_wiring::{DatabaseLock, Failure};
 
 /// A database that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,6 +22,7 @@ const FIRST_YEAR: i32 = 2026;
 const LAST_YEAR: i32 = 2100;
 
 const DATABASE: &str = "database";
+const SETTINGS: &str = "settings";
 const SCHEMA: &str = "schema";
 const CLOCK: &str = "clock";
 const AUDIT: &str = "audit log";
@@ -57,6 +59,9 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
     let failed = |failure: &Failure| [Check::failed(DATABASE, failure), clock(now, None)];
     let database = match AttachedDatabase::open(&config.database).await {
         Ok(database) => database,
+        Err(failure @ Failure::NoDatabase { .. }) if is_served(&config.database) => {
+            return checks.extend(failed(&failure));
+        }
         Err(Failure::NoDatabase { .. }) => {
             let what = format!("{} does not exist yet; `serve` or `migrate` creates it", config.database);
             return checks.extend([Check::ok(DATABASE, what), clock(now, None)]);
@@ -75,6 +80,12 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         None => checks.push(Check::ok(DATABASE, format!("{} is reachable", config.database))),
     }
     checks.extend(facts.iter().flat_map(|facts| &facts.unsafe_settings).map(durability));
+    match database.store.unsuitable_settings().await {
+        Ok(settings) => checks.extend(settings.into_iter().map(|setting| {
+            Check::failed(SETTINGS, &Failure::Setting { database: config.database.clone(), setting })
+        })),
+        Err(cause) => checks.push(Check::failed(SETTINGS, &Failure::database(&config.database)(cause))),
+    }
     checks.push(schema_check(&config.database, schema));
     if schema != Schema::Current {
         return checks.push(clock(now, None));
@@ -84,8 +95,8 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         Ok(false) => checks.push(audit_log()),
         Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(&config.database)(cause))),
     }
-    match ids_behind(&database).await {
-        Ok(behind) => checks.extend(behind.into_iter().map(ids)),
+    match id_problems(&database).await {
+        Ok(problems) => checks.extend(problems),
         Err(cause) => checks.push(Check::failed(IDS, &Failure::database(&config.database)(cause))),
     }
     checks.push(match times(&database).await {
@@ -94,6 +105,11 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         Err(cause) => Check::failed(CLOCK, &Failure::database(&config.database)(cause)),
     });
     *readable = Some(database);
+}
+
+/// Whether a process serves the database file, which then was deleted or moved if it does not exist.
+fn is_served(database: &DatabaseChoice) -> bool {
+    database.file().is_some_and(|file| matches!(DatabaseLock::holder(file), Ok(Some(_))))
 }
 
 fn durability(setting: &String) -> Check {
@@ -114,26 +130,44 @@ fn audit_log() -> Check {
     )
 }
 
-/// The kinds of ids whose next id is not above the largest id in their table.
-async fn ids_behind(database: &AttachedDatabase) -> Result<Vec<(IdKind, IdState)>, StoreError> {
+/// A check for each kind of ids whose counter needs attention.
+async fn id_problems(database: &AttachedDatabase) -> Result<Vec<Check>, StoreError> {
     let mut view = database.store.view().await?;
-    let mut behind = Vec::new();
+    let mut problems = Vec::new();
     for kind in IdKind::ALL {
         let state = view.id_state(kind).await?;
-        if state.is_behind() {
-            behind.push((kind, state));
-        }
+        problems.extend(ids(kind, state));
     }
-    Ok(behind)
+    Ok(problems)
 }
 
-fn ids((kind, state): (IdKind, IdState)) -> Check {
-    Check::warn(
-        IDS,
-        format!("the next {} id is {}, but id {} exists already", kind.as_str(), state.next, state.largest),
-        "the database was restored or lost commits, so rows may be missing",
-        "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
-    )
+fn ids(kind: IdKind, state: IdState) -> Option<Check> {
+    let kind = kind.as_str();
+    if state.is_behind() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, but id {} exists already", state.next, state.largest),
+            "the database was restored or lost commits, so rows may be missing",
+            "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
+        ))
+    } else if state.is_outside_range() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, above the largest possible id {MAX_ID}", state.next),
+            "no row of this kind can be created",
+            "start `handover serve`: it continues above the largest id within the range",
+        ))
+    } else if state.is_nearly_exhausted() {
+        Some(Check::warn(
+            IDS,
+            format!("the next {kind} id is {}, and the largest possible id is {MAX_ID}", state.next),
+            "when no id is left, no row of this kind can be created",
+            "renumber imported rows with ids near the limit, set next_id in the table id_blocks to the largest \
+             remaining id plus 1, and restart every process",
+        ))
+    } else {
+        None
+    }
 }
 
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
@@ -147,8 +181,15 @@ fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
                 version.part,
                 version.needed
             ),
-            "an older version of handover created the schema; only a copy of the file can undo a migration",
-            "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it",
+            "an older version of handover created the schema; only a backup can undo a migration",
+            match version.found {
+                Some(_) => {
+                    "run `handover backup FILE`, then `handover migrate` or `handover serve`, which migrates too"
+                }
+                None => {
+                    "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it"
+                }
+            },
         ),
         // `serve` migrates database files only.
         (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::report::Check;
 use marketplace_wiring::{Failure, edge};
 
@@ -12,10 +14,11 @@ const NAME: &str = "port";
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process that listens on the address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Listener {
     Ready,
-    NotReady,
+    /// With the problems that it reports.
+    NotReady(String),
     OtherProgram,
 }
 
@@ -45,13 +48,13 @@ pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
             Check::ok(NAME, format!("handover is ready on {listen}; process {process} serves this database"))
         }
         (Listener::Ready, Served::Anywhere) => Check::ok(NAME, format!("handover is ready on {listen}")),
-        (Listener::NotReady, Served::Here(Some(_)) | Served::Anywhere) => Check::warn(
+        (Listener::NotReady(problems), Served::Here(Some(_)) | Served::Anywhere) => Check::warn(
             NAME,
-            format!("handover listens on {listen}, but is not ready"),
+            format!("handover listens on {listen}, but is not ready{problems}"),
             "the process is stopping, or a dependency is unavailable",
             &format!("see the log of the process, and GET http://{listen}/readyz"),
         ),
-        (Listener::OtherProgram, _) | (Listener::Ready | Listener::NotReady, Served::Here(None)) => {
+        (Listener::OtherProgram, _) | (Listener::Ready | Listener::NotReady(_), Served::Here(None)) => {
             Check::failed(NAME, &failure)
         }
     }
@@ -71,9 +74,20 @@ fn probe(listen: SocketAddr) -> Listener {
     match request() {
         Ok(response) if !response.contains("\"traceId\"") => Listener::OtherProgram,
         Ok(response) if response.starts_with("HTTP/1.1 200") => Listener::Ready,
-        Ok(_) => Listener::NotReady,
+        Ok(response) => Listener::NotReady(problems(&response)),
         Err(_) => Listener::OtherProgram,
     }
+}
+
+/// The problems in a response of `/readyz`, as the end of a sentence; empty if it has none.
+fn problems(response: &str) -> String {
+    let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let problems = body["data"]["problems"].as_array().into_iter().flatten();
+    let texts: Vec<String> = problems
+        .filter_map(|problem| Some(format!("{}: {}", problem["part"].as_str()?, problem["what"].as_str()?)))
+        .collect();
+    if texts.is_empty() { String::new() } else { format!(": {}", texts.join("; ")) }
 }
 
 /// Replaces an unspecified address by the loopback address; returns any other address unchanged.

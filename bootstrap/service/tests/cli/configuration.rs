@@ -132,3 +132,61 @@ fn help_lists_commands_variables_and_exit_codes() {
             .contains("Exit codes: 0 no check failed, 1 a check failed, 2 only configuration checks failed")
     );
 }
+
+/// Variables that Kubernetes sets in every container if there are Services `handover` and `handover-db`.
+const OF_KUBERNETES: [(&str, &str); 9] = [
+    ("HANDOVER_PORT", "tcp://10.0.0.7:8080"),
+    ("HANDOVER_SERVICE_HOST", "10.0.0.7"),
+    ("HANDOVER_SERVICE_PORT", "8080"),
+    ("HANDOVER_SERVICE_PORT_HTTP", "8080"),
+    ("HANDOVER_PORT_8080_TCP", "tcp://10.0.0.7:8080"),
+    ("HANDOVER_PORT_8080_TCP_PROTO", "tcp"),
+    ("HANDOVER_PORT_8080_TCP_ADDR", "10.0.0.7"),
+    ("HANDOVER_DB_SERVICE_HOST", "10.0.0.8"),
+    ("HANDOVER_DB_PORT_5432_TCP_ADDR", "10.0.0.8"),
+];
+
+#[test]
+fn variables_of_kubernetes_fail_no_command_and_change_no_output() {
+    let plain = World::new();
+    let injected = OF_KUBERNETES.iter().fold(World::new(), |world, (name, value)| world.set(name, value));
+    for world in [&plain, &injected] {
+        world.run("migrate").done();
+    }
+    let commands = [
+        "doctor --listen 127.0.0.1:0 --output json",
+        "config show --output json",
+        "outbox list --output json",
+        "outbox blocked --output json",
+        "dlq list --output json",
+        "audit list --output json",
+        "queues --output json",
+        "reconcile --output json",
+        "order timeline 1 --output json",
+        "outbox show e-1 --output json",
+        "outbox redrive --status failed --reason test --output json",
+        "outbox release Order 1 --reason test --output json",
+        "dlq replay --all --reason test --output json",
+        "dlq discard --all --reason test --output json",
+        "token --user 1",
+        "asyncapi",
+        "openapi",
+        "completions bash",
+        "--version",
+    ];
+    for command in commands {
+        let [expected, ran] = [&plain, &injected].map(|world| world.run(command));
+        assert_eq!(ran.code, expected.code, "{command}: {ran:?}");
+        let warning = ran.stderr.lines().find(|line| line.starts_with("warning: "));
+        let reads_configuration = !["openapi", "completions bash", "--version"].contains(&command);
+        assert_eq!(warning.is_some(), reads_configuration, "{command}: {ran:?}");
+        for (name, _) in OF_KUBERNETES.iter().filter(|_| reads_configuration) {
+            assert!(warning.unwrap_or_default().contains(name), "{command}: {ran:?}");
+        }
+        if command.ends_with("json") && expected.code == Some(0) {
+            ran.json();
+        }
+    }
+    let server = injected.serve("");
+    assert!(server.text("GET /healthz").contains("00000"));
+}

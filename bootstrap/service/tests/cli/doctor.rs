@@ -6,10 +6,11 @@ use chrono::TimeDelta;
 use handover_events::{AggregateRef, TenantId};
 use handover_outbox::ports::{Clock, EventMetadata, NewEvent};
 use handover_system::SystemClock;
+use marketplace::ports::{END_OF_IDS, IdKind};
 use marketplace_domain::{Money, Product, ProductStatus};
 use serde_json::Value;
 
-use crate::program::{Ran, World};
+use crate::program::{Ran, World, answer, eventually};
 use crate::schemas::{NEWER, OLDER};
 
 const DOCTOR: &str = "doctor --output json --listen 127.0.0.1:0";
@@ -216,6 +217,14 @@ async fn doctor_warns_of_next_id_below_largest_id_until_serve_raises_it() {
     assert_eq!(listed["productId"], 41, "{listed}");
     let checks = world.run(DOCTOR).json();
     assert!(checks["checks"].as_array().unwrap().iter().all(|check| check["check"] != "ids"), "{checks:#}");
+    drop(server);
+    let near_end = END_OF_IDS - 50;
+    world.change(async move |unit| unit.raise_id_block(IdKind::Product, near_end).await.unwrap()).await;
+    says(&world.run(DOCTOR), "ids", "warn", "the next product id is 9007199254740942, and the largest");
+    let server = world.serve("");
+    let refused =
+        answer(&server.address, &seller, "POST /api/v1/products", r#"{"title":"a lamp","price":42}"#);
+    assert_eq!(refused.0, 500, "{refused:?}");
 }
 
 #[test]
@@ -228,4 +237,25 @@ fn doctor_warns_of_missing_queue_and_of_broker_in_memory() {
     let ran = world.run(DOCTOR);
     says(&ran, "broker", "warn", "set broker.url = \"database:\"");
     assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn moved_database_file_is_named_and_writes_are_refused_until_it_is_back() {
+    let world = World::new();
+    let server = world.serve("");
+    let seller = world.token("--user 20");
+    let list =
+        || answer(&server.address, &seller, "POST /api/v1/products", r#"{"title":"a lamp","price":42}"#);
+    assert_eq!(list().0, 201);
+    std::fs::rename(world.path("handover.db"), world.path("moved.db")).unwrap();
+    let (status, body) = list();
+    assert!(status == 503 && body.contains("C0001"), "{status} {body}");
+    let named = "the database file or its write-ahead log was deleted or replaced while it was open";
+    assert!(server.text("GET /readyz").contains(named), "{}", server.text("GET /readyz"));
+    let ran = world.run(&format!("doctor --output json --listen {}", server.address));
+    says(&ran, "database", "fail", "database not found");
+    says(&ran, "port", "warn", named);
+    std::fs::rename(world.path("moved.db"), world.path("handover.db")).unwrap();
+    assert_eq!(list().0, 201);
+    eventually(|| server.status("", "GET /readyz") == 200);
 }

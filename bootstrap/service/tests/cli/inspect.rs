@@ -129,7 +129,15 @@ async fn page_without_matching_rows_names_the_cursor_of_older_rows() {
 fn empty_list_succeeds_with_a_note_on_stderr() {
     let world = World::new();
     world.run("migrate").done();
-    for command in ["outbox list", "outbox blocked", "dlq list", "audit list --changes", "queues"] {
+    for command in [
+        "outbox list",
+        "outbox blocked",
+        "dlq list",
+        "payment reports",
+        "refund list",
+        "audit list --changes",
+        "queues",
+    ] {
         let ran = world.run(command);
         assert_eq!(ran.done().lines().count(), 1, "{ran:?}");
         assert_eq!(ran.stderr, "no rows match\n");
@@ -152,6 +160,12 @@ fn commands_without_database_fail_and_create_no_file() {
         "dlq replay --all",
         "dlq discard --all --reason r",
         "order timeline 1",
+        "payment reports",
+        "payment reports close 1 --reason r",
+        "refund list",
+        "refund show 1",
+        "refund retry 1 --reason r",
+        "refund settle 1 --reason r",
         "audit list",
         "queues",
     ];

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod access;
+mod backup;
 mod configuration;
 mod dead_letters;
 mod demo;
@@ -12,6 +13,7 @@ mod doctor;
 mod documents;
 mod inspect;
 mod links;
+mod log;
 mod metrics;
 mod pages;
 mod program;
@@ -19,5 +21,6 @@ mod reconcile;
 mod redrive;
 mod refunds;
 mod schemas;
+mod signals;
 mod startup_errors;
 mod tour;

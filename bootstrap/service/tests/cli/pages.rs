@@ -91,9 +91,10 @@ fn pages_configuration_has_every_key_with_its_default_and_a_meaning() {
 /// Every runnable command with its full name.
 fn leaves(before: &str, command: &Command, found: &mut Vec<(String, Command)>) {
     let name = format!("{before} {}", command.get_name());
-    if !command.has_subcommands() {
-        found.push((name, command.clone()));
-    } else if command.get_name() != "help" {
+    if !command.has_subcommands() || !command.is_subcommand_required_set() {
+        found.push((name.clone(), command.clone()));
+    }
+    if command.has_subcommands() && command.get_name() != "help" {
         command.get_subcommands().for_each(|inner| leaves(&name, inner, found));
     }
 }
@@ -139,7 +140,8 @@ fn command_line(_: &str) -> String {
     }
     for (name, command) in &mut found {
         let usage = command.render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ");
+        // The usages of a command that can also run without a subcommand are aligned after the heading.
+        let usage = usage.trim_start_matches("Usage: ").replace("\n       ", "\n");
         write!(text, "\n## {name}\n\n{}.\n\n```text\n{usage}\n```\n", about(command)).unwrap();
         let arguments: Vec<&Arg> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
         if !arguments.is_empty() {
@@ -180,7 +182,8 @@ fn pages_http_api_names_every_route_of_the_openapi_document() {
 #[test]
 fn pages_operations_names_every_metric() {
     let text = read(&page("operations.md"));
-    for metric in handover_outbox::METRICS.iter().chain(&marketplace::METRICS) {
+    let of_process = &marketplace_wiring::metrics::METRICS;
+    for metric in handover_outbox::METRICS.iter().chain(&marketplace::METRICS).chain(of_process) {
         let name = metric.name.replace('.', "_");
         assert!(text.contains(&format!("| `{name}")), "bootstrap/docs/operations.md does not name {name}");
     }

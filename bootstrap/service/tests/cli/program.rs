@@ -6,8 +6,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use handover_outbox::ports::Clock;
@@ -122,9 +124,20 @@ impl World {
 
     /// Runs `serve` on a free port with these flags; returns as soon as the program listens.
     pub(crate) fn serve(&self, flags: &str) -> Server {
+        self.serve_with(flags, Stdio::null())
+    }
+
+    /// Like [`World::serve`], with a log whose reader decides when to read.
+    pub(crate) fn serve_with_log(&self) -> (Server, ChildStderr) {
+        let mut server = self.serve_with("", Stdio::piped());
+        let log = server.child.stderr.take().unwrap();
+        (server, log)
+    }
+
+    fn serve_with(&self, flags: &str, stderr: Stdio) -> Server {
         let mut command = self.command();
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags.split_whitespace());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
         let address = first.strip_prefix("handover listens on http://").map(str::to_owned);
@@ -157,6 +170,22 @@ impl Server {
         self.child.id()
     }
 
+    /// Sends a signal: `TERM`, `HUP`, ...
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+    }
+
+    /// Waits until the process has ended; returns its exit code, or `None` if a signal ended it.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut status = None;
+        eventually(|| {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+
     /// Sends one request and returns `data`.
     #[track_caller]
     pub(crate) fn ask(&self, token: &str, request: &str, body: &str) -> Value {
@@ -170,13 +199,22 @@ impl Server {
     #[track_caller]
     pub(crate) fn report(&self, world: &World, request: &str, body: &str) -> Value {
         let secret = std::fs::read_to_string(world.path("handover.db-gateway-secret")).unwrap();
+        data(&self.signed(secret.trim(), request, body))
+    }
+
+    /// The HTTP status of the response to one callback of the gateway, signed with this secret.
+    pub(crate) fn status_of_signed(&self, secret: &str, request: &str, body: &str) -> u16 {
+        self.signed(secret, request, body).0.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    fn signed(&self, secret: &str, request: &str, body: &str) -> (String, String) {
         let id = "msg-1";
         let now = SystemClock.now().timestamp();
-        let signature = Webhook::new(secret.trim()).unwrap().sign(id, now, body.as_bytes()).unwrap();
+        let signature = Webhook::new(secret).unwrap().sign(id, now, body.as_bytes()).unwrap();
         let headers = format!(
             "webhook-id: {id}\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n{JSON_BODY}"
         );
-        data(&self.send(request, &headers, body))
+        self.send(request, &headers, body)
     }
 
     /// Sends one request and returns the body.
@@ -191,6 +229,35 @@ impl Server {
 
     fn send(&self, request: &str, headers: &str, body: &str) -> (String, String) {
         send(&self.address, request, headers, body)
+    }
+}
+
+/// The log of a process, read by a thread.
+pub(crate) struct Log {
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Log {
+    /// Starts to read.
+    pub(crate) fn read(stderr: ChildStderr) -> Log {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            BufReader::new(stderr).lines().for_each(|line| kept.lock().unwrap().push(line.unwrap()));
+        });
+        Log { lines, reader }
+    }
+
+    /// The lines read so far that contain this text.
+    pub(crate) fn with(&self, text: &str) -> Vec<String> {
+        self.lines.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+
+    /// All lines, after the end of the process.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.reader.join().unwrap();
+        std::mem::take(&mut *self.lines.lock().unwrap())
     }
 }
 

@@ -1,19 +1,24 @@
 //! `reconcile`: findings, repairs and exit codes.
 
 use handover_events::TenantId;
-use marketplace_domain::{Order, OrderId};
+use handover_outbox::ports::Changed;
+use marketplace_domain::{Order, OrderId, Product, ProductStatus};
 use serde_json::{Value, json};
 
 use crate::inspect::market;
 use crate::program::World;
 
-/// Inserts order 900, a copy of order 1, without its events.
+/// Inserts order 900, a copy of order 1 with its own product, without its events.
 async fn insert_order_without_events(world: &World) {
     world
         .change(async |unit| {
             let id = OrderId::try_from(1).unwrap();
             let order = unit.order_by_id(TenantId::DEFAULT, id).await.unwrap().unwrap();
-            unit.insert_order(&Order { id: 900.try_into().unwrap(), ..order }).await.unwrap();
+            let product = unit.product_by_id(TenantId::DEFAULT, order.product).await.unwrap().unwrap();
+            let product = Product { id: 900.try_into().unwrap(), ..product };
+            unit.insert_product(&product).await.unwrap();
+            let order = Order { id: 900.try_into().unwrap(), product: product.id, ..order };
+            unit.insert_order(&order).await.unwrap();
         })
         .await;
 }
@@ -68,6 +73,31 @@ async fn reconcile_exits_with_1_until_findings_are_repaired() {
     assert!(findings(&repaired.json()).iter().all(|it| it["mended"] == "announced"), "{repaired:?}");
     let after = world.run("reconcile --output json");
     assert_eq!((after.code, findings(&after.json()).len()), (Some(0), 0), "{after:?}");
+}
+
+#[tokio::test]
+async fn product_on_sale_of_an_order_is_listed_and_marked_sold() {
+    let world = World::new();
+    drop(market(&world));
+    world
+        .change(async |unit| {
+            let id = OrderId::try_from(1).unwrap();
+            let order = unit.order_by_id(TenantId::DEFAULT, id).await.unwrap().unwrap();
+            let mut product = unit.product_by_id(TenantId::DEFAULT, order.product).await.unwrap().unwrap();
+            product.status = ProductStatus::OnSale;
+            product.version += 1;
+            assert_eq!(unit.advance_product(&product).await.unwrap(), Changed::One);
+        })
+        .await;
+    let table = world.run("reconcile");
+    assert_eq!(table.code, Some(1), "{table:?}");
+    assert!(table.stdout.contains("\nproductNotSold  1         1 "), "{table:?}");
+    for (expected, code) in [(json!(["productSold"]), 0), (json!([]), 0)] {
+        let repaired = world.run("reconcile --repair --output json");
+        let report = repaired.json();
+        let repairs: Vec<&Value> = findings(&report).iter().map(|it| &it["mended"]).collect();
+        assert_eq!((repaired.code, json!(repairs)), (Some(code), expected), "{report}");
+    }
 }
 
 #[test]

@@ -47,3 +47,76 @@ fn refund_of_amount_ending_in_13_fails_first_and_succeeds_when_repeated() {
     server.ask(&buyer, "POST /api/v1/orders/1/refunds", r#"{"reason":"much too bright"}"#);
     eventually(|| server.ask(&buyer, "GET /api/v1/orders/1", "")["status"] == "refunded");
 }
+
+#[test]
+fn failed_refund_is_retried_as_new_attempt_with_its_own_reference() {
+    let world = world();
+    let server = world.serve("");
+    let [_, buyer] = paid(&world, &server, "88.13");
+    let requested = server.ask(&buyer, "POST /api/v1/orders/1/refunds", r#"{"reason":"too bright"}"#);
+    let id = requested["refundId"].as_i64().unwrap();
+    let failed =
+        |world: &World| world.run("refund list --state failed --output json").json()["items"].clone();
+    eventually(|| failed(&world).as_array().unwrap().len() == 1);
+    let first = failed(&world)[0].clone();
+    assert_eq!((&first["reference"], &first["attempt"]), (&requested["reference"], &json!(1)));
+    let operator = world.token("--user 9 --role operator --role pii");
+    assert_eq!(server.ask(&operator, "GET /api/v1/ops/refunds?state=FAILED", "")["items"][0], first);
+    let shown = world.run(&format!("refund show {id} --output json")).json();
+    assert_eq!(shown, first);
+    let retried = world.run(&format!("refund retry {id} --reason again --output json")).json();
+    assert_eq!((&retried["status"], &retried["attempt"]), (&json!("PROCESSING"), &json!(2)));
+    assert_ne!(retried["reference"], first["reference"]);
+    eventually(|| server.ask(&buyer, "GET /api/v1/orders/1", "")["status"] == "refunded");
+    let settled = world.run(&format!("refund show {id}"));
+    for part in ["status           SUCCESS\n", "settledAttempt   2\n", "cause            buyer\n"] {
+        assert!(settled.done().contains(part), "{part} is not in {}", settled.stdout);
+    }
+    world
+        .run(&format!("refund retry {id} --reason again"))
+        .refused(1, &["refused: the refund is already SUCCESS"]);
+    world
+        .run("refund show 4711")
+        .refused(1, &["not found in handover.db: refund 4711", "see `handover refund list`"]);
+    let report = world.run("reconcile --output json");
+    assert_eq!((report.code, &report.json()["sound"]), (Some(0), &json!(true)), "{report:?}");
+    let audit = world.run("audit list --changes --output json").json();
+    assert_eq!(
+        (&audit["items"][0]["action"], &audit["items"][0]["reason"]),
+        (&json!("refund.retry"), &json!("again"))
+    );
+}
+
+#[test]
+fn failed_refund_is_settled_by_hand_and_a_later_report_is_closed_with_reason() {
+    let world = world();
+    let server = world.serve("");
+    let [_, buyer] = paid(&world, &server, "88.13");
+    let refund = server.ask(&buyer, "POST /api/v1/orders/1/refunds", r#"{"reason":"too bright"}"#);
+    let id = refund["refundId"].as_i64().unwrap();
+    eventually(|| server.ask(&buyer, "GET /api/v1/orders/1/refunds", "")["items"][0]["status"] == "FAILED");
+    let settled = world.run(&format!("refund settle {id} --reason transfer --output json")).json();
+    assert_eq!(settled["status"], "SUCCESS");
+    assert_ne!(settled["settledBy"], json!(null));
+    assert_eq!(server.ask(&buyer, "GET /api/v1/orders/1", "")["status"], "refunded");
+    server.report(
+        &world,
+        "POST /api/v1/refunds/callback",
+        &format!(r#"{{"refundId":{id},"result":"SUCCESS"}}"#),
+    );
+    let open = world.run("payment reports --state open --output json").json();
+    let report = &open["items"][0];
+    assert_eq!((&report["outcome"], &report["refundId"]), (&json!("settled_by_operator"), &json!(id)));
+    let operator = world.token("--user 9 --role operator --role pii");
+    assert_eq!(server.ask(&operator, "GET /api/v1/ops/gateway-reports?state=OPEN", ""), open);
+    let close = format!("payment reports close {} --reason reclaimed", report["reportId"]);
+    assert!(world.run(&close).done().contains("closeReason    reclaimed"));
+    assert_eq!(world.run("payment reports --state open --output json").json()["items"], json!([]));
+    let all = world.run("payment reports");
+    let outcomes: Vec<&str> =
+        all.done().lines().map(|line| line.split_whitespace().nth(3).unwrap()).collect();
+    assert_eq!(outcomes, ["outcome", "settled_by_operator", "refund_failed", "order_paid"]);
+    world
+        .run("payment reports close 4711 --reason r")
+        .refused(1, &["not found in handover.db: gateway report 4711", "see `handover payment reports`"]);
+}

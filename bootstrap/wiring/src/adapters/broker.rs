@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
 use handover_outbox::topology::Topology;
-use handover_rabbitmq::{RabbitBroker, RabbitSettings};
+use handover_rabbitmq::{ManagementError, RabbitBroker, RabbitSettings, limiting_policies};
 use handover_sql::DatabaseBroker;
-use marketplace::queues;
+use marketplace::{App, queues};
 use marketplace_sql::SqlMarket;
+use tracing::{debug, info, warn};
 
 use super::Database;
 use crate::Failure;
@@ -43,6 +44,47 @@ pub(super) fn for_command(config: &Config, store: &SqlMarket) -> Result<Arc<dyn 
         BrokerChoice::Memory => Err(Failure::BrokerInMemory),
         BrokerChoice::Rabbit(settings) => Ok(rabbit_for_command(config, settings)),
     }
+}
+
+/// Logs the policies of RabbitMQ that limit the queues, in the background: the management API is optional, and a policy
+/// prevents no start. Call it after the queues are declared.
+pub(crate) fn report_policies(config: &Config, app: &App) {
+    let BrokerChoice::Rabbit(settings) = &config.broker else { return };
+    let settings = settings.as_ref().clone();
+    let topology = queues::topology(config.rules.pending_timeout);
+    let stopping = app.tx.tasks.stopping().clone();
+    let report = async move {
+        let policies = tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            policies = limiting_policies(&settings, &topology) => policies,
+        };
+        match policies {
+            Ok(policies) => {
+                for limit in policies {
+                    let queues = limit.queues.join(", ");
+                    warn!(
+                        policy = limit.policy,
+                        setting = limit.setting,
+                        value = limit.value,
+                        queues,
+                        effect = limit.effect,
+                        "[RabbitMQ] [ALERT] a policy limits the queues of this service; exclude them from its pattern"
+                    );
+                }
+            }
+            Err(error) if settings.has_management_url() => {
+                warn!(%error, "[RabbitMQ] cannot read the policies of the queues; check rabbitmq.management-url");
+            }
+            Err(error @ ManagementError::Unreachable { .. }) => {
+                debug!(%error, "[RabbitMQ] policies of the queues not checked");
+            }
+            Err(error @ (ManagementError::Denied { .. } | ManagementError::Unusable { .. })) => {
+                info!(%error, "[RabbitMQ] policies of the queues not checked");
+            }
+        }
+    };
+    drop(app.tx.tasks.spawn(report));
 }
 
 /// The broker in the tables of this database.

@@ -70,6 +70,10 @@ impl Database {
                 let clock: Arc<dyn Clock> = Arc::<FollowingClock>::clone(&following);
                 let store = SqlStore::open_server(server, Arc::clone(&clock), wake.clone());
                 store.probe().await.map_err(Failure::database(&choice))?;
+                let unsuitable = store.unsuitable_settings().await.map_err(Failure::database(&choice))?;
+                if let Some(setting) = unsuitable.into_iter().next() {
+                    return Err(Failure::Setting { database: choice, setting });
+                }
                 let store = SqlMarket::on(store);
                 Database { store, clock, following: Some(following), _lock: None, choice }
             }

@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace::ports::{Gateway, RefundRequest};
 use marketplace::use_cases::{SettleRefund, settle_refund};
-use marketplace::{Actor, App, CommandContext};
+use marketplace::{Actor, App, CommandContext, ReportedName};
 use marketplace_domain::RefundResult;
-use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway};
+use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway, Signer};
+use sha2::{Digest, Sha256};
 
 use crate::config::{Config, GATEWAY_SECRET, GatewayChoice};
 use crate::{Failure, Secrets};
@@ -25,8 +26,11 @@ pub fn check(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
     }
 }
 
+/// The gateway, and the signer of its requests if it is called over HTTP.
+type GatewayAndSigner = (Arc<dyn Gateway>, Option<Signer>);
+
 /// Creates the configured gateway. The sandbox reports its results to this application.
-pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure> {
+pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure> {
     let clock = Arc::clone(&app.tx.clock);
     Ok(match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
@@ -37,12 +41,14 @@ pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure
             }
             // A clone without the gateway: otherwise gateway and application would own each other.
             let reports = Arc::new(SandboxReports(app.for_background_tasks()));
-            Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay))
+            (Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay)), None)
         }
         GatewayChoice::Http(endpoint) => {
             let secret = Secrets::gateway(config)?;
             let timeout = config.settings.refund.timeout;
-            Arc::new(HttpGateway::new(endpoint, secret.reveal(), timeout, clock).map_err(failed)?)
+            let gateway = HttpGateway::new(endpoint, secret.reveal(), timeout, clock).map_err(failed)?;
+            let signer = gateway.signer();
+            (Arc::new(gateway), Some(signer))
         }
     })
 }
@@ -73,7 +79,21 @@ impl RefundReports for SandboxReports {
             trace: request.trace.clone(),
             idempotency: None,
         };
-        settle_refund(&self.0, &context, SettleRefund { refund: request.refund, result }).await?;
+        let command = SettleRefund {
+            refund: ReportedName { reference: request.reference, id: Some(request.refund) },
+            result,
+            transaction_id: None,
+            body_hash: body_hash(request, result),
+        };
+        settle_refund(&self.0, &context, command).await?;
         Ok(())
     }
+}
+
+/// SHA-256 of the body that a gateway would send, in hexadecimal.
+fn body_hash(request: &RefundRequest, result: RefundResult) -> String {
+    let body = serde_json::json!({
+        "reference": request.reference, "refundId": request.refund, "result": result,
+    });
+    Sha256::digest(body.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

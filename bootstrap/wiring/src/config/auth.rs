@@ -7,7 +7,7 @@ use marketplace_http::{KeySet, TokenRules, Tokens};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
-use super::{JWT_SECRET, Secret};
+use super::{JWT_SECRET, PREVIOUS_JWT_SECRET, Secret};
 
 /// Keys of another token issuer, and the claims that every token must have.
 #[derive(Debug, Clone)]
@@ -20,12 +20,22 @@ pub struct AuthConfig {
 
 /// Reads `auth.jwt-secret`.
 pub(super) fn secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
-    let Some(item) = reader.secret(JWT_SECRET) else { return Ok(None) };
+    let otherwise = "remove the key to have a secret generated";
+    reader.secret(JWT_SECRET).map(|item| strong(&item, otherwise)).transpose()
+}
+
+/// Reads `auth.previous-jwt-secret`.
+pub(super) fn previous_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
+    let otherwise = "remove the key if no token with another secret is in use";
+    reader.secret(PREVIOUS_JWT_SECRET).map(|item| strong(&item, otherwise)).transpose()
+}
+
+fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
     let secret = item.as_text()?;
     // HS256 requires a secret that is at least as long as the hash output (RFC 7518 §3.2).
     if Tokens::new(secret.as_bytes()).is_err() {
         let remedy = format!(
-            "set at least {} random characters (openssl rand -hex 32), or remove the key to have a secret generated",
+            "set at least {} random characters (openssl rand -hex 32), or {otherwise}",
             Tokens::MIN_SECRET_BYTES
         );
         return Err(item.refused_as(
@@ -34,10 +44,10 @@ pub(super) fn secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError>
             &remedy,
         ));
     }
-    Ok(Some(Secret::new(secret)))
+    Ok(Secret::new(secret))
 }
 
-/// Reads `auth.*` except `auth.jwt-secret`.
+/// Reads the other keys of `auth.*`.
 pub(super) fn auth(reader: &Reader<'_>) -> Result<AuthConfig, ConfigError> {
     let file = reader.optional("auth.jwks-file");
     let audience = claim(reader.optional("auth.audience"))?;

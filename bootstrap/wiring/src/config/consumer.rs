@@ -27,5 +27,7 @@ pub(super) fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigEr
         reader.value("consumer.sweep-interval", "5s").duration(MILLISECOND * 10..=HOUR, why)?;
     let why = "with a short time, the sweep applies events that the broker still delivers; with a long one, lost events are applied late";
     let lost_after = reader.value("consumer.lost-after", "60s").duration(SECOND..=HOUR, why)?;
-    Ok(ConsumerSettings { prefetch, retry, attempt_timeout, lease, sweep_interval, lost_after })
+    let why = "events of so many aggregates seldom fail in a row before they are dead letters";
+    let breaker = reader.value("consumer.breaker", "10").count(0..=1000, why)?;
+    Ok(ConsumerSettings { prefetch, retry, attempt_timeout, lease, sweep_interval, lost_after, breaker })
 }

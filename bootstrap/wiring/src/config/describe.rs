@@ -4,7 +4,7 @@ use super::key_list::{Key, Kind, keys};
 use super::layers::{self, Setting, Sources};
 use super::read::show_safely;
 use super::urls::without_password;
-use super::{Config, ConfigError, ConfigErrors, Origin};
+use super::{Config, ConfigError, ConfigErrors, GATEWAY_SECRET, JWT_SECRET, Origin};
 
 /// A setting without its secret parts.
 #[derive(Debug, Clone)]
@@ -64,7 +64,8 @@ impl Config {
 
 fn described(key: Key, setting: Option<Setting>) -> Described {
     let Some(Setting { value, origin }) = setting else {
-        let value = if key.kind == Kind::Secret { Shown::Generated } else { Shown::Unset };
+        let is_generated = [JWT_SECRET, GATEWAY_SECRET].contains(&key.path);
+        let value = if is_generated { Shown::Generated } else { Shown::Unset };
         return Described { key: key.path, value, origin: Origin::Default };
     };
     let text = show_safely(key.kind, &value);

@@ -10,7 +10,7 @@ use marketplace_http::CallbackVerifier;
 
 use super::error::{ConfigError, Origin};
 use super::read::{HOURS, Item, MINUTES, Reader};
-use super::{GATEWAY_SECRET, HOUR, MILLISECOND, MINUTE, SECOND, Secret};
+use super::{GATEWAY_SECRET, HOUR, MILLISECOND, MINUTE, PREVIOUS_GATEWAY_SECRET, SECOND, Secret};
 
 const DAY: Duration = HOUR.saturating_mul(24);
 /// Upper limit of both `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
@@ -35,20 +35,30 @@ impl fmt::Display for GatewayChoice {
     }
 }
 
-/// `gateway.url`, and whether it was set.
+/// Payment gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayConfig {
     pub choice: GatewayChoice,
     /// Whether `gateway.url` was set explicitly: its built-in default is for trials only.
     pub is_chosen: bool,
+    /// `gateway.require-reference`: refuse callbacks that name a payment or refund by id alone.
+    pub requires_reference: bool,
 }
 
 const SANDBOX: &str = "sandbox:";
 
-/// Reads `gateway.url`, `gateway.secret` and `gateway.sandbox-delay`.
-pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secret>), ConfigError> {
+/// The gateway, then `gateway.secret` and `gateway.previous-secret`.
+type GatewaySettings = (GatewayConfig, Option<Secret>, Option<Secret>);
+
+/// Reads `gateway.url`, `gateway.secret`, `gateway.previous-secret`, `gateway.require-reference` and
+/// `gateway.sandbox-delay`.
+pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewaySettings, ConfigError> {
     let item = reader.url("gateway.url", SANDBOX);
-    let secret = reader.secret(GATEWAY_SECRET).as_ref().map(secret).transpose()?;
+    let generated = "remove the key to have a secret generated";
+    let current = reader.secret(GATEWAY_SECRET).map(|item| secret(&item, generated)).transpose()?;
+    let unused = "remove the key if the gateway uses no other secret";
+    let previous = reader.secret(PREVIOUS_GATEWAY_SECRET).map(|item| secret(&item, unused)).transpose()?;
+    let requires_reference = reader.value("gateway.require-reference", "false").boolean()?;
     let why = "without a delay the sandbox could report before the request has ended; with a long one a trial waits too long";
     let delay = reader.value("gateway.sandbox-delay", "1s").duration(MILLISECOND..=HOUR, why)?;
     let url = item.as_text()?;
@@ -60,14 +70,16 @@ pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secr
         GatewayChoice::Http(Endpoint::parse(&url).map_err(|error| item.refused(&error.to_string(), remedy))?)
     };
     let is_chosen = !matches!(item.setting.origin, Origin::Default);
-    Ok((GatewayConfig { choice, is_chosen }, secret))
+    Ok((GatewayConfig { choice, is_chosen, requires_reference }, current, previous))
 }
 
-fn secret(item: &Item) -> Result<Secret, ConfigError> {
+fn secret(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
     let secret = item.as_text()?;
     if CallbackVerifier::new(&secret).is_err() {
-        let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
-                      (echo whsec_$(openssl rand -base64 32)), or remove the key to have a secret generated";
+        let remedy = &format!(
+            "set whsec_ followed by 24 to 64 random bytes in base64 (echo whsec_$(openssl rand -base64 32)), or \
+             {otherwise}"
+        );
         return Err(item.refused_as(
             "not a signing secret",
             "the signature with this secret is the only proof that a payment callback is genuine",

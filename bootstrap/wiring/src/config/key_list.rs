@@ -61,12 +61,25 @@ pub(super) fn key(path: &str) -> Option<&'static Key> {
 /// Prefix of the program's environment variables.
 pub(super) const PREFIX: &str = "HANDOVER_";
 
-/// Variables with the prefix that are not settings: the path of the file, and the variables of `tests/run`.
-pub(super) const NON_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
+/// Separates a section from what is below it in the name of a variable.
+pub(super) const SECTION_MARK: &str = "__";
+
+/// Variables with the prefix that are not settings: the path of the file, and the variables of the tests.
+pub(super) const NON_SETTINGS: [&str; 9] = [
+    "HANDOVER_CONFIG",
+    "HANDOVER_BIN",
+    "HANDOVER_LONG",
+    "HANDOVER_SEED",
+    "HANDOVER_DECODER",
+    "HANDOVER_FUZZ",
+    "HANDOVER_SIMULATE",
+    "HANDOVER_SCHEMATHESIS",
+    "HANDOVER_WRITE_GOLDEN",
+];
 
 /// `HANDOVER_SECTION__KEY`: dots become two underscores, dashes one.
 pub(super) fn variable_of(path: &str) -> String {
-    format!("{PREFIX}{}", path.replace('.', "__").replace('-', "_").to_ascii_uppercase())
+    format!("{PREFIX}{}", path.replace('.', SECTION_MARK).replace('-', "_").to_ascii_uppercase())
 }
 
 /// The help text of a flag, with default and variable of the key that it sets.
@@ -78,7 +91,7 @@ pub(crate) fn flag_help(text: &str, path: &str) -> String {
 /// The key path that a variable name corresponds to, whether or not the key exists.
 pub(super) fn path_of(variable: &str) -> String {
     let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
-    name.replace("__", ".").replace('_', "-").to_ascii_lowercase()
+    name.replace(SECTION_MARK, ".").replace('_', "-").to_ascii_lowercase()
 }
 
 /// Whether any key is below this path.

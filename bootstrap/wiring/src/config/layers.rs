@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
-use super::key_list::{
-    Kind, NON_SETTINGS, PREFIX, is_section, key, keys, nearest, nearest_section, path_of, variable_of,
-};
+use super::key_list::{Kind, is_section, key, nearest, nearest_section, variable_of};
 use super::read::Item;
 use super::urls::contains_password;
+use super::variables::{Variable, classify};
 
 /// The file that is read if it exists and `--config` is not given.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
@@ -144,14 +143,16 @@ fn add_section(
     }
 }
 
+/// Adds the value of a key. Variables that are not keys are ignored here: [`Sources::warnings`] reports them.
 fn add_variable(name: &str, text: &str, settings: &mut Settings, errors: &mut Vec<ConfigError>) {
-    if !name.starts_with(PREFIX) || NON_SETTINGS.contains(&name) {
-        return;
-    }
     let origin = Origin::Variable(name.to_owned());
-    let Some(key) = keys().iter().find(|key| variable_of(key.path) == name) else {
-        let nearest = nearest(&path_of(name)).map(variable_of);
-        return errors.push(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
-    };
-    settings.insert(key.path, Setting { value: key.kind.parse(text), origin });
+    match classify(name) {
+        Some(Variable::Setting(key)) => {
+            settings.insert(key.path, Setting { value: key.kind.parse(text), origin });
+        }
+        Some(Variable::Misspelt { nearest }) => {
+            errors.push(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
+        }
+        Some(Variable::Ignored(_)) | None => {}
+    }
 }

@@ -142,6 +142,10 @@ impl Item {
         self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
     }
 
+    pub(super) fn boolean(&self) -> Result<bool, ConfigError> {
+        self.parse("it is neither true nor false", "set true or false")
+    }
+
     /// A whole number within limits; `why` explains both limits.
     pub(super) fn count<T, N>(&self, limits: RangeInclusive<T>, why: &str) -> Result<N, ConfigError>
     where

@@ -88,6 +88,7 @@ fn defaults_are_those_of_the_application() {
     assert!(matches!(config.broker, BrokerChoice::Database));
     assert_eq!((config.log.format, config.log.traces), (LogFormat::Auto, None));
     assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
+    assert!(config.previous_jwt_secret.is_none() && config.previous_gateway_secret.is_none());
 }
 
 #[test]
@@ -134,6 +135,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),
         ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
         ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "consumer.retry-threshold", &["-1", "101"]),
+        ("HANDOVER_CONSUMER__BREAKER", "consumer.breaker", &["-1", "1001"]),
         ("HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH", "order.timeout.sweep-batch", &["0", "10001"]),
         (
             "HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL",
@@ -169,6 +171,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ),
         ("HANDOVER_CONSISTENCY__INTERVAL", "consistency.interval", &["0s", "999ms", "25h"]),
         ("HANDOVER_GATEWAY__SANDBOX_DELAY", "gateway.sandbox-delay", &["0s", "61m"]),
+        ("HANDOVER_GATEWAY__REQUIRE_REFERENCE", "gateway.require-reference", &["always", "1", ""]),
         ("HANDOVER_GATEWAY__TIMEOUT", "gateway.timeout", &["0s", "99ms", "11m"]),
         ("HANDOVER_GATEWAY__SCAN_INTERVAL", "gateway.scan-interval", &["0s", "9ms", "61m"]),
         ("HANDOVER_GATEWAY__RETRY_BASE", "gateway.retry-base", &["0s", "25h"]),
@@ -203,6 +206,8 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ("HANDOVER_AUTH__JWKS_FILE", "auth.jwks-file", &["/nowhere/keys.json", ""]),
         ("HANDOVER_GATEWAY__SECRET", "gateway.secret", &["...", "whsec_...", "whsec_c2hvcnQ=", "abc"]),
         ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),
+        ("HANDOVER_AUTH__PREVIOUS_JWT_SECRET", "auth.previous-jwt-secret", &["...", ""]),
+        ("HANDOVER_GATEWAY__PREVIOUS_SECRET", "gateway.previous-secret", &["...", "whsec_c2hvcnQ="]),
     ] {
         for value in values {
             let text = error_text(load(&[(name, value)]));

@@ -113,6 +113,7 @@ pub(super) fn broker(reader: &Reader<'_>, database: &DatabaseChoice) -> Result<B
     let authorities = reader.optional("broker.ca-file");
     let queue_types = [("quorum", QueueType::Quorum), ("classic", QueueType::Classic)];
     let queue_type = reader.one_of("rabbitmq.queue-type", &queue_types)?;
+    let management = reader.optional_url("rabbitmq.management-url");
     let url = item.as_text()?;
     let remedy =
         "write database: (tables in the database of the service) or amqp://user:password@host:5672/vhost";
@@ -127,17 +128,31 @@ pub(super) fn broker(reader: &Reader<'_>, database: &DatabaseChoice) -> Result<B
             return Err(error.related_to(&["database.url"]));
         }
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
-            return rabbit(&item, &url, queue_type, authorities);
+            let settings = rabbit(&item, &url, queue_type, authorities)?;
+            return with_management(settings, management);
         }
         _ => return Err(item.refused("it is not a broker URL", remedy)),
     };
-    match authorities {
-        Some(authorities) => {
-            let error = authorities.refused("broker.url names no server", "remove the key");
+    match authorities.or(management) {
+        Some(needless) => {
+            let error = needless.refused("broker.url names no server", "remove the key");
             Err(error.related_to(&[item.key.path]))
         }
         None => Ok(own),
     }
+}
+
+fn with_management(settings: RabbitSettings, url: Option<Item>) -> Result<BrokerChoice, ConfigError> {
+    let settings = match url {
+        Some(item) => {
+            let remedy = "write http://host:15672, or https://host:15671 for an encrypted connection";
+            settings
+                .with_management_url(&item.as_text()?)
+                .map_err(|error| item.refused(&error.to_string(), remedy))?
+        }
+        None => settings,
+    };
+    Ok(BrokerChoice::Rabbit(Box::new(settings)))
 }
 
 fn rabbit(
@@ -145,7 +160,7 @@ fn rabbit(
     url: &str,
     queue_type: QueueType,
     authorities: Option<Item>,
-) -> Result<BrokerChoice, ConfigError> {
+) -> Result<RabbitSettings, ConfigError> {
     let remedy = "write amqp://user:password@host:5672/vhost, or amqps:// for an encrypted connection";
     let mut settings =
         RabbitSettings::parse(url).map_err(|error| item.refused(&error.to_string(), remedy))?;
@@ -156,7 +171,7 @@ fn rabbit(
         })?;
     }
     settings.queue_type = queue_type;
-    Ok(BrokerChoice::Rabbit(Box::new(settings)))
+    Ok(settings)
 }
 
 /// Reads a file of certificates in PEM format.

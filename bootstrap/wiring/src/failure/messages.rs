@@ -3,13 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
 
-use handover_sql::SchemaVersion;
+use handover_sql::{ForeignLog, SchemaVersion};
 
 use super::Failure;
 use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 use crate::explanation::Explanation;
+use crate::sibling_file::sibling_file;
 
 impl Failure {
     /// Returns the explanation: what failed, why the program cannot continue, and what the user should do.
@@ -87,6 +88,25 @@ impl Failure {
                 "the server does not accept this user and password, has no such database, or grants the user no rights on it",
                 "correct user, password and database in database.url, or create the database and grant the user rights on it",
             ),
+            Failure::Setting { setting, .. } => explain(setting.why, setting.remedy),
+            Failure::ForeignLog(ForeignLog { database, log, .. }) => explain(
+                "SQLite would apply the log to the file and corrupt it, for instance after a restored backup; nothing \
+                 was read or changed",
+                &format!(
+                    "if {} is the state to continue from, move {} and {} to another folder and start again; otherwise \
+                     put back the file that the log belongs to",
+                    database.display(),
+                    log.display(),
+                    sibling_file(database, "shm").display()
+                ),
+            ),
+            Failure::Backup { copy, cause } if cause.kind() == io::ErrorKind::AlreadyExists => explain(
+                "a backup never overwrites a file",
+                &format!("name a new file, or delete {} first", copy.display()),
+            ),
+            Failure::Backup { copy, cause } => {
+                explain("no backup was made, and no file remains", &folder_remedy(copy, cause))
+            }
             Failure::NoDatabase { .. } => explain(
                 "the database file was not created yet, or is in another folder",
                 "start `handover serve` (or `handover migrate`) here once, or name the file with --database",
@@ -118,7 +138,7 @@ impl Failure {
                          processes of the older version continue"
                     }
                     DatabaseChoice::File(_) => {
-                        "copy the file, stop the process that serves the database and run `handover migrate`; or use the older version"
+                        "run `handover backup FILE`, stop the process that serves the database and run `handover migrate`; or use the older version"
                     }
                 },
             ),
@@ -201,6 +221,7 @@ fn joined(failure: &Failure, errors: &ConfigErrors) -> Explanation {
 
 fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> &'static str {
     match database {
+        DatabaseChoice::Server(_) if let Some(fault) = cause.system_fault() => fault.kind.remedy(),
         DatabaseChoice::Server(_) if cause.is_outage() => {
             "check that the server runs, and the host and port in database.url"
         }
@@ -210,7 +231,10 @@ fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> &'static st
         DatabaseChoice::File(path) if path.is_dir() => {
             "the path is a folder: name a file in it with --database"
         }
-        DatabaseChoice::File(_) if matches!(cause, StoreError::Backend(_) | StoreError::Corrupt { .. }) => {
+        DatabaseChoice::File(_)
+            if matches!(cause, StoreError::Backend(_) | StoreError::Corrupt { .. })
+                || cause.system_fault().is_some_and(|fault| fault.kind == SystemFaultKind::Schema) =>
+        {
             "check that the file is an intact, writable database of handover, or name another one with --database"
         }
         DatabaseChoice::File(_) => "check that the folder exists, is writable, and has free space",
@@ -243,6 +267,8 @@ pub fn folder_remedy(file: &Path, cause: &io::Error) -> String {
         "the path is a folder: name a file in it with --database".to_owned()
     } else if is(&[io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
         format!("free disk space in {folder}")
+    } else if is(&[io::ErrorKind::ReadOnlyFilesystem]) {
+        format!("mount the file system of {folder} writable; the system log says why it is read-only")
     } else {
         format!("give this user write permission in {folder}, or name another file with --database")
     }

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::Failure;
 use crate::config::{Config, Sources, flag_help};
+use crate::terminal::warn;
 
 /// The key that `--database` sets.
 const DATABASE_URL: &str = "database.url";
@@ -48,9 +49,11 @@ impl Common {
         sources
     }
 
-    /// Loads the configuration of this process with these flags.
+    /// Loads the configuration of this process with these flags. Warnings go to stderr.
     pub fn load(&self) -> Result<Config, Failure> {
-        Ok(Config::load(&self.sources(&[]))?)
+        let sources = self.sources(&[]);
+        warn(&sources);
+        Ok(Config::load(&sources)?)
     }
 }
 

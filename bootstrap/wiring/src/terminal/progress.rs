@@ -1,11 +1,14 @@
 //! Progress on stderr: a bar on a terminal; elsewhere one line per phase and one every five seconds.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
+
+use super::stderr::{queue_stderr, write_line};
+use crate::Failure;
 
 /// Interval of progress lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -25,19 +28,20 @@ struct State {
 }
 
 impl Progress {
-    /// Shows the display; no phase has begun.
-    pub fn start() -> Progress {
+    /// Shows the display; no phase has begun. Without a terminal, a reader of stderr that stalls delays nothing.
+    pub fn start() -> Result<Progress, Failure> {
         let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
-        if let Some(bar) = &bar {
-            bar.enable_steady_tick(TICK);
+        match &bar {
+            Some(bar) => bar.enable_steady_tick(TICK),
+            None => drop(queue_stderr()?),
         }
-        Progress(Arc::new(Mutex::new(State {
+        Ok(Progress(Arc::new(Mutex::new(State {
             bar,
             phase: "",
             done: 0,
             total: 0,
             printed_at: Instant::now(),
-        })))
+        }))))
     }
 
     /// Begins a phase with this many steps; 0 if the number is unknown.
@@ -127,11 +131,6 @@ impl State {
             self.print(&line);
         }
     }
-}
-
-/// A closed stderr is not an error.
-fn write_line(line: &str) {
-    let _ = writeln!(stderr(), "{line}");
 }
 
 fn style(steps: usize) -> ProgressStyle {

@@ -46,6 +46,8 @@ pub enum Account {
     PointsDebt,
     /// The marketplace: payments received minus refunds.
     Platform,
+    /// Captured money that pays no order and is not refunded yet.
+    Suspense,
     /// Counterpart account of the payment gateway: the negated net amount received through it.
     Gateway,
     /// Counterpart account of all issued points: the negated number of points in circulation.
@@ -54,14 +56,19 @@ pub enum Account {
 
 named!(Account {
     Wallet => "wallet", WalletHold => "wallet_hold", Points => "points", PointsHold => "points_hold",
-    PointsDebt => "points_debt", Platform => "platform", Gateway => "gateway", PointsIssued => "points_issued"
+    PointsDebt => "points_debt", Platform => "platform", Suspense => "suspense",
+    Gateway => "gateway", PointsIssued => "points_issued"
 });
 
 impl Account {
     /// The unit of the account: [`Asset::Wallet`] for money, [`Asset::Points`] for points.
     pub const fn asset(self) -> Asset {
         match self {
-            Account::Wallet | Account::WalletHold | Account::Platform | Account::Gateway => Asset::Wallet,
+            Account::Wallet
+            | Account::WalletHold
+            | Account::Platform
+            | Account::Suspense
+            | Account::Gateway => Asset::Wallet,
             Account::Points | Account::PointsHold | Account::PointsDebt | Account::PointsIssued => {
                 Asset::Points
             }

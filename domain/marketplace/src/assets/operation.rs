@@ -30,7 +30,7 @@ pub enum OperationKind {
     Earn,
     /// A refund revokes earned points.
     Unearn,
-    /// Money was received through the gateway.
+    /// Money was received through the gateway: a payment, or a refund that failed after it had succeeded.
     Capture,
     /// Money was refunded through the gateway.
     Payout,
@@ -82,14 +82,19 @@ impl OperationKey {
         OperationKey(format!("points:{refund}:unearn"))
     }
 
-    /// Key for recording the money received by a payment.
-    pub fn capture(payment: PaymentId) -> OperationKey {
-        OperationKey(format!("payment:{payment}:capture"))
+    /// Key for recording the money received by the capture with this number, from 1, of a payment.
+    pub fn capture(payment: PaymentId, number: u32) -> OperationKey {
+        OperationKey(numbered(format!("payment:{payment}:capture"), number))
     }
 
-    /// Key for recording the money paid out by a refund.
-    pub fn payout(refund: RefundId) -> OperationKey {
-        OperationKey(format!("refund:{refund}:payout"))
+    /// Key for recording the money paid out by a refund when it succeeded for the `payout`-th time, from 1.
+    pub fn payout(refund: RefundId, payout: u32) -> OperationKey {
+        OperationKey(numbered(format!("refund:{refund}:payout"), payout))
+    }
+
+    /// Key for recording the money that came back when a refund failed after its `payout`-th success.
+    pub fn reversal(refund: RefundId, payout: u32) -> OperationKey {
+        OperationKey(numbered(format!("refund:{refund}:reversal"), payout))
     }
 
     /// Key for issuing a coupon.
@@ -126,6 +131,11 @@ impl OperationKey {
             Asset::Wallet | Asset::Points | Asset::Cash => format!("{asset}:{order}:{other}"),
         })
     }
+}
+
+/// Earlier versions wrote only the first operation of its kind, without a number.
+fn numbered(key: String, number: u32) -> String {
+    if number <= 1 { key } else { format!("{key}:{number}") }
 }
 
 impl fmt::Display for OperationKey {

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::EventType;
 use super::fields::{money, points};
 use crate::{
-    CancelReason, CouponId, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, Points,
-    ProductId, RefundId, UserId,
+    CancelReason, CouponId, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId,
+    PaymentMethod, Points, ProductId, RefundId, UserId,
 };
 
 /// Fields of every payload about an order. All are required (000 §6).
@@ -126,7 +126,7 @@ pub struct PaymentSettled {
     pub transaction_id: String,
     pub amount: Money,
     pub currency: Currency,
-    pub payment_method: String,
+    pub payment_method: PaymentMethod,
     /// Time at which the gateway reported the result.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_time: DateTime<Utc>,
@@ -335,7 +335,7 @@ fn payment_settled(f: &Fields<'_>) -> Result<PaymentSettled, EnvelopeError> {
         transaction_id: f.text("transactionId")?.to_owned(),
         amount: money(f, "amount")?,
         currency: currency(f)?,
-        payment_method: f.text("paymentMethod")?.to_owned(),
+        payment_method: PaymentMethod::stored(f.text("paymentMethod")?),
         occurred_time: f.time("occurredTime")?,
     })
 }

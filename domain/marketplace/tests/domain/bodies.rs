@@ -5,7 +5,8 @@ use handover_events::{Envelope, MAX_ID};
 use marketplace_domain::{
     CancelReason, CouponId, Currency, EventBody, EventType, InvoiceGenerated, InvoiceId, OrderCancelled,
     OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
-    OrderTimeout, PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId, RefundSettled, UserId,
+    OrderTimeout, PaymentFor, PaymentId, PaymentMethod, PaymentSettled, Points, ProductId, RefundId,
+    RefundSettled, UserId,
 };
 use proptest::{option, prelude::*};
 
@@ -30,13 +31,23 @@ fn of() -> impl Strategy<Value = PaymentFor> {
     ]
 }
 
+const METHODS: &[PaymentMethod] = &[
+    PaymentMethod::Online,
+    PaymentMethod::Card,
+    PaymentMethod::Wallet,
+    PaymentMethod::Alipay,
+    PaymentMethod::Wechat,
+    PaymentMethod::BankTransfer,
+    PaymentMethod::Other,
+];
+
 prop_compose! {
     fn payments()(
         of in of(),
         payment in ids::<PaymentId>(),
         transaction_id: String,
         amount in amounts(),
-        payment_method: String,
+        payment_method in one_of(METHODS),
         occurred_time in times(),
     ) -> PaymentSettled {
         let currency = Currency::CNY;

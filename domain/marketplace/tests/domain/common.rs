@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
-    CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderRefusal,
-    OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus, RequestedAssets,
-    Shipment, Title,
+    CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAssets,
+    OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules, Product,
+    ProductStatus, Reference, RequestedAssets, Shipment, Title,
 };
 use proptest::prelude::*;
 
@@ -82,15 +82,26 @@ pub(crate) fn trace() -> Trace {
     Trace { trace_id: "pay-1".into(), traceparent: Some(format!("00-{:032x}-{:016x}-01", 7, 3)) }
 }
 
+/// A reference that contains this number.
+pub(crate) fn reference(number: u32) -> Reference {
+    format!("0192f0c1-0000-7000-8000-{number:012x}").parse().expect("a UUID")
+}
+
+/// Assets of an order that is paid partly from a wallet.
+pub(crate) fn wallet_assets(amount: &str) -> OrderAssets {
+    OrderAssets { wallet: money(amount), ..OrderAssets::default() }
+}
+
 /// An unsettled payment of the order.
 pub(crate) fn payment() -> Payment {
     Payment {
         id: id(600_001),
+        reference: Some(reference(600_001)),
         tenant: id(3),
         order: id(900_001),
         amount: money("80.25"),
         currency: Currency::CNY,
-        method: "alipay".into(),
+        method: PaymentMethod::Alipay,
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,

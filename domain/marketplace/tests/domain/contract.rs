@@ -14,13 +14,14 @@ pub(crate) enum Kind {
     Amount,
     Time,
     Text,
+    Method,
     Status,
     Reason,
     Day,
     Currency,
     Points,
 }
-use Kind::{Amount, Currency, Day, Id, One, Points, Reason, Status, Text, Time};
+use Kind::{Amount, Currency, Day, Id, Method, One, Points, Reason, Status, Text, Time};
 
 /// An event type as specified in spec §3. Payments and refunds have one row for orders and one for invoices;
 /// `ORDER_CREATED` has one row without assets and one row with assets.
@@ -49,7 +50,7 @@ const PAYMENT: &[(&str, Kind)] = &[
     ("transactionId", Text),
     ("amount", Amount),
     ("currency", Currency),
-    ("paymentMethod", Text),
+    ("paymentMethod", Method),
     ("occurredTime", Time),
 ];
 const CREATED: &[(&str, Kind)] = &[("productId", Id(70_001)), ("quantity", One), ("price", Amount)];
@@ -124,6 +125,7 @@ impl Kind {
             Amount => "88.50".into(),
             Time => r#""2026-02-04T10:30:00.250000Z""#.into(),
             Text => r#""202602041030001234""#.into(),
+            Method => r#""bank-transfer""#.into(),
             Status => r#""shipped""#.into(),
             Reason => r#""asset_lock_failed""#.into(),
             Day => r#""2026-02-28""#.into(),
@@ -159,7 +161,7 @@ impl Kind {
                 r#""2026-02-30T10:30:00Z""#,
                 r#""9999-12-31T23:59:59-00:01""#,
             ],
-            Text => &["5", "88.50"],
+            Text | Method => &["5", "88.50"],
             Status => &["5", r#""SHIPPED""#, r#""done""#, r#""""#],
             Reason => &["5", r#""BUYER""#, r#""bored""#, r#""""#],
             Day => &[

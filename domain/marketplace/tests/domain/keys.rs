@@ -49,12 +49,16 @@ fn additional_keys(
     refund: RefundId,
     payment: PaymentId,
     coupon: CouponId,
-) -> [OperationKey; 5] {
+) -> [OperationKey; 9] {
     [
         OperationKey::return_used(order),
         OperationKey::unearn(refund),
-        OperationKey::capture(payment),
-        OperationKey::payout(refund),
+        OperationKey::capture(payment, 1),
+        OperationKey::capture(payment, 2),
+        OperationKey::payout(refund, 1),
+        OperationKey::payout(refund, 2),
+        OperationKey::reversal(refund, 1),
+        OperationKey::reversal(refund, 2),
         OperationKey::issue(coupon),
     ]
 }
@@ -81,7 +85,11 @@ fn additional_keys_have_the_format_of_the_keys_of_seed_004() {
             "order:123:giveback",
             "points:456:unearn",
             "payment:789:capture",
+            "payment:789:capture:2",
             "refund:456:payout",
+            "refund:456:payout:2",
+            "refund:456:reversal",
+            "refund:456:reversal:2",
             "coupon:80001:issue"
         ]
     );

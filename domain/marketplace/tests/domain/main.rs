@@ -25,5 +25,4 @@ mod placing;
 mod points;
 mod product;
 mod refund;
-mod refund_model;
 mod texts;

@@ -3,7 +3,8 @@
 use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 use marketplace_domain::{
     Account, AggregateType, Asset, CancelReason, CouponStatus, EventType, HoldStatus, OperationKind,
-    OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus,
+    OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus, ReportKind,
+    ReportOutcome, ReportState,
 };
 
 /// Asserts that an enum has exactly these names, for parsing and formatting.
@@ -68,7 +69,35 @@ fn names_of_orders_and_events_are_frozen_and_round_trip() {
         ]
     );
     names_are!(OrderActor, ["gateway", "buyer", "seller", "system", "operator", "stranger"]);
-    names_are!(RefundCause, ["buyer", "operator", "late_payment"]);
+    names_are!(RefundCause, ["buyer", "operator", "late_payment", "second_capture", "wrong_amount"]);
+}
+
+#[test]
+fn names_of_gateway_reports_are_frozen_and_round_trip() {
+    names_are!(ReportKind, ["payment", "refund"]);
+    names_are!(ReportState, ["DONE", "OPEN", "CLOSED"]);
+    names_are!(
+        ReportOutcome,
+        [
+            "recorded",
+            "order_paid",
+            "payment_failed",
+            "late_payment",
+            "second_capture",
+            "wrong_amount",
+            "transaction_conflict",
+            "payment_failed_after_success",
+            "refunded",
+            "refunded_after_shipping",
+            "refunded_twice",
+            "refund_failed",
+            "refund_failed_after_success",
+            "settled_by_operator",
+            "not_found",
+            "mismatch",
+            "unreadable"
+        ]
+    );
 }
 
 #[test]
@@ -93,6 +122,7 @@ fn names_of_assets_are_frozen_and_round_trip() {
             "points_hold",
             "points_debt",
             "platform",
+            "suspense",
             "gateway",
             "points_issued"
         ]

@@ -13,7 +13,7 @@ use crate::common::{
 
 /// Spec §2: state, action, permitted actors, next state. Any other combination is rejected. The system marks an order
 /// as paid if its remaining amount is zero. The state is `refunding` while a refund is in `PROCESSING`.
-const LEGAL: [(&str, &str, &[&str], &str); 10] = [
+const LEGAL: [(&str, &str, &[&str], &str); 11] = [
     ("pending", "pay", &["gateway", "system"], "paid"),
     ("pending", "cancel for buyer", &["buyer"], "cancelled"),
     ("pending", "cancel for timeout", &["system"], "cancelled"),
@@ -22,7 +22,8 @@ const LEGAL: [(&str, &str, &[&str], &str); 10] = [
     ("paid", "ship", &["seller"], "shipped"),
     ("paid", "refund begins", &["buyer", "operator"], "refunding"),
     ("refunding", "refund fails", &["gateway", "system"], "paid"),
-    ("refunding", "refund succeeds", &["gateway", "system"], "refunded"),
+    ("refunding", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
+    ("paid", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
     ("shipped", "complete", &["buyer"], "completed"),
 ];
 
@@ -250,6 +251,7 @@ fn transition_changes_only_the_expected_fields() {
             "cancel for payment_failed" => expected.cancel_reason = Some(CancelReason::PaymentFailed),
             "refund begins" => expected.refund = Some(id(500_001)),
             "refund fails" => expected.refund = None,
+            "refund succeeds" => expected.refund = Some(id(500_001)),
             _ => {}
         }
         assert_eq!(after, expected, "{}", label(&action));

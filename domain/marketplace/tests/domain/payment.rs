@@ -1,13 +1,14 @@
-//! A payment is settled once, and only by a report with its exact amount; a success that arrives too late is marked for
-//! refund.
+//! What a report about a payment changes, in every state of the payment and its order (spec §2 "Gateway reports").
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
-    Money, OrderStatus, Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement,
+    Account, BookedTransaction, CancelCause, Capture, EventBody, Money, Order, OrderAction, OrderStatus,
+    Payment, PaymentDecision, PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome,
+    ReportState, Settlement,
 };
 use proptest::prelude::*;
 
-use crate::common::{amounts, at, money, one_of, order, payment};
+use crate::common::{amounts, at, id, money, one_of, order, payment};
 
 const RESULTS: [PaymentResult; 2] = [PaymentResult::Success, PaymentResult::Failed];
 
@@ -19,39 +20,51 @@ fn report(transaction: &str, result: PaymentResult, amount: Money) -> Settlement
     Settlement { transaction_id: transaction.into(), result, amount }
 }
 
-fn ends_as(result: PaymentResult) -> PaymentStatus {
-    match result {
-        PaymentResult::Success => PaymentStatus::Success,
-        PaymentResult::Failed => PaymentStatus::Failed,
-    }
+fn success() -> Settlement {
+    report("txn-1", PaymentResult::Success, money("80.25"))
 }
 
-fn settled(result: PaymentResult) -> Payment {
-    let report = report("txn-1", result, money("80.25"));
-    let (settled, _) = payment().settle(&report, &order(OrderStatus::Pending), now()).unwrap().unwrap();
-    settled
+fn failure() -> Settlement {
+    report("txn-1", PaymentResult::Failed, money("80.25"))
+}
+
+fn in_status(status: PaymentStatus) -> Payment {
+    Payment { status, ..payment() }
+}
+
+fn decide(payment: &Payment, report: &Settlement, order: &Order) -> PaymentDecision {
+    payment.decide(report, order, 0, None, now())
+}
+
+fn only(outcome: ReportOutcome) -> PaymentDecision {
+    PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None }
+}
+
+/// The status after the decision, if it changes, and the type of the event.
+fn transition(decision: &PaymentDecision) -> Option<(PaymentStatus, &'static str)> {
+    decision.settled.as_ref().map(|(payment, event)| (payment.status, event.event_type().as_str()))
 }
 
 #[test]
 fn first_report_settles_the_payment_and_changes_nothing_else() {
-    for result in RESULTS {
+    for (report, status) in [(success(), PaymentStatus::Success), (failure(), PaymentStatus::Failed)] {
         let expected = Payment {
-            status: ends_as(result),
+            status,
             transaction_id: Some("txn-1".into()),
             version: 2,
             update_time: now(),
             ..payment()
         };
-        assert_eq!(settled(result), expected);
+        let (settled, _) = decide(&payment(), &report, &order(OrderStatus::Pending)).settled.unwrap();
+        assert_eq!(settled, expected);
     }
 }
 
 #[test]
 fn settlement_event_has_the_right_type_and_the_order_fields() {
-    let named = [(PaymentResult::Success, "PAYMENT_SUCCEEDED"), (PaymentResult::Failed, "PAYMENT_FAILED")];
-    for (result, name) in named {
-        let report = report("txn-1", result, money("80.25"));
-        let (_, event) = payment().settle(&report, &order(OrderStatus::Pending), now()).unwrap().unwrap();
+    for (report, name) in [(success(), "PAYMENT_SUCCEEDED"), (failure(), "PAYMENT_FAILED")] {
+        let decision = decide(&payment(), &report, &order(OrderStatus::Pending));
+        let (_, event): (Payment, EventBody) = decision.settled.unwrap();
         assert_eq!(event.event_type().as_str(), name);
         assert_eq!(event.event_type().aggregate().as_str(), "Payment");
         assert_eq!(event.aggregate_id(), 600_001);
@@ -67,95 +80,155 @@ fn settlement_event_has_the_right_type_and_the_order_fields() {
 }
 
 #[test]
-fn repeated_report_changes_nothing() {
-    for result in RESULTS {
+fn payment_method_is_a_closed_set_and_other_stored_values_are_masked() {
+    for name in PaymentMethod::ACCEPTED {
+        assert_eq!(name.parse::<PaymentMethod>().map(|method| method.to_string()), Ok(name.to_owned()));
+        assert_eq!(PaymentMethod::stored(name).as_str(), name);
+    }
+    assert_eq!(PaymentMethod::default().as_str(), "online");
+    for raw in ["4111111111111111", "Card", " card", "", "other"] {
+        let error = raw.parse::<PaymentMethod>().unwrap_err();
+        assert_eq!(error.expected, PaymentMethod::ACCEPTED.join(" "), "{raw:?}");
+        let stored = PaymentMethod::stored(raw);
+        let shown = format!("{stored} {stored:?} {}", serde_json::to_string(&stored).unwrap());
+        assert_eq!(shown, r#"other Other "other""#, "{raw:?}");
+    }
+    assert_eq!(PaymentMethod::PUBLISHED, [&PaymentMethod::ACCEPTED[..], &["other"]].concat()[..]);
+}
+
+#[test]
+fn success_pays_a_pending_order_and_is_refunded_otherwise() {
+    for before in [PaymentStatus::Processing, PaymentStatus::Failed] {
         for status in OrderStatus::ALL {
-            let again = report("txn-1", result, money("80.25"));
-            assert_eq!(
-                settled(result).settle(&again, &order(*status), now()),
-                Ok(None),
-                "{result:?}, {status}"
-            );
+            let decision = decide(&in_status(before), &success(), &order(*status));
+            let is_late = *status != OrderStatus::Pending;
+            assert_eq!(transition(&decision), Some((PaymentStatus::Success, "PAYMENT_SUCCEEDED")));
+            assert_eq!(decision.settled.map(|(payment, _)| payment.refund_due), Some(is_late));
+            let capture = decision.capture.unwrap();
+            assert_eq!((capture.number, capture.amount), (1, money("80.25")));
+            assert_eq!((capture.refund_due, capture.in_suspense), (is_late, is_late), "{status}");
+            let account = if is_late { Account::Suspense } else { Account::Platform };
+            assert_eq!(capture.account(), account);
+            assert_eq!(decision.refund, is_late.then_some(RefundCause::LatePayment));
+            assert_eq!(decision.order, (!is_late).then_some(OrderAction::Pay));
+            let outcome = if is_late { ReportOutcome::LatePayment } else { ReportOutcome::OrderPaid };
+            assert_eq!((decision.outcome, outcome.state()), (outcome, ReportState::Done));
         }
     }
 }
 
 #[test]
-fn different_report_about_a_settled_payment_is_rejected() {
-    let other = |result| match result {
-        PaymentResult::Success => PaymentResult::Failed,
-        PaymentResult::Failed => PaymentResult::Success,
-    };
-    for result in RESULTS {
-        let refusal = Err(PaymentRefusal::AlreadySettled { status: ends_as(result) });
-        for contradiction in [
-            report("txn-2", result, money("80.25")),
-            report("txn-1", other(result), money("80.25")),
-            report("txn-2", other(result), money("80.25")),
-            // A transaction id is compared byte by byte.
-            report("TXN-1", result, money("80.25")),
-        ] {
-            let outcome = settled(result).settle(&contradiction, &order(OrderStatus::Pending), now());
-            assert_eq!(outcome, refusal, "{contradiction:?}");
-        }
-    }
-}
-
-#[test]
-fn success_for_an_order_that_is_not_pending_requires_a_refund() {
+fn second_transaction_of_a_successful_payment_is_captured_and_refunded() {
+    let paid = in_status(PaymentStatus::Success);
     for status in OrderStatus::ALL {
-        let report = report("txn-1", PaymentResult::Success, money("80.25"));
-        let (after, event) = payment().settle(&report, &order(*status), now()).unwrap().unwrap();
-        assert_eq!(after.status, PaymentStatus::Success);
-        assert_eq!(after.refund_due, *status != OrderStatus::Pending, "{status}");
-        assert_eq!(event.event_type().as_str(), "PAYMENT_SUCCEEDED");
+        let decision = paid.decide(&success(), &order(*status), 1, None, now());
+        let capture = Capture {
+            tenant: paid.tenant,
+            order: paid.order,
+            payment: paid.id,
+            number: 2,
+            transaction_id: "txn-1".into(),
+            amount: money("80.25"),
+            refund_due: true,
+            in_suspense: true,
+            create_time: now(),
+        };
+        let expected = PaymentDecision {
+            capture: Some(capture),
+            refund: Some(RefundCause::SecondCapture),
+            ..only(ReportOutcome::SecondCapture)
+        };
+        assert_eq!(decision, expected, "{status}");
     }
 }
 
 #[test]
-fn failure_requires_no_refund() {
+fn booked_transaction_is_recorded_and_needs_an_operator_only_if_it_differs() {
+    let own = BookedTransaction { payment: payment().id, amount: money("80.25") };
+    let foreign = BookedTransaction { payment: id(600_002), ..own };
+    let other_amount = BookedTransaction { amount: money("1"), ..own };
+    for status in PaymentStatus::ALL {
+        let decide = |booked| {
+            in_status(*status).decide(&success(), &order(OrderStatus::Pending), 1, Some(booked), now())
+        };
+        assert_eq!(decide(own), only(ReportOutcome::Recorded));
+        assert_eq!(decide(foreign), only(ReportOutcome::TransactionConflict));
+        assert_eq!(decide(other_amount), only(ReportOutcome::TransactionConflict));
+    }
+    assert_eq!(ReportOutcome::TransactionConflict.state(), ReportState::Open);
+    let failed = payment().decide(&failure(), &order(OrderStatus::Pending), 0, Some(foreign), now());
+    assert_eq!(failed, only(ReportOutcome::TransactionConflict));
+}
+
+#[test]
+fn failure_changes_only_a_payment_in_processing() {
     for status in OrderStatus::ALL {
-        let report = report("txn-1", PaymentResult::Failed, money("80.25"));
-        let (after, _) = payment().settle(&report, &order(*status), now()).unwrap().unwrap();
-        assert!(!after.refund_due, "{status}");
+        let decide = |before| decide(&in_status(before), &failure(), &order(*status));
+        let first = decide(PaymentStatus::Processing);
+        assert_eq!(transition(&first), Some((PaymentStatus::Failed, "PAYMENT_FAILED")));
+        assert_eq!((first.capture, first.refund, first.order), (None, None, None));
+        assert_eq!(decide(PaymentStatus::Failed), only(ReportOutcome::Recorded));
+        assert_eq!(decide(PaymentStatus::Success), only(ReportOutcome::PaymentFailedAfterSuccess));
+    }
+    assert_eq!(ReportOutcome::PaymentFailedAfterSuccess.state(), ReportState::Open);
+}
+
+#[test]
+fn failure_cancels_a_pending_order_that_uses_assets() {
+    for status in OrderStatus::ALL {
+        let with_assets = Order { assets: crate::common::wallet_assets("8.25"), ..order(*status) };
+        let cancels = *status == OrderStatus::Pending;
+        let expected = cancels.then_some(OrderAction::Cancel(CancelCause::PaymentFailed));
+        assert_eq!(decide(&payment(), &failure(), &with_assets).order, expected, "{status}");
     }
 }
 
 #[test]
-fn wrong_amount_error_names_both_amounts() {
-    let refusal = payment()
-        .settle(&report("txn-1", PaymentResult::Success, money("88.5")), &order(OrderStatus::Pending), now())
-        .unwrap_err();
-    assert_eq!(refusal.to_string(), "the reported amount is 88.50, but the payment amount is 80.25");
+fn success_over_amount_zero_captures_nothing() {
+    let decision = decide(
+        &payment(),
+        &report("txn-1", PaymentResult::Success, Money::ZERO),
+        &order(OrderStatus::Pending),
+    );
+    assert_eq!(transition(&decision), Some((PaymentStatus::Failed, "PAYMENT_FAILED")));
+    assert_eq!(
+        (decision.outcome, decision.capture, decision.refund),
+        (ReportOutcome::WrongAmount, None, None)
+    );
 }
 
 proptest! {
     #[test]
-    fn report_with_another_amount_is_rejected_before_and_after_settlement(
-        reported in amounts(), result in one_of(&RESULTS), status in one_of(OrderStatus::ALL),
+    fn success_over_another_amount_is_refunded_and_never_pays(
+        minor in amounts(), before in one_of(PaymentStatus::ALL), status in one_of(OrderStatus::ALL), captures in 0..3u32,
     ) {
-        prop_assume!(reported != money("80.25"));
-        let refusal = Err(PaymentRefusal::WrongAmount { reported, expected: money("80.25") });
-        let report = report("txn-1", result, reported);
-        prop_assert_eq!(payment().settle(&report, &order(status), now()), refusal.clone());
-        prop_assert_eq!(settled(result).settle(&report, &order(status), now()), refusal);
+        prop_assume!(minor != money("80.25") && minor > Money::ZERO);
+        let report = report("txn-1", PaymentResult::Success, minor);
+        let decision = in_status(before).decide(&report, &order(status), captures, None, now());
+        let failed = (before == PaymentStatus::Processing).then_some((PaymentStatus::Failed, "PAYMENT_FAILED"));
+        prop_assert_eq!(transition(&decision), failed);
+        let capture = decision.capture.unwrap();
+        prop_assert_eq!((capture.number, capture.amount, capture.refund_due), (captures + 1, minor, true));
+        prop_assert_eq!((decision.refund, decision.order), (Some(RefundCause::WrongAmount), None));
+        prop_assert_eq!(decision.outcome.state(), ReportState::Open);
     }
 
     #[test]
-    fn payment_is_settled_exactly_once_by_any_reports(
+    fn order_is_paid_at_most_once_by_any_reports(
         reports in prop::collection::vec((0..3, one_of(&RESULTS), one_of(OrderStatus::ALL)), 1..20),
     ) {
         let mut payment = payment();
-        let mut events = 0;
+        let mut paid = 0;
         for (transaction, result, status) in reports {
             let report = report(&format!("txn-{transaction}"), result, money("80.25"));
-            if let Ok(Some((after, _))) = payment.settle(&report, &order(status), now()) {
-                events += 1;
+            let decision = decide(&payment, &report, &order(status));
+            paid += u32::from(decision.order == Some(OrderAction::Pay));
+            if let Some((after, _)) = decision.settled {
+                prop_assert_eq!(after.version, payment.version + 1);
                 payment = after;
             }
         }
-        prop_assert_eq!(events, 1);
-        prop_assert_eq!(payment.version, 2);
+        prop_assert!(paid <= 1, "{} times", paid);
         prop_assert_ne!(payment.status, PaymentStatus::Processing);
     }
 }

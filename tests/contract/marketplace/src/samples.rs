@@ -3,10 +3,12 @@
 
 mod assets;
 mod effects;
+mod gateway;
 mod requests;
 
 pub use assets::*;
 pub use effects::*;
+pub use gateway::*;
 pub use requests::*;
 
 use chrono::{DateTime, Utc};
@@ -14,7 +16,7 @@ use handover_contract::samples::{later, start};
 use handover_events::{TenantId, Trace};
 use marketplace_domain::{
     CancelReason, Currency, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, Payment, PaymentId,
-    PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
+    PaymentMethod, PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
 };
 
 pub fn user(number: i64) -> UserId {
@@ -112,11 +114,12 @@ pub fn trace() -> Trace {
 pub fn payment(id: i64, order: i64) -> Payment {
     Payment {
         id: payment_id(id),
+        reference: Some(reference(id)),
         tenant: TenantId::DEFAULT,
         order: order_id(order),
         amount: money(8_850),
         currency: Currency::CNY,
-        method: "card".into(),
+        method: PaymentMethod::Card,
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,

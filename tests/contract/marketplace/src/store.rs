@@ -5,13 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_contract::store::StoreRig;
 use handover_contract::within;
-use marketplace::ports::{MarketStore, MarketView, Work};
+use marketplace::ports::{IdKind, MarketStore, MarketView, Work};
 
 pub mod balances;
+pub mod captures;
 pub mod coupons;
 pub mod credit;
 pub mod effects;
 pub mod failed_statements;
+pub mod gateway_reports;
 pub mod holds;
 pub mod ids;
 pub mod ledger;
@@ -34,6 +36,12 @@ pub trait MarketRig: StoreRig {
     /// The same database, opened as a restarted process would; `None` if the store is not persistent.
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         None
+    }
+
+    /// Changes the id of a row to one outside the range of ids, as if the row was imported with SQL. Returns whether the
+    /// store can hold such a row; if not, nothing changes.
+    async fn import_row(&self, _kind: IdKind, _id: i64, _imported: i64) -> bool {
+        false
     }
 }
 
@@ -71,6 +79,9 @@ handover_contract::rules! { store_rules: MarketRig;
         product_is_isolated_by_tenant,
         product_pages_are_ordered_by_descending_id,
         product_pages_filter_by_status,
+        products_are_found_by_ids_in_tenant,
+        many_products_are_found_by_ids,
+        newest_products_are_ordered_by_descending_id,
     ]
     orders: [
         order_is_read_as_written,
@@ -91,6 +102,9 @@ handover_contract::rules! { store_rules: MarketRig;
     payments: [
         payment_is_read_as_written,
         duplicate_payment_id_is_conflict,
+        duplicate_payment_reference_is_conflict,
+        payment_is_found_by_reference_without_tenant,
+        payment_is_found_by_gateway_transaction_that_settled_it_last,
         second_processing_payment_of_order_is_conflict,
         payment_is_allowed_after_previous_is_settled,
         unit_of_work_can_settle_payment_and_insert_another,
@@ -101,18 +115,46 @@ handover_contract::rules! { store_rules: MarketRig;
         gateway_transactions_are_compared_byte_by_byte,
         payments_of_order_are_ordered_by_id,
     ]
+    captures: [
+        capture_is_read_as_written,
+        duplicate_capture_number_is_conflict,
+        duplicate_captured_transaction_is_conflict,
+        captured_transactions_are_compared_byte_by_byte,
+        update_of_capture_replaces_only_what_becomes_of_the_money,
+        captures_of_order_are_ordered_by_payment_and_number,
+        concurrent_captures_of_transaction_succeed_exactly_once,
+    ]
     refunds: [
         refund_is_read_as_written,
         duplicate_refund_id_is_conflict,
-        second_refund_of_payment_is_conflict,
+        duplicate_refund_reference_is_conflict,
+        second_refund_of_capture_is_conflict,
+        refunds_of_different_captures_do_not_conflict,
+        excess_refunds_do_not_conflict,
         refund_is_allowed_after_previous_failed,
         refund_is_found_by_id_without_tenant,
+        attempt_is_found_by_current_or_superseded_reference,
+        duplicate_superseded_reference_is_conflict,
+        refund_pages_are_ordered_by_descending_id,
+        refund_pages_filter_by_tenant_and_status,
         refund_advances_only_from_previous_version,
         refunds_of_order_are_ordered_by_id,
         refund_is_due_at_its_next_attempt_time,
         due_refunds_are_processing_and_ordered_earliest_first,
         concurrent_refunds_of_payment_succeed_exactly_once,
         concurrent_refund_settlements_succeed_exactly_once,
+    ]
+    gateway_reports: [
+        report_is_read_as_written,
+        duplicate_report_key_is_conflict,
+        report_keys_are_compared_byte_by_byte,
+        report_pages_are_ordered_by_descending_id,
+        report_pages_filter_by_tenant_and_state,
+        report_pages_include_range_start_and_exclude_end,
+        reports_of_order_are_ordered_by_id,
+        only_open_reports_are_closed,
+        concurrent_inserts_of_report_succeed_exactly_once,
+        concurrent_closings_of_report_succeed_exactly_once,
     ]
     rows_of_orders: [
         rows_of_many_orders_are_ordered_by_order,
@@ -190,6 +232,7 @@ handover_contract::rules! { store_rules: MarketRig;
         second_shipment_task_of_order_is_conflict,
         effects_are_found_by_their_orders,
         effects_without_an_order_are_found,
+        listing_changes_are_found_by_their_products,
         occupied_product_is_assigned_to_its_order,
         released_product_is_free,
         late_release_does_not_change_listing,
@@ -224,6 +267,10 @@ handover_contract::rules! { store_rules: MarketRig;
         raised_block_starts_at_or_above_given_id,
         id_state_reports_next_and_largest_id,
         id_is_taken_by_row_of_any_tenant,
+        block_beyond_largest_id_is_refused_by_name,
+        raise_beyond_largest_id_is_refused_by_name,
+        imported_row_outside_range_moves_no_counter,
+        imported_row_outside_range_is_on_no_page,
     ]
 }
 

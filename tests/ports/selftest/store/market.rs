@@ -32,6 +32,10 @@ faults! { broken_by(Fault) {
         "listing_pages_are_ordered_by_descending_product",
         "notification_pages_are_ordered_newest_first",
         "product_pages_filter_by_status",
+        "refund_pages_are_ordered_by_descending_id",
+        "refund_pages_filter_by_tenant_and_status",
+        "report_pages_are_ordered_by_descending_id",
+        "report_pages_filter_by_tenant_and_state",
         "product_pages_are_ordered_by_descending_id",
         "shipment_pages_filter_by_seller_or_buyer",
         "pages_of_the_audit_log_are_ordered_newest_first",
@@ -115,8 +119,49 @@ faults! { broken_by(Fault) {
     ]
     second_refunds_are_ignored: SecondRefundsAreIgnored breaks [
         "refund_is_allowed_after_previous_failed",
-        "second_refund_of_payment_is_conflict",
+        "second_refund_of_capture_is_conflict",
+        "refunds_of_different_captures_do_not_conflict",
+        "excess_refunds_do_not_conflict",
         "concurrent_refunds_of_payment_succeed_exactly_once",
+    ]
+    refunds_of_all_captures_conflict: RefundsOfAllCapturesConflict breaks [
+        "refunds_of_different_captures_do_not_conflict",
+    ]
+    excess_refunds_are_counted: ExcessRefundsAreCounted breaks [
+        "excess_refunds_do_not_conflict",
+    ]
+    superseded_attempts_are_not_found: SupersededAttemptsAreNotFound breaks [
+        "attempt_is_found_by_current_or_superseded_reference",
+    ]
+    refund_pages_ignore_status: RefundPagesIgnoreStatus breaks [
+        "refund_pages_filter_by_tenant_and_status",
+    ]
+    taken_references_are_ignored: TakenReferencesAreIgnored breaks [
+        "duplicate_payment_reference_is_conflict",
+    ]
+    taken_captured_transactions_are_ignored: TakenCapturedTransactionsAreIgnored breaks [
+        "duplicate_captured_transaction_is_conflict",
+        "concurrent_captures_of_transaction_succeed_exactly_once",
+    ]
+    captures_ignore_case: CapturesIgnoreCase breaks [
+        "captured_transactions_are_compared_byte_by_byte",
+    ]
+    updates_of_missing_captures_are_reported: UpdatesOfMissingCapturesAreReported breaks [
+        "update_of_capture_replaces_only_what_becomes_of_the_money",
+    ]
+    taken_report_keys_are_ignored: TakenReportKeysAreIgnored breaks [
+        "duplicate_report_key_is_conflict",
+        "concurrent_inserts_of_report_succeed_exactly_once",
+    ]
+    reports_leak_to_other_tenants: ReportsLeakToOtherTenants breaks [
+        "report_pages_filter_by_tenant_and_state",
+    ]
+    report_ranges_include_end: ReportRangesIncludeEnd breaks [
+        "report_pages_include_range_start_and_exclude_end",
+    ]
+    closed_reports_are_closed_again: ClosedReportsAreClosedAgain breaks [
+        "only_open_reports_are_closed",
+        "concurrent_closings_of_report_succeed_exactly_once",
     ]
     taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
         "duplicate_scope_is_conflict",
@@ -138,6 +183,18 @@ faults! { broken_by(Fault) {
     ]
     changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
         "changed_orders_are_paged_by_time_and_id",
+    ]
+    products_by_id_leak_to_other_tenants: ProductsByIdLeakToOtherTenants breaks [
+        "products_are_found_by_ids_in_tenant",
+    ]
+    only_first_products_are_found: OnlyFirstProductsAreFound breaks [
+        "many_products_are_found_by_ids",
+    ]
+    newest_products_leak_to_other_tenants: NewestProductsLeakToOtherTenants breaks [
+        "newest_products_are_ordered_by_descending_id",
+    ]
+    listing_changes_of_products_are_sorted_by_order: ListingChangesOfProductsAreSortedByOrder breaks [
+        "listing_changes_are_found_by_their_products",
     ]
     drift_is_not_reported: DriftIsNotReported breaks [
         "balance_that_differs_from_entries_is_reported",

@@ -100,11 +100,18 @@ faults! { broken_by(Fault) {
         "an_event_without_settled_record_is_unapplied",
     ]
     id_blocks_are_not_raised: IdBlocksAreNotRaised breaks [
+        "block_beyond_largest_id_is_refused_by_name",
+        "raise_beyond_largest_id_is_refused_by_name",
         "raised_block_starts_at_or_above_given_id",
         "id_state_reports_next_and_largest_id",
     ]
+    id_blocks_have_no_end: IdBlocksHaveNoEnd breaks ["block_beyond_largest_id_is_refused_by_name"]
+    raises_have_no_end: RaisesHaveNoEnd breaks ["raise_beyond_largest_id_is_refused_by_name"]
+    imported_ids_are_counted: ImportedIdsAreCounted breaks ["imported_row_outside_range_moves_no_counter"]
     taken_ids_are_not_found: TakenIdsAreNotFound breaks ["id_is_taken_by_row_of_any_tenant"]
     id_blocks_overlap: IdBlocksOverlap breaks [
+        "block_beyond_largest_id_is_refused_by_name",
+        "raise_beyond_largest_id_is_refused_by_name",
         "raised_block_starts_at_or_above_given_id",
         "block_starts_after_previous_block",
         "no_id_is_reserved_twice_after_dropped_unit_of_work",

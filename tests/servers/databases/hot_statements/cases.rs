@@ -15,7 +15,7 @@ use handover_outbox::ports::{
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
-    credit_change, listing_change, operation_key, order_id, order_moved_to, user,
+    credit_change, listing_change, operation_key, order_id, order_moved_to, product_id, user,
 };
 use marketplace_domain::{Asset, CreditOutcome, OrderStatus, Purse};
 use marketplace_sql::SqlMarket;
@@ -260,6 +260,11 @@ pub(super) const CASES: &[Case] = &[
         None,
         100
     )),
+    // The index of tenant and id holds the same ids as the primary key.
+    view!("products", ["products_pkey", "PRIMARY", "idx_products_tenant"], |view| view
+        .products_by_id(TenantId::DEFAULT, &[product_id(7), product_id(8), product_id(ACTIVE)])),
+    view!("listing changes of products", ["idx_listing_changes_product"], |view| view
+        .listing_changes_of_products(TenantId::DEFAULT, &[product_id(7), product_id(8)])),
     view!("payments of an order", ["idx_payments_order"], |view| view
         .payments_of(TenantId::DEFAULT, &[order_id(7)])),
     view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),

@@ -20,6 +20,7 @@ const TABLES: &[&str] = &[
     "outbox_history",
     "event_consume_log",
     "dead_letters",
+    "products",
     "orders",
     "refunds",
     "coupons",
@@ -88,6 +89,10 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
             "orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, payable_minor, \
              version, create_time, update_time)",
             format!("seq, 'O', 1, seq, 2, 1, 'completed', 1, 1, 4, {day}, {day}"),
+        ),
+        (
+            "products (id, tenant_id, seller_id, title, price_minor, status, version, create_time, update_time)",
+            format!("seq, 1, 20, 'P', 1, 'sold', 2, {day}, {day}"),
         ),
         (
             "payments (id, tenant_id, order_id, amount_minor, currency, payment_method, status, refund_due, version, \

@@ -9,7 +9,7 @@ use marketplace::use_cases::{
     ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError, cancel_order, complete_order, find_order,
     list_product, request_refund, shelve_product, start_payment,
 };
-use marketplace_domain::{Money, Order, OrderId, Title};
+use marketplace_domain::{Money, Order, OrderId, PaymentMethod, Title};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
 use super::{ActorState, buying, by_user, gateway, repeated_requests, tenants, user};
@@ -126,7 +126,7 @@ async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id:
     let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     let context = by_user(faults, tenant, order.seller);
     let done = if faults.random.permille(500) {
-        let start = StartPayment { order: id, method: "card".into() };
+        let start = StartPayment { order: id, method: PaymentMethod::Card };
         start_payment(app, &context, start).await.ok().map(|payment| format!("payment {}", payment.id))
     } else {
         let command = RequestRefund { order: id, reason: "sold out".to_owned() };

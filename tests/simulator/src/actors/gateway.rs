@@ -1,10 +1,10 @@
 //! Payments: the buyer starts a payment, and the gateway reports the result, repeatedly if a report fails.
 
-use marketplace::App;
 use marketplace::use_cases::{
     PaymentCommandRefusal, SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment,
 };
-use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
+use marketplace::{App, ReportedName};
+use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentMethod, PaymentResult, Settlement};
 
 use super::journal::{ClientResponse, Journal};
 use super::{by_gateway, by_user};
@@ -27,7 +27,7 @@ pub(super) async fn pay(
     let mut tries = TRIES;
     let payment = loop {
         let context = by_user(faults, order.tenant, order.buyer);
-        let start = StartPayment { order: order.id, method: "card".into() };
+        let start = StartPayment { order: order.id, method: PaymentMethod::Card };
         match start_payment(app, &context, start).await {
             Ok(payment) => break payment,
             Err(error) => {
@@ -52,57 +52,83 @@ pub(super) async fn pay(
     if faults.occurs(Fault::ReportedLate) {
         faults.sleep(faults.random.millis(3_000..10_000)).await;
     }
+    let gateway = Reports { app, faults, journal, gateway_model, payment: &payment };
     if faults.occurs(Fault::WrongAmount) {
         let amount = Money::from_minor(payment.amount.minor() + 1).expect("a valid amount");
-        assert_refused(app, faults, &payment, Settlement { amount, ..report(&payment, result) }).await;
+        gateway.deliver(&capture(format!("wrong-{}", payment.id), amount)).await;
     }
     if faults.occurs(Fault::UnknownPayment) {
-        let unknown = PaymentId::try_from(9_000_000_000_000).expect("a valid id");
-        assert_refused(app, faults, &Payment { id: unknown, ..payment.clone() }, report(&payment, result))
-            .await;
+        assert_unknown(app, faults, &payment, report(&payment, result)).await;
     }
     let repetitions = if faults.occurs(Fault::ReportedAgain) { 1 + faults.random.below(2) } else { 0 };
-    let mut accepted = false;
-    // The gateway repeats its report until the report is accepted, and sometimes sends it again after that.
-    for _ in 0..4 + repetitions {
-        let settled = settle(app, faults, journal, &payment, report(&payment, result)).await;
-        accepted |= settled;
-        if accepted && repetitions == 0 {
-            break;
-        }
+    let mut accepted = gateway.deliver(&report(&payment, result)).await;
+    for _ in 0..repetitions {
+        accepted |= gateway.deliver_once(&report(&payment, result)).await;
+    }
+    if accepted && faults.occurs(Fault::SecondCapture) {
+        gateway.deliver(&capture(format!("second-{}", payment.id), payment.amount)).await;
     }
     if accepted && faults.occurs(Fault::Contradiction) {
         let opposite = match result {
             PaymentResult::Success => PaymentResult::Failed,
             PaymentResult::Failed => PaymentResult::Success,
         };
-        assert_refused(app, faults, &payment, report(&payment, opposite)).await;
+        gateway.deliver(&report(&payment, opposite)).await;
     }
+}
+
+fn capture(transaction_id: String, amount: Money) -> Settlement {
+    Settlement { transaction_id, result: PaymentResult::Success, amount }
 }
 
 fn report(payment: &Payment, result: PaymentResult) -> Settlement {
     Settlement { transaction_id: format!("txn-{}", payment.id), result, amount: payment.amount }
 }
 
-async fn settle(
-    app: &App,
-    faults: &Faults,
-    journal: &Journal,
-    payment: &Payment,
-    report: Settlement,
-) -> bool {
-    let context = by_gateway(faults, payment.tenant);
-    match settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await {
-        Ok(settled) => {
-            journal.record("the gateway", ClientResponse::PaymentSettled(settled.id));
-            true
+/// The reports of the gateway about one payment.
+struct Reports<'a> {
+    app: &'a App,
+    faults: &'a Faults,
+    journal: &'a Journal,
+    gateway_model: &'a GatewayModel,
+    payment: &'a Payment,
+}
+
+impl Reports<'_> {
+    /// Delivers a report, repeatedly until it is accepted, at most four times. Returns whether it was accepted.
+    async fn deliver(&self, report: &Settlement) -> bool {
+        for _ in 0..4 {
+            if self.deliver_once(report).await {
+                return true;
+            }
         }
-        Err(error) => {
-            journal.record_error("the gateway", &context, &error);
-            wait_for_locks(faults, &error).await;
-            false
+        false
+    }
+
+    async fn deliver_once(&self, report: &Settlement) -> bool {
+        let Reports { app, faults, journal, gateway_model, payment } = self;
+        if report.result == PaymentResult::Success {
+            gateway_model.capture(payment.id, &report.transaction_id, report.amount);
+        }
+        let context = by_gateway(faults, payment.tenant);
+        match settle_payment(app, &context, command(payment, report.clone())).await {
+            Ok(settled) => {
+                journal.record("the gateway", ClientResponse::PaymentSettled(settled.id));
+                true
+            }
+            Err(error) => {
+                journal.record_error("the gateway", &context, &error);
+                wait_for_locks(faults, &error).await;
+                false
+            }
         }
     }
+}
+
+/// The report names the payment by its reference.
+fn command(payment: &Payment, report: Settlement) -> SettlePayment {
+    let name = ReportedName { reference: payment.reference, id: Some(payment.id) };
+    SettlePayment { payment: name, report, body_hash: String::new() }
 }
 
 /// If the request failed because assets of the order are not locked yet, waits and returns true; the caller then
@@ -116,10 +142,12 @@ async fn wait_for_locks(faults: &Faults, error: &UseCaseError<PaymentCommandRefu
     waiting
 }
 
-/// Sends a report that must be rejected.
-async fn assert_refused(app: &App, faults: &Faults, payment: &Payment, report: Settlement) {
+/// Sends a report that names another payment by its id than by its reference. It must not settle either.
+async fn assert_unknown(app: &App, faults: &Faults, payment: &Payment, report: Settlement) {
     let context = by_gateway(faults, payment.tenant);
-    if settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await.is_ok() {
-        faults.violation(format!("an invalid report settled payment {}", payment.id));
+    let unknown = PaymentId::try_from(9_000_000_000_000).expect("a valid id");
+    let unknown = Payment { id: unknown, ..payment.clone() };
+    if settle_payment(app, &context, command(&unknown, report)).await.is_ok() {
+        faults.violation(format!("a report about another id settled payment {}", payment.id));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum ClientResponse {
     PaymentSettled(PaymentId),
     /// A refund of this order was requested or is in progress.
     RefundRequested(OrderId, RefundId),
-    /// The gateway's report was accepted: the refund has this result.
+    /// The gateway's report was accepted: the refund has this result, unless the gateway contradicts itself later.
     RefundSettled(RefundId, RefundStatus),
     /// Assets were granted to a user.
     AssetGranted(GrantRecord),

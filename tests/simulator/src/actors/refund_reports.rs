@@ -21,15 +21,17 @@ pub(crate) async fn report(app: App, state: ActorState, refund: RefundId) {
     let Some(GatewayRefund { result, .. }) = gateway_model.refunds().get(&refund).copied() else { return };
     if faults.occurs(Fault::UnknownRefund) {
         let unknown = RefundId::try_from(9_000_000_000_000).expect("a valid id");
-        assert_refused(&app, faults, unknown, result).await;
+        assert_unknown(&app, faults, unknown, result).await;
     }
     for _ in 0..REPORTS {
         let context = by_gateway(faults, TenantId::DEFAULT);
-        match settle_refund(&app, &context, SettleRefund { refund, result }).await {
+        match settle_refund(&app, &context, command(refund, result)).await {
             Ok(settled) => {
                 if settled.status != settled_as(result) {
                     let by = settled.status;
-                    faults.violation(format!("refund {refund} was reported as {result:?}, but is {by}"));
+                    faults.violation(format!(
+                        "refund {refund} was reported as {result:?}, but the answer is {by}"
+                    ));
                 }
                 journal.record("the gateway", ClientResponse::RefundSettled(refund, settled.status));
                 break;
@@ -45,23 +47,28 @@ pub(crate) async fn report(app: App, state: ActorState, refund: RefundId) {
             }
         }
     }
-    if faults.occurs(Fault::Contradiction) {
-        let opposite = match result {
-            RefundResult::Success => RefundResult::Failed,
-            RefundResult::Failed => RefundResult::Success,
-        };
-        // Only an accepted report can be contradicted.
-        if journal.responses().contains(&ClientResponse::RefundSettled(refund, settled_as(result))) {
-            assert_refused(&app, faults, refund, opposite).await;
-        }
+    // Only an accepted report can be contradicted. A bank returns the money of a refund that had succeeded.
+    let accepted = ClientResponse::RefundSettled(refund, RefundStatus::Success);
+    if result == RefundResult::Success
+        && journal.responses().contains(&accepted)
+        && faults.occurs(Fault::Contradiction)
+    {
+        gateway_model.contradict(refund);
+        let context = by_gateway(faults, TenantId::DEFAULT);
+        let contradiction = settle_refund(&app, &context, command(refund, RefundResult::Failed)).await;
+        faults.note("the gateway", || format!("reports that refund {refund} failed: {contradiction:?}"));
     }
 }
 
-/// Sends a report that must be rejected.
-async fn assert_refused(app: &App, faults: &Faults, refund: RefundId, result: RefundResult) {
+fn command(refund: RefundId, result: RefundResult) -> SettleRefund {
+    SettleRefund { refund: refund.into(), result, transaction_id: None, body_hash: String::new() }
+}
+
+/// Sends a report about an unknown refund, which must not settle anything.
+async fn assert_unknown(app: &App, faults: &Faults, refund: RefundId, result: RefundResult) {
     let context = by_gateway(faults, TenantId::DEFAULT);
-    if settle_refund(app, &context, SettleRefund { refund, result }).await.is_ok() {
-        faults.violation(format!("an invalid report settled refund {refund}"));
+    if settle_refund(app, &context, command(refund, result)).await.is_ok() {
+        faults.violation(format!("a report settled the unknown refund {refund}"));
     }
 }
 

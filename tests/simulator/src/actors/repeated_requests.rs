@@ -118,6 +118,7 @@ fn serialize(answered: CommandResult<'_>) -> Result<String, serde_json::Error> {
         CommandResult::Product(product) => Ok(product.id.to_string()),
         CommandResult::Order(_)
         | CommandResult::Payment(_)
+        | CommandResult::GatewayReport(_)
         | CommandResult::Refund(_)
         | CommandResult::Operation(_)
         | CommandResult::Coupon(_) => Ok("other".to_owned()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use handover_events::{ConsumeStatus, TenantId};
 use handover_outbox::ports::{OutboxRow, StoreError};
 use marketplace_domain::{
-    Asset, AssetOperation, CouponId, CouponStatus, EventType, Hold, HoldStatus, Money, OperationKind, Order,
-    OrderId, OrderStatus, Payment, PaymentStatus, Purse, Refund, RefundCause, RefundResult, RefundStatus,
+    Asset, AssetOperation, Capture, CouponId, CouponStatus, EventType, Hold, HoldStatus, Money,
+    OperationKind, Order, OrderId, OrderStatus, Purse, Refund, RefundCause, RefundResult, RefundStatus,
     UserId,
 };
 
@@ -220,7 +220,7 @@ async fn check_refunds(
     order: &Order,
     operations: &[AssetOperation],
 ) -> Result<(), StoreError> {
-    let payments = checker.view.payments_of(order.tenant, &[order.id]).await?;
+    let captures = checker.view.captures_of(order.tenant, &[order.id]).await?;
     let refunds = checker.view.refunds_of(order.tenant, &[order.id]).await?;
     let gateway_refunds = checker.evidence.gateway_model.refunds();
     for refund in &refunds {
@@ -233,6 +233,7 @@ async fn check_refunds(
         let expected: &[&str] = match refund.status {
             RefundStatus::Processing => &[],
             RefundStatus::Success => &["REFUND_SUCCEEDED"],
+            RefundStatus::Failed if refund.payouts > 0 => &["REFUND_SUCCEEDED", "REFUND_FAILED"],
             RefundStatus::Failed => &["REFUND_FAILED"],
         };
         if announced != expected {
@@ -242,7 +243,9 @@ async fn check_refunds(
         let at_gateway = gateway_refunds.get(&refund.id);
         let succeeded =
             at_gateway.is_some_and(|it| it.result == RefundResult::Success && it.amount == refund.amount);
-        if refund.amount > Money::ZERO && succeeded != (refund.status == RefundStatus::Success) {
+        let is_contradicted = at_gateway.is_some_and(|it| it.is_contradicted);
+        let differs = succeeded != (refund.status == RefundStatus::Success);
+        if refund.amount > Money::ZERO && differs && !is_contradicted {
             checker.violation(format!(
                 "refund {} is {}, but at the gateway {at_gateway:?}",
                 refund.id, refund.status
@@ -250,29 +253,33 @@ async fn check_refunds(
         }
         let places = [
             (refund.status == RefundStatus::Failed, "failed refund"),
+            (
+                refund.status == RefundStatus::Failed && refund.payouts > 0,
+                "refund that failed after it had succeeded",
+            ),
+            (refund.cause == RefundCause::WrongAmount, "captured wrong amount"),
+            (refund.cause == RefundCause::SecondCapture, "second capture"),
             (refund.cause == RefundCause::LatePayment, "refund of a late payment"),
         ];
         let reached = places.into_iter().filter(|(reached, _)| *reached);
         checker.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.situation(place)));
     }
-    let mut paid_back = 0;
-    for payment in &payments {
-        let of_payment: Vec<&Refund> = refunds.iter().filter(|it| it.payment == payment.id).collect();
-        let live: Vec<&&Refund> = of_payment.iter().filter(|it| it.status != RefundStatus::Failed).collect();
+    for capture in &captures {
+        let of_capture: Vec<&Refund> = refunds.iter().filter(|it| capture.is_refunded_by(it)).collect();
+        let live: Vec<&&Refund> = of_capture.iter().filter(|it| it.status != RefundStatus::Failed).collect();
         let refunded: i64 = live.iter().map(|it| it.amount.minor()).sum();
-        if live.len() > 1 || refunded > payment.amount.minor() {
+        if live.len() > 1 || refunded > capture.amount.minor() {
             checker.violation(format!(
-                "payment {} of order {} has more than one live refund, or refunds above its amount: {of_payment:?}",
-                payment.id, order.id
+                "capture {capture:?} of order {} has more than one live refund, or refunds above its amount: {of_capture:?}",
+                order.id
             ));
         }
-        if payment.refund_due && of_payment.is_empty() {
-            checker.violation(format!("payment {} is late and has no refund", payment.id));
-        }
-        if !payment.refund_due {
-            paid_back += live.iter().filter(|it| it.status == RefundStatus::Success).count();
+        if capture.refund_due && of_capture.is_empty() {
+            checker.violation(format!("{capture:?} buys nothing and has no refund"));
         }
     }
+    let refunds_order = |refund: &&Refund| Some(refund.id) == order.refund && refund.payouts > 0;
+    let paid_back = refunds.iter().filter(refunds_order).count();
     if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
         let (status, refund) = (order.status, order.refund);
         checker.violation(format!(
@@ -280,16 +287,16 @@ async fn check_refunds(
             order.id
         ));
     }
-    check_ledger(checker, order, operations, (&payments, &refunds));
+    check_ledger(checker, order, operations, (&captures, &refunds));
     Ok(())
 }
 
-/// Payments and refunds of the gateway are in the ledger once.
+/// Captures and refunds of the gateway are in the ledger once, and the gateway captured every booked amount.
 fn check_ledger(
     checker: &mut Checker<'_>,
     order: &Order,
     operations: &[AssetOperation],
-    (payments, refunds): (&[Payment], &[Refund]),
+    (captures, refunds): (&[Capture], &[Refund]),
 ) {
     let of = |kind: OperationKind| -> Vec<i64> {
         let mut in_ledger: Vec<i64> =
@@ -297,8 +304,13 @@ fn check_ledger(
         in_ledger.sort_unstable();
         in_ledger
     };
-    let paid = payments.iter().filter(|it| it.status == PaymentStatus::Success).map(|it| it.amount.minor());
-    let refunded = refunds.iter().filter(|it| it.status == RefundStatus::Success).map(|it| it.amount.minor());
+    let times = |refund: &Refund, times: u32| std::iter::repeat_n(refund.amount.minor(), times as usize);
+    let reversed = refunds.iter().flat_map(|it| {
+        let current = u32::from(it.status == RefundStatus::Success);
+        times(it, it.payouts - current)
+    });
+    let paid = captures.iter().map(|it| it.amount.minor()).chain(reversed);
+    let refunded = refunds.iter().flat_map(|it| times(it, it.payouts));
     let sorted = |amounts: &mut dyn Iterator<Item = i64>| -> Vec<i64> {
         let mut amounts: Vec<i64> = amounts.filter(|amount| *amount > 0).collect();
         amounts.sort_unstable();
@@ -308,17 +320,14 @@ fn check_ledger(
     let in_ledger = (of(OperationKind::Capture), of(OperationKind::Payout));
     if in_ledger != (paid.clone(), refunded.clone()) {
         checker.violation(format!(
-            "order {}: payments {paid:?}, refunds {refunded:?}, but ledger {in_ledger:?}",
+            "order {}: captures and returned refunds {paid:?}, refunds {refunded:?}, but ledger {in_ledger:?}",
             order.id
         ));
     }
-    for payment in payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount > Money::ZERO)
-    {
-        if checker.evidence.gateway_model.received(payment.id) != Some(payment.amount) {
-            checker.violation(format!(
-                "the gateway did not receive the amount of payment {}, which is {}",
-                payment.id, payment.amount
-            ));
+    for capture in captures.iter().filter(|it| it.amount > Money::ZERO) {
+        let at_gateway = checker.evidence.gateway_model.captured(capture.payment, &capture.transaction_id);
+        if at_gateway != Some(capture.amount) {
+            checker.violation(format!("the gateway captured {at_gateway:?}, but the capture is {capture:?}"));
         }
     }
 }

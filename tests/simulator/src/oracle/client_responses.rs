@@ -29,8 +29,10 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
                 refund.is_some_and(|refund| refund.order == *order)
             }
             ClientResponse::RefundSettled(refund, status) => {
+                let at_gateway = checker.evidence.gateway_model.refunds().get(refund).copied();
+                let is_contradicted = at_gateway.is_some_and(|it| it.is_contradicted);
                 let refund = checker.view.refund_by_id(*refund).await?;
-                refund.is_some_and(|refund| refund.status == *status)
+                refund.is_some_and(|refund| refund.status == *status || is_contradicted)
             }
             ClientResponse::AssetGranted(grant) => {
                 let granted = audited.get(&grant.trace) == Some(&1);

@@ -1,16 +1,17 @@
 //! Comparison with a reference run: the committed commands are repeated sequentially without faults, and both runs must
 //! end in the same state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OutboxRow, StoreError};
+use marketplace::ports::GatewayReportFilter;
 use marketplace_domain::{
-    Asset, Balance, CancelReason, Coupon, CouponStatus, HoldStatus, Money, OrderStatus, PaymentStatus,
-    ProductStatus, Purse, RefundStatus,
+    Asset, Balance, CancelReason, Coupon, CouponStatus, HoldStatus, Money, OrderStatus, PaymentId,
+    PaymentStatus, ProductStatus, Purse, RefundStatus, ReportOutcome,
 };
 
 use super::reference_run::{BoxError, OrderKey, ReferenceRun};
-use super::{Evidence, is_second, money};
+use super::{ALL, Evidence, is_second, money};
 use crate::actors;
 use crate::row_kinds::is_invalid;
 
@@ -22,7 +23,7 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, BoxE
         // Discarded events have no effects, so the final states differ as intended: the runs are not compared.
         return Ok(Vec::new());
     }
-    if has_refused_locks(evidence).await? {
+    if has_refused_locks(evidence).await? || has_contradictory_reports(evidence).await? {
         return Ok(Vec::new());
     }
     let mut reference = ReferenceRun::begin(evidence).await?;
@@ -65,6 +66,41 @@ async fn has_refused_locks(evidence: &Evidence) -> Result<bool, StoreError> {
     let mut view = evidence.store.view().await?;
     let orders = money::orders(view.as_mut(), evidence.app.now()).await?;
     Ok(orders.iter().any(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed)))
+}
+
+/// Whether the gateway captured more than the payments require or contradicted itself. The reference run repeats one report
+/// per payment and refund, so such a run is not compared.
+async fn has_contradictory_reports(evidence: &Evidence) -> Result<bool, StoreError> {
+    let mut view = evidence.store.view().await?;
+    let reports = view.gateway_reports_page(GatewayReportFilter::default(), None, ALL).await?;
+    let is_contradictory = |outcome| match outcome {
+        ReportOutcome::WrongAmount
+        | ReportOutcome::SecondCapture
+        | ReportOutcome::RefundFailedAfterSuccess => true,
+        ReportOutcome::Recorded
+        | ReportOutcome::OrderPaid
+        | ReportOutcome::PaymentFailed
+        | ReportOutcome::LatePayment
+        | ReportOutcome::TransactionConflict
+        | ReportOutcome::PaymentFailedAfterSuccess
+        | ReportOutcome::Refunded
+        | ReportOutcome::RefundedAfterShipping
+        | ReportOutcome::RefundedTwice
+        | ReportOutcome::RefundFailed
+        | ReportOutcome::SettledByOperator
+        | ReportOutcome::NotFound
+        | ReportOutcome::Mismatch
+        | ReportOutcome::Unreadable => false,
+    };
+    let failed: BTreeSet<Option<PaymentId>> = reports
+        .iter()
+        .filter(|it| it.effect.outcome == ReportOutcome::PaymentFailed)
+        .map(|it| it.effect.payment)
+        .collect();
+    Ok(reports.iter().any(|it| {
+        let succeeded = matches!(it.effect.outcome, ReportOutcome::OrderPaid | ReportOutcome::LatePayment);
+        is_contradictory(it.effect.outcome) || (succeeded && failed.contains(&it.effect.payment))
+    }))
 }
 
 /// Differences of balances and coupons. A coupon that expired counts as unused.

@@ -20,8 +20,8 @@ use marketplace::use_cases::{
 use marketplace::{Actor, App, CommandContext, Rules, Settings, service};
 use marketplace_domain::{
     CancelReason, Coupon, CouponId, EventType, Money, OperationKey, OperationKind, Order, OrderAssets,
-    OrderId, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Points, ProductId, Purse,
-    RefundCause, RefundId, RefundResult, RefundStatus, Settlement, Shipment,
+    OrderId, OrderStatus, Payment, PaymentId, PaymentMethod, PaymentResult, PaymentStatus, Points, ProductId,
+    Purse, RefundCause, RefundId, RefundResult, RefundStatus, Settlement, Shipment,
 };
 use marketplace_memory::MemoryStore;
 
@@ -194,7 +194,7 @@ impl ReferenceRun {
 
     async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, BoxError> {
         let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
-        let start = StartPayment { order: order.id, method: "card".into() };
+        let start = StartPayment { order: order.id, method: PaymentMethod::Card };
         Ok(start_payment(&self.app, &buyer, start).await?)
     }
 
@@ -237,7 +237,9 @@ impl ReferenceRun {
             actor: Actor::Gateway,
             ..actors::by_user(&run.faults, original.tenant, actors::user(1))
         };
-        settle_payment(&self.app, &gateway, SettlePayment { payment: payment.id, report }).await?;
+        self.evidence.gateway_model.capture(payment.id, &report.transaction_id, report.amount);
+        let command = SettlePayment { payment: payment.id.into(), report, body_hash: String::new() };
+        settle_payment(&self.app, &gateway, command).await?;
         self.start_next(run, order_key).await
     }
 
@@ -262,7 +264,12 @@ impl ReferenceRun {
             RefundStatus::Failed | RefundStatus::Processing => RefundResult::Failed,
         };
         for refund in refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
-            let command = SettleRefund { refund: refund.id, result };
+            let command = SettleRefund {
+                refund: refund.id.into(),
+                result,
+                transaction_id: None,
+                body_hash: String::new(),
+            };
             settle_refund(&self.app, &actors::by_gateway(&run.faults, tenant), command).await?;
         }
         Ok(())

@@ -17,10 +17,10 @@ use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{
     AssetQueriesWrapper, AssetRepoWrapper, CreditQueriesWrapper, CreditRepoWrapper, EffectQueriesWrapper,
-    EffectRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
-    NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper, PaymentQueriesWrapper,
-    PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper, RefundQueriesWrapper, RefundRepoWrapper,
-    RequestQueriesWrapper, RequestRepoWrapper, Work,
+    EffectRepoWrapper, GatewayReportQueriesWrapper, GatewayReportRepoWrapper, IdBlocksWrapper,
+    IdQueriesWrapper, MarketView, NotificationQueriesWrapper, NotificationRepoWrapper, OrderQueriesWrapper,
+    OrderRepoWrapper, PaymentQueriesWrapper, PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper,
+    RefundQueriesWrapper, RefundRepoWrapper, RequestQueriesWrapper, RequestRepoWrapper, Work,
 };
 use marketplace_domain::{Order, OrderId, Payment, Product, Refund, UserId};
 
@@ -288,6 +288,7 @@ impl RefundRepoWrapper for Unit {
     }
 }
 
+impl GatewayReportRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
@@ -356,6 +357,7 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> ProductQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Defective<I> {}

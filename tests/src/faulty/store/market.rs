@@ -3,4 +3,5 @@
 mod assets;
 mod business;
 mod effects;
+mod gateway;
 mod requests;

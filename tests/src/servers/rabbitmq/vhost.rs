@@ -44,6 +44,16 @@ impl TestVhost {
         format!("rabbit_misc:r(<<\"{}\">>, {kind}, <<\"{name}\">>)", self.name)
     }
 
+    /// Sets a policy for the queues that match a pattern, as an administrator. `definition` is an Erlang property list.
+    pub async fn set_policy(&self, name: &str, pattern: &str, definition: &str) -> Result<(), BoxError> {
+        let code = format!(
+            "ok = rabbit_policy:set(<<\"{}\">>, <<\"{name}\">>, <<\"{pattern}\">>, {definition}, 0, <<\"queues\">>, \
+             <<\"test\">>).",
+            self.name
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
     /// Deletes a queue with its messages, as an administrator.
     pub async fn delete_queue(&self, queue: &str) -> Result<(), BoxError> {
         let queue = self.resource("queue", queue);

@@ -63,7 +63,7 @@ impl CallerKind {
     pub(crate) fn is_operator(self, route: &str) -> bool {
         match self {
             CallerKind::Operator | CallerKind::OtherOperator => true,
-            CallerKind::Platform => !route.ends_with("/refunds"),
+            CallerKind::Platform => !route.ends_with("/{id}/refunds"),
             CallerKind::Anonymous
             | CallerKind::Expired
             | CallerKind::WrongKey

@@ -45,6 +45,7 @@ impl AccessFixture {
         let completed = shipped_order(&world).await;
         let complete = format!("/api/v1/orders/{completed}/complete");
         world.post_as(BUYER, &complete).send().await.expect(200, "00000");
+        let report = open_report(&world).await;
         others_order(&world).await;
         service::start(&world.app, &WakeupNotifier::default(), Roles::ALL, &Settings::default());
         world.app.tx.clock.sleep(SETTLED).await;
@@ -58,6 +59,7 @@ impl AccessFixture {
             ("{refunding}", id(refunding)),
             ("{refund}", id(refund)),
             ("{shipped}", id(shipped)),
+            ("{report}", id(report)),
             ("{blocked}", id(blocked)),
             ("{failed}", failed[0].clone()),
             ("{dead}", dead),
@@ -91,6 +93,17 @@ async fn shipped_order(world: &World) -> i64 {
     let ship = world.post_as(SELLER, &format!("/api/v1/orders/{order}/ship")).json(shipment);
     ship.send().await.expect(200, "00000");
     order
+}
+
+/// A report that needs a decision: a payment that had succeeded is reported as failed.
+async fn open_report(world: &World) -> i64 {
+    let (_, payment) = world.order_with_payment().await;
+    for result in ["SUCCESS", "FAILED"] {
+        let report = report(payment, &format!("txn-of-{payment}"), result, "88.50");
+        world.callback(&report).await.expect(200, "00000");
+    }
+    let open = world.get_as_operator("/api/v1/ops/gateway-reports?state=OPEN").send().await;
+    open.expect(200, "00000").ids("reportId")[0]
 }
 
 /// An order between two other users, who are not parties of any other order.

@@ -68,7 +68,7 @@ const fn purse(account: Account) -> Option<Purse> {
     match account {
         Account::Wallet | Account::WalletHold => Some(Purse::Wallet),
         Account::Points | Account::PointsHold | Account::PointsDebt => Some(Purse::Points),
-        Account::Platform | Account::Gateway | Account::PointsIssued => None,
+        Account::Platform | Account::Suspense | Account::Gateway | Account::PointsIssued => None,
     }
 }
 

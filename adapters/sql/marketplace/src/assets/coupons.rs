@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Row, Session, Value, values};
+use marketplace::ports::END_OF_IDS;
 use marketplace_domain::{Coupon, CouponId, OrderId, UserId};
 
 const COLUMNS: &str = "id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, order_id, version, \
@@ -61,7 +62,7 @@ pub(super) async fn page(
     let sql = format!(
         "SELECT {COLUMNS} FROM coupons WHERE tenant_id = ? AND user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
-    let before = before.map_or(i64::MAX, CouponId::get);
+    let before = before.map_or(END_OF_IDS, CouponId::get);
     let values = values![tenant.get(), user.get(), before, most];
     session.fetch(&sql, values).await?.iter().map(coupon).collect()
 }

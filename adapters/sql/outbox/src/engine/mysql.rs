@@ -4,16 +4,17 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::NaiveDateTime;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
-use super::{mysql_migrations, mysql_wakeup};
+use super::mysql_settings::set_up;
+use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
+use super::{mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::value::Value;
@@ -34,31 +35,6 @@ impl MysqlEngine {
     }
 }
 
-/// Session settings of every connection, independent of the server's defaults.
-async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    let settings = format!(
-        // READ COMMITTED, because REPEATABLE READ (the default) mixes snapshot reads with current locked rows, and
-        // locks gaps. Strict mode, because without it strings and numbers that do not fit are truncated silently.
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
-         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-         innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
-         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S}, max_statement_time = {STATEMENT_S} */"
-    );
-    // Safe: the statement is a constant.
-    sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
-    let levels: Vec<(String, String)> = sqlx::query_as(
-        "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')",
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    match levels.iter().find(|(_, level)| level != "READ-COMMITTED") {
-        None if !levels.is_empty() => Ok(()),
-        other => Err(sqlx::Error::Configuration(
-            format!("the isolation level is {other:?} instead of READ-COMMITTED").into(),
-        )),
-    }
-}
-
 #[async_trait]
 impl Engine for MysqlEngine {
     fn dialect(&self) -> &'static dyn Dialect {
@@ -66,7 +42,8 @@ impl Engine for MysqlEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
+        let acquired = acquire(&self.pool, &self.connect, set_up).await;
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -74,12 +51,20 @@ impl Engine for MysqlEngine {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.connect).await.map_err(to_store_error)
+        probe(&self.connect, set_up).await.map_err(to_store_error)
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A dedicated connection: closing it releases the migration lock in every case.
-        let connection = self.connect.connect().await.map_err(to_store_error)?;
+        let mut connection = self.connect.connect().await.map_err(to_store_error)?;
+        set_up(&mut connection).await.map_err(to_store_error)?;
+        // A migration may take long.
+        let settings =
+            format!("SET SESSION lock_wait_timeout = {MIGRATION_WAIT_S} /*M! , max_statement_time = 0 */");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(settings))
+            .execute(&mut connection)
+            .await
+            .map_err(to_store_error)?;
         let done = mysql_migrations::run(connection, &migrations.migrator(migrations.mysql)).await;
         done.map_err(|error| super::migration_error(error, classify))
     }
@@ -102,6 +87,11 @@ impl Engine for MysqlEngine {
         .await
         .map_err(to_store_error)?;
         Ok(Some(server_info(&version, &settings)))
+    }
+
+    async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        mysql_settings::unsuitable(&mut connection).await.map_err(to_store_error)
     }
 
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
@@ -246,20 +236,37 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }
-    match number(error) {
-        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot. After a lock wait timeout the server
-        // keeps the earlier changes of the transaction; the session does not commit them.
-        Some(1213 | 1205 | 1020) => ErrorClass::Transient,
-        // Too many connections (in total or per user), blocked host, server shutdown, interrupted statement, killed or
-        // lost connection, timed-out statement or client.
-        Some(1040 | 1203 | 1226 | 1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031) => {
-            ErrorClass::Unavailable
+    number(error).map_or(ErrorClass::Permanent, class_of)
+}
+
+/// Class of an error number of the server (ER_*), or of its file layer (EE_*, below 100).
+const fn class_of(number: u16) -> ErrorClass {
+    match number {
+        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot, a statement that has to be prepared
+        // again. After a lock wait timeout the server keeps the earlier changes of the transaction; the session does
+        // not commit them.
+        1213 | 1205 | 1020 | 1615 => ErrorClass::Transient,
+        // Blocked host, server shutdown, interrupted statement, killed or lost connection, timed-out statement or
+        // client.
+        1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031 => ErrorClass::Unavailable,
+        // Network errors.
+        1158..=1161 => ErrorClass::Unavailable,
+        // Refused login, unknown database, missing privileges on a database, table, column or routine, or for an
+        // operation; an unknown definer.
+        1044 | 1045 | 1049 | 1698 | 1142 | 1143 | 1227 | 1370 | 1449 => {
+            ErrorClass::RolledBack(SystemFaultKind::Rights)
         }
-        // Network errors, a full disk or table, a failed read or write, a read-only server.
-        Some(1158..=1161 | 1021 | 1114 | 1026 | 1290 | 1792 | 1836) => ErrorClass::Unavailable,
-        // Refused login or unknown database: a configuration error, which must not consume attempts.
-        Some(1044 | 1045 | 1049 | 1698) => ErrorClass::Unavailable,
-        Some(_) | None => ErrorClass::Permanent,
+        // Unknown table, column or routine, an invalid view.
+        1054 | 1109 | 1146 | 1305 | 1356 => ErrorClass::RolledBack(SystemFaultKind::Schema),
+        // A read-only server, transaction, table or engine.
+        1036 | 1290 | 1792 | 1836 | 1874 => ErrorClass::RolledBack(SystemFaultKind::ReadOnly),
+        // Failed reads and writes of files, a full disk or table, no memory for a sort or temporary table.
+        1..=35 | 1004 | 1016 | 1021 | 1023 | 1024 | 1026 | 1030 | 1037 | 1038 | 1041 | 1114 | 1932 => {
+            ErrorClass::Fault(SystemFaultKind::Storage)
+        }
+        // Too many connections (in total or per user) or threads, prepared statements or locks.
+        1040 | 1203 | 1226 | 1135 | 1461 | 1206 => ErrorClass::Fault(SystemFaultKind::Limit),
+        _ => ErrorClass::Permanent,
     }
 }
 
@@ -298,3 +305,27 @@ crate::engine::connection!(
     MySql, MySqlArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );
 crate::engine::server_connection!(MySql, classify);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
+        let rolled_back = ErrorClass::RolledBack;
+        let fault = ErrorClass::Fault;
+        for (numbers, class) in [
+            (&[1142, 1143, 1044, 1227][..], rolled_back(SystemFaultKind::Rights)),
+            (&[1146, 1054], rolled_back(SystemFaultKind::Schema)),
+            (&[1290, 1792, 1836], rolled_back(SystemFaultKind::ReadOnly)),
+            (&[3, 28, 1021, 1026, 1030, 1037, 1038, 1041, 1114], fault(SystemFaultKind::Storage)),
+            (&[1040, 1203, 1226, 1461], fault(SystemFaultKind::Limit)),
+            (&[1205, 1213], ErrorClass::Transient),
+            (&[1053, 1927, 2013], ErrorClass::Unavailable),
+            // Data too long, out of range, a violated check, a syntax error.
+            (&[1406, 1264, 4025, 1064], ErrorClass::Permanent),
+        ] {
+            assert!(numbers.iter().all(|number| class_of(*number) == class), "{numbers:?}");
+        }
+    }
+}

@@ -96,7 +96,7 @@ fn statements(sql: &str) -> impl Iterator<Item = &str> {
 /// Whether a statement failed because it creates something that exists, or drops something that does not.
 fn was_applied(error: &sqlx::Error) -> bool {
     // The table, column, key, constraint (MySQL and MariaDB differ) or trigger exists, or there is nothing to drop.
-    let codes = [1050, 1060, 1061, 1022, 1826, 3822, 1359, 1091, 1051, 3940, 1360];
+    let codes = [1050, 1060, 1061, 1022, 1826, 3821, 3822, 1359, 1091, 1051, 3940, 1360];
     error.as_database_error().and_then(number).is_some_and(|number| codes.contains(&number))
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
-use sqlx::pool::PoolOptions;
-use sqlx::{ConnectOptions, Connection as _, Database};
+use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::{ConnectOptions, Connection as _, Database, Pool};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -27,6 +27,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// long.
 const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for the search for the cause when the pool could not connect.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Capacity of the cache of prepared statements per connection. Few are needed: list lengths are powers of two.
 pub(super) const PREPARED: usize = 256;
 /// The server's time limit for a statement, in seconds; shorter than [`RESPONSE_TIMEOUT`]. Without it a server
@@ -55,17 +57,46 @@ pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
         })
 }
 
-/// Opens a connection and closes it again.
-pub(super) async fn probe<O>(options: &O) -> Result<(), sqlx::Error>
+/// Opens a connection, runs `set_up` on it and closes it again. The pool would not report an error of `set_up`.
+pub(super) async fn probe<O>(
+    options: &O,
+    set_up: impl AsyncFnOnce(&mut O::Connection) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error>
 where
     O: ConnectOptions,
     O::Connection: Sized,
 {
     let timed_out = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no response from the server");
-    let connection = timeout(ACQUIRE_TIMEOUT, options.connect()).await.map_err(|_| timed_out())??;
+    let connecting = async {
+        let mut connection = options.connect().await?;
+        set_up(&mut connection).await?;
+        Ok::<_, sqlx::Error>(connection)
+    };
+    let connection = timeout(ACQUIRE_TIMEOUT, connecting).await.map_err(|_| timed_out())??;
     // The server has responded, so an error on closing does not matter.
     let _ = timeout(PING_TIMEOUT, connection.close()).await;
     Ok(())
+}
+
+/// Takes a connection from the pool. If the pool could not open one in time, it retried and does not report why, for
+/// example that the server has too many connections: the error is then that of a connection outside the pool.
+pub(super) async fn acquire<DB, O>(
+    pool: &Pool<DB>,
+    options: &O,
+    set_up: impl AsyncFnOnce(&mut DB::Connection) -> Result<(), sqlx::Error>,
+) -> Result<PoolConnection<DB>, sqlx::Error>
+where
+    DB: Database,
+    O: ConnectOptions<Connection = DB::Connection>,
+{
+    let error = match pool.acquire().await {
+        Err(error @ sqlx::Error::PoolTimedOut) if pool.size() < pool.options().get_max_connections() => error,
+        acquired => return acquired,
+    };
+    match timeout(CAUSE_TIMEOUT, probe(options, set_up)).await {
+        Ok(Err(cause)) => Err(cause),
+        Ok(Ok(())) | Err(_) => Err(error),
+    }
 }
 
 /// A pooled connection of a driver.
@@ -103,7 +134,11 @@ macro_rules! with_timeout {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(StoreError::Unavailable(Box::new(elapsed))),
         };
-        if matches!(outcome, Err(StoreError::Unavailable(_))) {
+        // After a system fault the connection still works: the server answered.
+        if outcome
+            .as_ref()
+            .is_err_and(|error| matches!(error, StoreError::Unavailable(_)) && error.system_fault().is_none())
+        {
             if let Some(mut lost) = $self.connection.take() {
                 lost.close_instead_of_pooling();
             }

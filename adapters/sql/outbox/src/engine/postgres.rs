@@ -4,19 +4,18 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow, PgValueRef};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{
-    IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
-};
+use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
+use super::postgres_settings::{self, set_up};
 use super::postgres_wakeup;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, insert_values, numbered, placeholders};
-use crate::engine_info::ServerInfo;
+use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::value::Value;
@@ -41,29 +40,6 @@ impl PostgresEngine {
     }
 }
 
-/// Session settings of every connection. JIT is off because the statements are short: compilation costs more than it
-/// saves. Sequential and bitmap scans are off because a plan that was made for an empty queue would scan the whole
-/// table and be reused when the queue is full; every statement can use an index.
-async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let settings = format!(
-        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
-         SET statement_timeout = '{STATEMENT_S}s'; \
-         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
-         SET enable_seqscan = off; SET enable_bitmapscan = off"
-    );
-    // Safe: the statement is a constant.
-    sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
-    let level: String =
-        sqlx::query_scalar("SHOW default_transaction_isolation").fetch_one(&mut *connection).await?;
-    if level == "read committed" {
-        Ok(())
-    } else {
-        Err(sqlx::Error::Configuration(
-            format!("the isolation level is {level} instead of read committed").into(),
-        ))
-    }
-}
-
 #[async_trait]
 impl Engine for PostgresEngine {
     fn dialect(&self) -> &'static dyn Dialect {
@@ -71,7 +47,8 @@ impl Engine for PostgresEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
+        let acquired = acquire(&self.pool, &self.connect, set_up).await;
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -79,15 +56,19 @@ impl Engine for PostgresEngine {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.connect).await.map_err(to_store_error)
+        probe(&self.connect, set_up).await.map_err(to_store_error)
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A dedicated connection: closing it releases the advisory lock in every case.
         let mut connection = self.connect.connect().await.map_err(to_store_error)?;
-        // Without `lock_timeout` the driver waits for the migration lock indefinitely.
-        let lock_timeout = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(lock_timeout))
+        set_up(&mut connection).await.map_err(to_store_error)?;
+        // A migration may take long, but without `lock_timeout` the driver waits for the migration lock indefinitely.
+        let settings = format!(
+            "SET lock_timeout = '{MIGRATION_WAIT_S}s'; SET statement_timeout = 0; \
+             SET enable_seqscan = on; SET enable_bitmapscan = on"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(settings))
             .execute(&mut connection)
             .await
             .map_err(to_store_error)?;
@@ -119,6 +100,11 @@ impl Engine for PostgresEngine {
                 .map(|(name, value)| format!("{name} = {value}"))
                 .collect(),
         }))
+    }
+
+    async fn unsuitable_settings(&self) -> Result<Vec<UnsuitableSetting>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        postgres_settings::unsuitable(&mut connection).await.map_err(to_store_error)
     }
 
     async fn watch(&self, notifier: &CommitNotifier) {
@@ -267,19 +253,31 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }
-    match error.code().as_deref() {
+    error.code().as_deref().map_or(ErrorClass::Permanent, class_of)
+}
+
+/// Class of an SQLSTATE.
+fn class_of(code: &str) -> ErrorClass {
+    match code {
         // Serialization failure, deadlock, lock not available.
-        Some("40001" | "40P01" | "55P03") => ErrorClass::Transient,
-        // Refused login or unknown database: a configuration error, which must not consume attempts. 25006: the server
-        // is a read-only standby.
-        Some("28000" | "28P01" | "3D000" | "25006") => ErrorClass::Unavailable,
+        "40001" | "40P01" | "55P03" => ErrorClass::Transient,
+        // Refused login, unknown database, missing privileges.
+        "28000" | "28P01" | "3D000" | "42501" => ErrorClass::RolledBack(SystemFaultKind::Rights),
+        // Unknown table, column, function or schema.
+        "42P01" | "42703" | "42883" | "3F000" => ErrorClass::RolledBack(SystemFaultKind::Schema),
+        // A standby, or a transaction that is read-only by default.
+        "25006" => ErrorClass::RolledBack(SystemFaultKind::ReadOnly),
+        // Full disk, out of memory.
+        "53100" | "53200" => ErrorClass::Fault(SystemFaultKind::Storage),
         // Idle-in-transaction timeout: the server closed the connection.
-        Some("25P03") => ErrorClass::Unavailable,
-        // Connection lost, insufficient resources, shutdown, cancelled (also by `statement_timeout`), system error.
-        Some(code) if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
-            ErrorClass::Unavailable
-        }
-        Some(_) | None => ErrorClass::Permanent,
+        "25P03" => ErrorClass::Unavailable,
+        // Too many connections, configuration limit exceeded.
+        _ if code.starts_with("53") => ErrorClass::Fault(SystemFaultKind::Limit),
+        // Failed reads and writes of files.
+        _ if code.starts_with("58") => ErrorClass::Fault(SystemFaultKind::Storage),
+        // Connection lost, shutdown, cancelled (also by `statement_timeout`).
+        _ if code.starts_with("08") || code.starts_with("57") => ErrorClass::Unavailable,
+        _ => ErrorClass::Permanent,
     }
 }
 
@@ -340,3 +338,27 @@ crate::engine::connection!(
     Postgres, PgArguments, bind: bind, decode: decode, classify: classify, text: numbered
 );
 crate::engine::server_connection!(Postgres, classify);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
+        let rolled_back = ErrorClass::RolledBack;
+        let fault = ErrorClass::Fault;
+        for (codes, class) in [
+            (&["42501", "28P01", "3D000"][..], rolled_back(SystemFaultKind::Rights)),
+            (&["42P01", "42703", "42883", "3F000"], rolled_back(SystemFaultKind::Schema)),
+            (&["25006"], rolled_back(SystemFaultKind::ReadOnly)),
+            (&["53100", "53200", "58030"], fault(SystemFaultKind::Storage)),
+            (&["53300", "53400"], fault(SystemFaultKind::Limit)),
+            (&["40001", "40P01", "55P03"], ErrorClass::Transient),
+            (&["08006", "57P01", "57014", "25P03"], ErrorClass::Unavailable),
+            // String too long, out of range, a violated check, a syntax error.
+            (&["22001", "22003", "23514", "42601"], ErrorClass::Permanent),
+        ] {
+            assert!(codes.iter().all(|code| class_of(code) == class), "{codes:?}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::postgres_settings::set_up;
 use crate::wakeup::CommitNotifier;
 
 const CHANNEL: &str = "handover";
@@ -34,7 +35,10 @@ pub(super) async fn watch(connect: &PgConnectOptions, notifier: &CommitNotifier)
 async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result<(), sqlx::Error> {
     // A separate pool: the listener occupies its connection permanently, and the store needs all connections of its
     // pool.
-    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(connect.clone());
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .after_connect(|connection, _| Box::pin(set_up(connection)))
+        .connect_lazy_with(connect.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
     let own_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;

@@ -3,13 +3,21 @@
 //! **Invariant:** every write, and every read that must wait for the end of an earlier write, uses the one writer
 //! connection.
 
+mod backup;
+mod checkpoints;
+mod dialect;
+mod log_check;
+mod storage;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
@@ -18,12 +26,17 @@ use sqlx::sqlite::{
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
 use crate::connection::{COMMIT, Connection, Engine};
-use crate::dialect::{Claiming, Dialect};
+use crate::dialect::Dialect;
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
+
+use checkpoints::Checkpoints;
+use dialect::{BEGIN, SqliteDialect};
+pub use log_check::ForeignLog;
+use storage::{Problem, Storage};
 
 /// Time limit for waiting for a connection of the pool, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,11 +77,29 @@ pub(crate) struct SqliteEngine {
     /// pool.
     in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
+    upkeep: Arc<Upkeep>,
+}
+
+/// State of the file that all connections share.
+struct Upkeep {
+    checkpoints: Checkpoints,
+    storage: Storage,
+    /// Whether the log of this process begins with a mark.
+    marked: AtomicBool,
 }
 
 impl SqliteEngine {
+    /// Opens the file, and creates it if it does not exist. Fails with [`ForeignLog`] before anything is read or changed if
+    /// the write-ahead log beside it belongs to another file.
     pub(crate) async fn open(options: &SqliteOptions) -> Result<SqliteEngine, StoreError> {
+        let log = log_of(&options.path);
+        log_check::check(&options.path, &log).await?;
         create_private(&options.path);
+        let upkeep = Arc::new(Upkeep {
+            checkpoints: Checkpoints::new(log.clone()),
+            storage: Storage::new(&options.path, &log),
+            marked: AtomicBool::new(false),
+        });
         let connect = SqliteConnectOptions::new()
             .filename(&options.path)
             .foreign_keys(true)
@@ -91,7 +122,12 @@ impl SqliteEngine {
         };
         let in_transaction = Arc::new(AtomicBool::new(false));
         let open = in_transaction.clone();
+        let connected = upkeep.clone();
         let writer = pool(1)
+            .after_connect(move |_, _| {
+                connected.storage.opened();
+                Box::pin(std::future::ready(Ok(())))
+            })
             // The driver's own transactions are not rolled back when a future is dropped in `begin`.
             .after_release(move |connection, _| {
                 let is_open = open.swap(false, Ordering::AcqRel);
@@ -112,12 +148,11 @@ impl SqliteEngine {
                     .clone()
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
-                    // A checkpoint starts when the WAL has 8 MiB instead of 4 MiB (the default): checkpoints are rarer,
-                    // and each one is still short.
-                    .pragma("wal_autocheckpoint", "2000"),
+                    .pragma("wal_autocheckpoint", "0")
+                    .pragma("journal_size_limit", checkpoints::LOG_LIMIT_BYTES.to_string()),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
-        let engine = SqliteEngine { writer, in_transaction, readers };
+        let engine = SqliteEngine { writer, in_transaction, readers, upkeep };
         engine.create().await?;
         Ok(engine)
     }
@@ -144,6 +179,13 @@ impl SqliteEngine {
     }
 }
 
+/// The write-ahead log beside a database file.
+fn log_of(database: &Path) -> PathBuf {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
 /// Creates an empty file that only its owner may read and write; SQLite gives its other files the same permissions.
 /// Errors are ignored: if there is no file, SQLite reports why it cannot create one.
 fn create_private(path: &Path) {
@@ -161,8 +203,10 @@ impl Engine for SqliteEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.upkeep.storage.check()?;
         let connection = self.writer.acquire().await.map_err(to_store_error)?;
-        Ok(Box::new(Writer { connection, in_transaction: self.in_transaction.clone() }))
+        let in_transaction = self.in_transaction.clone();
+        Ok(Box::new(Writer { connection, in_transaction, upkeep: self.upkeep.clone() }))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -172,6 +216,7 @@ impl Engine for SqliteEngine {
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         let mut writer = self.writer.acquire().await.map_err(to_store_error)?;
         self.in_transaction.store(true, Ordering::Release);
+        self.upkeep.mark_empty_log(&mut writer).await;
         // The driver's migration lock has no effect on SQLite; this transaction around all migrations replaces it.
         let mut transaction =
             sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(to_store_error)?;
@@ -196,6 +241,26 @@ impl Engine for SqliteEngine {
         Ok(())
     }
 
+    async fn storage_problem(&self) -> Option<String> {
+        if self.upkeep.storage.check().is_err() {
+            return Some(Problem::Replaced.to_string());
+        }
+        let problem = self.upkeep.storage.problem()?;
+        // No other write may follow, so this one finds out whether the problem is solved.
+        let mut writer = self.writer.acquire().await.ok()?;
+        self.in_transaction.store(true, Ordering::Release);
+        match checkpoints::mark(&mut writer).await {
+            Ok(()) => self.upkeep.storage.recovered(),
+            Err(_) => return Some(problem.to_string()),
+        }
+        None
+    }
+
+    async fn backup(&self, copy: &Path) -> Result<(), StoreError> {
+        let mut writer = self.writer.acquire().await.map_err(to_store_error)?;
+        backup::copy(&mut writer, copy).await
+    }
+
     async fn close(&self) {
         // The readers are closed first: the last connection runs the checkpoint, and readers cannot run it.
         self.readers.close().await;
@@ -203,10 +268,42 @@ impl Engine for SqliteEngine {
     }
 }
 
+impl Upkeep {
+    /// Begins an empty log with a mark. A failure is not reported: the caller's own write meets the same cause.
+    async fn mark_empty_log(&self, writer: &mut PoolConnection<Sqlite>) {
+        if self.marked.load(Ordering::Acquire) {
+            return;
+        }
+        if self.checkpoints.log_is_empty()
+            && let Err(error) = checkpoints::mark(writer).await
+        {
+            tracing::debug!(%error, "sqlite: cannot mark the write-ahead log");
+            return;
+        }
+        self.marked.store(true, Ordering::Release);
+    }
+}
+
 /// The writer connection; tracks whether it may be in a transaction.
 struct Writer {
     connection: PoolConnection<Sqlite>,
     in_transaction: Arc<AtomicBool>,
+    upkeep: Arc<Upkeep>,
+}
+
+impl Writer {
+    /// Runs a checkpoint if one is due and no transaction is open.
+    async fn checkpoint(&mut self) {
+        if self.in_transaction.load(Ordering::Acquire) || !self.upkeep.checkpoints.is_due() {
+            return;
+        }
+        // This future may be dropped while the mark is written.
+        self.in_transaction.store(true, Ordering::Release);
+        match self.upkeep.checkpoints.run(&mut self.connection).await {
+            Ok(()) => self.in_transaction.store(false, Ordering::Release),
+            Err(error) => tracing::debug!(%error, "sqlite: checkpoint failed; the next commit repeats it"),
+        }
+    }
 }
 
 #[async_trait]
@@ -215,78 +312,25 @@ impl Connection for Writer {
         // The flag is set before BEGIN is sent: this future may be dropped while the statement runs.
         if sql == BEGIN {
             self.in_transaction.store(true, Ordering::Release);
+            self.upkeep.mark_empty_log(&mut self.connection).await;
         }
-        let changed = self.connection.execute(sql, values).await?;
+        if sql == COMMIT {
+            self.upkeep.storage.check()?;
+        }
+        let changed = self.connection.execute(sql, values).await;
+        let changed = changed.map_err(|error| self.upkeep.storage.named(error))?;
         if sql == COMMIT {
             self.in_transaction.store(false, Ordering::Release);
         }
+        self.checkpoint().await;
         Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.connection.fetch(sql, values).await
-    }
-}
-
-/// IMMEDIATE: a deferred transaction that reads, then writes, can fail with SQLITE_BUSY_SNAPSHOT regardless of the busy
-/// timeout.
-const BEGIN: &str = "BEGIN IMMEDIATE";
-
-struct SqliteDialect;
-
-impl Dialect for SqliteDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
-    fn explain(&self) -> &'static str {
-        "EXPLAIN QUERY PLAN"
-    }
-
-    fn lock_index(&self, _name: &str) -> String {
-        String::new()
-    }
-
-    fn now(&self) -> &'static str {
-        "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now') AS now"
-    }
-
-    fn for_update(&self) -> &'static str {
-        ""
-    }
-
-    fn skip_locked(&self) -> &'static str {
-        ""
-    }
-
-    fn tables(&self) -> &'static str {
-        "SELECT name FROM sqlite_schema WHERE type = 'table'"
-    }
-
-    fn claiming(&self) -> Claiming {
-        Claiming::UpdateReturning
-    }
-
-    fn index(&self, name: &str) -> String {
-        format!("INDEXED BY {name}")
-    }
-
-    fn failed(&self) -> String {
-        self.index("idx_outbox_failed")
-    }
-
-    fn pending(&self) -> &'static str {
-        "o.status IN ('NEW', 'RETRY')"
-    }
-
-    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
-        let sets: Vec<String> =
-            columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
-        format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
-    }
-
-    fn sum(&self, of: &str) -> String {
-        format!("sum({of})")
+        let rows = self.connection.fetch(sql, values).await;
+        let rows = rows.map_err(|error| self.upkeep.storage.named(error))?;
+        self.checkpoint().await;
+        Ok(rows)
     }
 }
 
@@ -300,9 +344,25 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     }
     let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
     // The low byte is the primary result code: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
-    match code & 0xff {
-        5 | 6 => ErrorClass::Transient,          // SQLITE_BUSY, SQLITE_LOCKED
-        10 | 13 | 14 => ErrorClass::Unavailable, // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+    class_of(code & 0xff, error.message())
+}
+
+/// Class of a primary result code. SQLITE_ERROR stands for many errors, which only the message distinguishes.
+fn class_of(code: i64, message: &str) -> ErrorClass {
+    match code {
+        // SQLITE_BUSY, SQLITE_LOCKED
+        5 | 6 => ErrorClass::Transient,
+        // SQLITE_PERM, SQLITE_AUTH
+        3 | 23 => ErrorClass::RolledBack(SystemFaultKind::Rights),
+        // SQLITE_READONLY
+        8 => ErrorClass::RolledBack(SystemFaultKind::ReadOnly),
+        // SQLITE_FULL: the transaction is rolled back before the connection is used again.
+        13 => ErrorClass::RolledBack(SystemFaultKind::Storage),
+        // SQLITE_NOMEM, SQLITE_IOERR, SQLITE_CANTOPEN: the end of the log may have been written.
+        7 | 10 | 14 => ErrorClass::Fault(SystemFaultKind::Storage),
+        1 if ["no such table", "no such column"].iter().any(|missing| message.starts_with(missing)) => {
+            ErrorClass::RolledBack(SystemFaultKind::Schema)
+        }
         _ => ErrorClass::Permanent,
     }
 }

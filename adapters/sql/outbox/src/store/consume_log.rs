@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
-use handover_events::{ConsumeStatus, EventId};
+use handover_events::{ConsumeStatus, EventId, MAX_ID};
 
 use super::consume::subscription;
 use crate::dialect::{LookUp, MAX_ROWS, padded};
@@ -141,8 +141,9 @@ impl ConsumeLog for Session {
         if let Some(row) = self.fetch_one(&sql, values![consumer]).await? {
             return subscription(&row);
         }
-        let last_id = "SELECT MAX(id) AS id FROM outbox_events";
-        let row = self.fetch_one(last_id, Vec::new()).await?;
+        // A row with a larger id was imported. On PostgreSQL later events have smaller ids than it.
+        let last_id = "SELECT MAX(id) AS id FROM outbox_events WHERE id <= ?";
+        let row = self.fetch_one(last_id, values![MAX_ID]).await?;
         let after_id = row.map(|row| row.of("outbox_events", "id").opt_int("id")).transpose()?.flatten();
         let after_id = after_id.unwrap_or(0);
         let insert = "INSERT INTO outbox_consumer_subscriptions (consumer, after_id, checked_until)";

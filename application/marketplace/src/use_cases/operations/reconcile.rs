@@ -1,5 +1,5 @@
-//! Reconciliation: compares business rows, outbox rows, confirms, consume logs and effects within a time window
-//! (spec §6).
+//! Reconciliation: compares products, orders, payments, refunds, outbox rows, confirms, consume logs and effects within a
+//! time window (spec §6).
 //!
 //! **Invariant:** an event in flight is not a finding. An event counts as lost only if it was confirmed before the
 //! grace period and has no consume-log record.
@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
+use marketplace_domain::ReportState;
 
 use crate::App;
-use crate::ports::EffectKind;
+use crate::consistency::ProductScan;
+use crate::ports::{EffectKind, GatewayReportFilter};
 use compare::{Consumers, Criteria, compare};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
@@ -34,6 +36,10 @@ pub const GRACE: Duration = Duration::from_secs(60);
 /// Number of the newest effects of each kind that are compared with their orders. Effects without an order cannot
 /// be found through the orders of the window. The number bounds the scan of these tables, which grow indefinitely.
 const NEWEST_EFFECTS: u32 = 10_000;
+
+/// Number of the newest products that are compared with their orders, in addition to the products of the compared
+/// orders. A product changes without a change of its order only by SQL, so the window of orders does not find it.
+const NEWEST_PRODUCTS: usize = 10_000;
 
 /// Number of the newest open dead letters that are compared with the outbox.
 const NEWEST_DEAD_LETTERS: usize = 10_000;
@@ -103,10 +109,11 @@ impl Reconciliation {
 
 /// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost
 /// event is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect
-/// exists, only the missing record is written.
+/// exists, only the missing record is written. A payment or refund whose order did not change with it is finished, and
+/// captured money that buys nothing is refunded, each once and only if the outcome is certain.
 ///
 /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-/// the ledger; these are not repaired.
+/// the ledger, and open reports of the gateway; these are not repaired.
 pub async fn reconcile(
     app: &App,
     operator: &Operator,
@@ -131,12 +138,17 @@ pub async fn reconcile(
         more: false,
     };
     let mut after = None;
+    let mut products = ProductScan::default();
     loop {
         let mut view = app.view().await?;
         let orders = view.orders_changed(tenant, command.since, command.until, after, BATCH).await?;
         let Some(last) = orders.last() else { break };
         after = Some((last.update_time, last.id));
-        let found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
+        let mut found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
+        let of_products = products.compare_orders(view.as_mut(), &orders).await?;
+        found.extend(
+            of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
+        );
         // Release the view before a unit of work begins: a task uses at most one connection of the store.
         drop(view);
         for mut finding in found {
@@ -145,6 +157,12 @@ pub async fn reconcile(
             }
             add_finding(&mut report, finding);
         }
+    }
+    for mut finding in newest_products(app, tenant, products).await? {
+        if command.repair {
+            finding.repair = repair::repair(app, context, &criteria.consumers, &finding).await?;
+        }
+        add_finding(&mut report, finding);
     }
     for kind in EffectKind::ALL {
         let mut view = app.view().await?;
@@ -156,6 +174,11 @@ pub async fn reconcile(
         add_finding(&mut report, finding);
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
+    let open =
+        GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
+    for gateway_report in app.view().await?.gateway_reports_page(open, None, limit).await? {
+        add_finding(&mut report, Finding::of_report(gateway_report));
+    }
     for row in unreadable_rows(app, tenant, limit).await? {
         add_finding(&mut report, Finding::of_unreadable(row));
     }
@@ -164,6 +187,27 @@ pub async fn reconcile(
     }
     audit_action(&command).record(&app.outbox, operator, tenant, count(report.findings.len())).await?;
     Ok(report)
+}
+
+/// Findings for the newest products, and for all compared products without an order.
+async fn newest_products(
+    app: &App,
+    tenant: Option<TenantId>,
+    mut products: ProductScan,
+) -> Result<Vec<Finding>, StoreError> {
+    let mut found = Vec::new();
+    let mut before = None;
+    let mut scanned = 0;
+    let mut view = app.view().await?;
+    while scanned < NEWEST_PRODUCTS {
+        let page = view.newest_products(tenant, before, BATCH).await?;
+        let Some(last) = page.last() else { break };
+        before = Some(last.id);
+        scanned += page.len();
+        found.extend(products.compare_products(view.as_mut(), &page).await?);
+    }
+    found.extend(products.without_order(view.as_mut()).await?);
+    Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
 }
 
 /// Findings for the newest open dead letters whose event has no outbox row.

@@ -1,4 +1,4 @@
-//! Timeline of an order: changes, events, publish attempts, consumptions, effects and dead letters.
+//! Timeline of an order: changes, reports of the gateway, events, publish attempts, consumptions, effects and dead letters.
 
 mod items;
 
@@ -27,6 +27,8 @@ pub enum TimelineKind {
     State,
     /// A payment or a refund was started or settled.
     Payment,
+    /// The gateway reported the result of a payment or refund. Only for operators.
+    GatewayReport,
     /// An event was committed with the change.
     Event,
     /// The result of an attempt to publish an event, or a redrive.
@@ -44,6 +46,7 @@ impl TimelineKind {
     pub const ALL: &'static [TimelineKind] = &[
         TimelineKind::State,
         TimelineKind::Payment,
+        TimelineKind::GatewayReport,
         TimelineKind::Event,
         TimelineKind::Published,
         TimelineKind::Effect,
@@ -56,6 +59,7 @@ impl TimelineKind {
         match self {
             TimelineKind::State => "state",
             TimelineKind::Payment => "payment",
+            TimelineKind::GatewayReport => "gatewayReport",
             TimelineKind::Event => "event",
             TimelineKind::Published => "published",
             TimelineKind::Effect => "effect",
@@ -74,13 +78,13 @@ pub struct TimelineItem {
     pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub consumer: Option<String>,
-    /// New status of the order, payment, refund, outbox row, consume-log record or dead letter.
+    /// New status of the order, payment, refund, report, outbox row, consume-log record or dead letter.
     pub status: Option<&'static str>,
     /// Number of attempts so far to publish or to apply the event.
     pub attempts: Option<u32>,
     /// Key of the asset operation.
     pub idempotency_key: Option<String>,
-    /// Amount of the asset operation.
+    /// Amount of the asset operation, or the reported amount.
     pub amount: Option<String>,
     /// Available balance of the purse after the asset operation.
     pub balance_after: Option<String>,
@@ -156,6 +160,9 @@ pub async fn timeline(
     );
     items.of_payments(&payments);
     items.of_refunds(&refunds);
+    if is_operator {
+        items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
+    }
     let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
     let history = view.outbox_view().history_of(&ids).await?;
     for row in &rows {

@@ -6,18 +6,25 @@ use marketplace::jobs::ConsistencyRepair;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets};
-use crate::support::{pass, secs};
+use crate::support::{pass, report, secs};
 
 fn repair(market: &Market) -> ConsistencyRepair {
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
     ConsistencyRepair::new(market.app().clone(), settings)
 }
 
-/// Marks an order paid without appending its event, as a bug might.
+/// Settles the payment of an order and marks the order paid without appending ORDER_PAID, as a bug might.
 async fn pay_without_event(market: &Market, order: &Order) {
-    let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();
+    let payment = market.process.started_payment(order.id).await;
+    let now = market.world.now();
+    let report = report(&payment, PaymentResult::Success).report;
+    let (settled, event) = payment.decide(&report, order, 0, None, now).settled.unwrap();
+    let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::Gateway, now).unwrap();
+    let event = market.world.event(&format!("settled-{}", payment.id), settled.version, &event);
     let mut unit = market.world.store.begin().await.unwrap();
+    let _ = unit.advance_payment(&settled).await.unwrap();
     let _ = unit.advance_order(&paid).await.unwrap();
+    unit.outbox().append(&[event]).await.unwrap();
     unit.commit().await.unwrap();
     pass(secs(1)).await;
 }

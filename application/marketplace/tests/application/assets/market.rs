@@ -16,6 +16,11 @@ use crate::support::{BUYER, Process, SELLER, TENANT, World, by, gateway, millis,
 
 pub(crate) const OPERATOR: i64 = 9;
 
+/// The tenant of the market.
+pub(crate) const fn tenant() -> handover_events::TenantId {
+    TENANT
+}
+
 pub(crate) fn operator() -> CommandContext {
     let actor = Actor::User { id: OPERATOR.try_into().unwrap(), roles: vec![Role::User, Role::Operator] };
     CommandContext { actor, ..by(OPERATOR) }
@@ -27,6 +32,11 @@ pub(crate) fn buyer() -> UserId {
 
 pub(crate) fn points(number: i64) -> Points {
     number.try_into().unwrap()
+}
+
+/// A report of the gateway without a transaction id.
+pub(crate) fn refund_report(refund: RefundId, result: RefundResult) -> SettleRefund {
+    SettleRefund { refund: refund.into(), result, transaction_id: None, body_hash: String::new() }
 }
 
 /// Assets that an order uses in addition to money.
@@ -129,7 +139,7 @@ impl Market {
         refund: &Refund,
         result: RefundResult,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        settle_refund(self.app(), &gateway(), SettleRefund { refund: refund.id, result }).await
+        settle_refund(self.app(), &gateway(), refund_report(refund.id, result)).await
     }
 
     /// Waits 500 ms. In this time, relay and consumers process all pending messages.

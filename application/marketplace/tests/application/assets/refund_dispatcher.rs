@@ -22,10 +22,10 @@ async fn failed_refund_request_is_retried_with_the_same_key_and_growing_backoff(
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
-    let key = format!("refund:{}", refund.id);
+    let key = refund.reference.unwrap().to_string();
     let is_expected = move |request: &RefundRequest| {
         let amount = request.amount == order.payable;
-        request.idempotency_key() == key && amount && request.transaction_id.is_some()
+        request.key == key && amount && request.transaction_id.is_some()
     };
     let mut gateway = MockGateway::new();
     gateway

@@ -113,25 +113,6 @@ async fn refund_requested_twice_is_started_once_and_again_only_after_a_failure()
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_refund_report_changes_nothing_and_the_opposite_report_is_refused() {
-    let market = Market::running().await;
-    let order = market.paid(SpentAssets::default()).await;
-    let refund = market.refund(&order).await;
-    let settled = market.report(&refund, RefundResult::Success).await.unwrap();
-    let rows = market.world.rows().await.len();
-    assert_eq!(market.report(&refund, RefundResult::Success).await.unwrap(), settled);
-    assert_eq!(market.world.rows().await.len(), rows);
-    let result = market.report(&refund, RefundResult::Failed).await;
-    assert!(
-        matches!(
-            result,
-            Err(UseCaseError::Refused(RefundCommandRefusal::Refund(RefundRefusal::AlreadySettled { .. })))
-        ),
-        "{result:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn refund_request_of_the_seller_or_another_user_is_refused() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;

@@ -10,7 +10,7 @@ use marketplace::use_cases::*;
 use marketplace::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::*;
 
-use super::market::Market;
+use super::market::{Market, refund_report};
 use crate::support::{BUYER, SELLER, by, gateway, money, pass, report, secs};
 
 /// The trace of a request, with its own W3C trace context.
@@ -29,7 +29,7 @@ async fn placed(market: &Market) -> Order {
 }
 
 async fn started(market: &Market, order: &Order) -> Payment {
-    let command = StartPayment { order: order.id, method: "card".into() };
+    let command = StartPayment { order: order.id, method: PaymentMethod::Card };
     start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
 }
 
@@ -88,7 +88,7 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     mock.expect_refund().withf(|request| request.trace == trace("refund")).once().returning(|_| Ok(()));
     let app = market.app().clone().with_gateway(Arc::new(mock));
     assert_eq!(RefundDispatcher::new(app, RefundSettings::default()).dispatch().await.unwrap(), 1);
-    let command = SettleRefund { refund: refund.id, result: RefundResult::Success };
+    let command = refund_report(refund.id, RefundResult::Success);
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
     for event_type in [EventType::RefundSucceeded, EventType::OrderRefunded] {
         assert_eq!(trace_of(&market, event_type).await, trace("refund"), "{event_type}");
@@ -105,7 +105,7 @@ async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_th
     assert!(settled(&market, &payment).await.refund_due);
     let refunds = market.world.view().await.refunds_of(order.tenant, &[order.id]).await.unwrap();
     assert_eq!(refunds[0].trace, Some(trace("pay")));
-    let command = SettleRefund { refund: refunds[0].id, result: RefundResult::Failed };
+    let command = refund_report(refunds[0].id, RefundResult::Failed);
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
     assert_eq!(trace_of(&market, EventType::RefundFailed).await, trace("pay"));
 }

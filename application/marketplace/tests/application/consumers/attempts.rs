@@ -1,7 +1,11 @@
 //! Attempts of one event: applied once, retried, and dead-lettered.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use chrono::TimeDelta;
 use handover_events::ConsumeStatus;
+use handover_outbox::ConsumerSettings;
 use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
@@ -268,4 +272,27 @@ async fn broker_outage_neither_loses_nor_duplicates_events() {
     world.broker.set_reachable(true);
     eventually(secs(3), async || world.is_drained(QUEUE).await).await;
     assert_eq!(world.effects(7).await, ["e-1"]);
+}
+
+/// The event was delivered before, so each attempt is counted before it runs, and its lease ends while the fault lasts.
+#[tokio::test(start_paused = true)]
+async fn fault_of_the_system_counts_no_attempt_at_a_redelivered_event() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&broken);
+    let act = move |_: &[String], _| if state.load(Ordering::Relaxed) { Act::Fault } else { Act::Apply };
+    let (world, process, handler) = consuming(act).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
+    pass(secs(2)).await;
+    process.kill().await;
+    let process = world.process();
+    process.start_drainer(&[handler.subscriber()]);
+    process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    pass(secs(120)).await;
+    assert!(handler.times("e-1").len() > 20, "{:?}", handler.times("e-1"));
+    let record = world.log(NAME, "e-1").await.unwrap();
+    assert_eq!((record.status, record.attempts), (ConsumeStatus::Waiting, 0));
+    broken.store(false, Ordering::Relaxed);
+    eventually(secs(10), async || world.effects(7).await == ["e-1"]).await;
+    assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 1);
+    assert!(world.dead_letters().await.is_empty());
 }

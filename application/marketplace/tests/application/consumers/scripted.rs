@@ -29,10 +29,14 @@ pub(crate) struct Call {
 pub(crate) enum Act {
     Apply,
     Fail,
+    /// Fails recoverably with this error.
+    FailAs(String),
     FailPermanently,
     Panic,
     Hang,
     Conflict,
+    /// A statement fails because a right is missing.
+    Fault,
     Kill(Tasks),
 }
 
@@ -92,11 +96,20 @@ impl Handler<Work> for Scripted {
         match (self.script)(&ids, u32::try_from(before).unwrap()) {
             Act::Apply => {}
             Act::Fail => return Err(HandlerError::Recoverable("service unavailable".into())),
+            Act::FailAs(why) => return Err(HandlerError::Recoverable(why)),
             Act::FailPermanently => return Err(HandlerError::Unrecoverable("request rejected".into())),
             Act::Panic => panic!("panic of the scripted handler"),
             Act::Hang => std::future::pending().await,
             Act::Conflict => {
                 return Err(StoreError::Conflict { what: "a unique key of the handler".into() }.into());
+            }
+            Act::Fault => {
+                let fault = SystemFault {
+                    kind: SystemFaultKind::Rights,
+                    is_rolled_back: true,
+                    cause: "permission denied for table shipments".into(),
+                };
+                return Err(StoreError::Unavailable(Box::new(fault)).into());
             }
             Act::Kill(tasks) => {
                 tasks.kill();

@@ -77,8 +77,14 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         let cause = &shown.items[paid];
         (cause.event_id.clone(), cause.trace_id.clone())
     });
-    let everything = timeline(app, &command_line(), None, order).await.unwrap();
-    assert_eq!(everything, shown, "without errors, the timeline of an operator must equal that of the buyer");
+    let mut everything = timeline(app, &command_line(), None, order).await.unwrap();
+    let reports = ["report 1 of the gateway: payment SUCCESS; order_paid"];
+    assert_eq!(texts(&everything, TimelineKind::GatewayReport), reports);
+    everything.items.retain(|item| item.kind != TimelineKind::GatewayReport);
+    assert_eq!(
+        everything, shown,
+        "without errors and reports of the gateway, the timeline of an operator must equal that of the buyer"
+    );
     let masked = timeline(app, &operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {
         let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();

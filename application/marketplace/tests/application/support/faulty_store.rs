@@ -203,5 +203,7 @@ impl AssetQueriesWrapper for FaultyUnit {}
 impl AssetRepoWrapper for FaultyUnit {}
 impl RefundQueriesWrapper for FaultyUnit {}
 impl RefundRepoWrapper for FaultyUnit {}
+impl GatewayReportQueriesWrapper for FaultyUnit {}
+impl GatewayReportRepoWrapper for FaultyUnit {}
 impl RequestQueriesWrapper for FaultyUnit {}
 impl RequestRepoWrapper for FaultyUnit {}

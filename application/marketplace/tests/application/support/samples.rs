@@ -13,7 +13,8 @@ use super::{BUYER, SELLER, TENANT, World};
 pub(crate) fn report(payment: &Payment, result: PaymentResult) -> SettlePayment {
     let transaction_id = format!("txn-{}", payment.id);
     SettlePayment {
-        payment: payment.id,
+        payment: payment.id.into(),
+        body_hash: String::new(),
         report: Settlement { transaction_id, result, amount: payment.amount },
     }
 }

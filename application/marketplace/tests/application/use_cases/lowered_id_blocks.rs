@@ -46,14 +46,13 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     let placed = (order.buyer, order.seller, order.product, order.tenant, order.status);
     assert_eq!(placed, (id(buyer), id(seller), product.id, tenant, OrderStatus::Pending));
 
-    let start = StartPayment { order: order.id, method: "card".into() };
+    let start = StartPayment { order: order.id, method: PaymentMethod::Card };
     let payment = start_payment(app, &context(buyer, tenant), start).await.unwrap();
     assert_eq!(
         (payment.order, payment.tenant, payment.status),
         (order.id, tenant, PaymentStatus::Processing)
     );
-    let paid = SettlePayment { payment: payment.id, report: report(&payment, PaymentResult::Success).report };
-    settle_payment(app, &context(buyer, tenant), paid).await.unwrap();
+    settle_payment(app, &context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
 
     let request = RequestRefund { order: order.id, reason: "too small".into() };
     let refund = request_refund(app, &context(buyer, tenant), request).await.unwrap();

@@ -161,7 +161,7 @@ async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party
         assert!(is_not_found(&cancel_order(app, &context, order.id).await));
         assert!(is_not_found(&ship_order(app, &context, order.id, shipment()).await));
         assert!(is_not_found(&complete_order(app, &context, order.id).await));
-        let pay = StartPayment { order: order.id, method: "card".into() };
+        let pay = StartPayment { order: order.id, method: PaymentMethod::Card };
         assert!(is_not_found(&start_payment(app, &context, pay).await));
     }
     let not_allowed = |result: Result<Order, UseCaseError<OrderRefusal>>| {
@@ -198,7 +198,7 @@ async fn action_in_the_wrong_status_is_rejected() {
     assert!(wrong(ship_order(app, &by(SELLER), paid.id, shipment()).await));
     assert!(wrong(cancel_order(app, &by(BUYER), paid.id).await));
     assert_eq!(world.order(pending.id).await, pending);
-    let payment = StartPayment { order: paid.id, method: "card".into() };
+    let payment = StartPayment { order: paid.id, method: PaymentMethod::Card };
     let late = start_payment(app, &by(BUYER), payment).await;
     assert!(matches!(
         late,

@@ -158,7 +158,7 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
     let mut window = Vec::with_capacity(dead_letters.len());
     let mut published = Vec::with_capacity(dead_letters.len());
     for dead_letter in dead_letters {
-        match outgoing_to(&dead_letter.queue, &dead_letter.event) {
+        match outgoing_to(&outbox.registry, &dead_letter.queue, &dead_letter.event) {
             Ok(outgoing) => {
                 window.push(outgoing);
                 published.push(*dead_letter);

@@ -16,7 +16,7 @@ const ENDED: [&str; 1] = ["holds match their orders"];
 const COUPONS: [&str; 1] = ["no coupon is used twice"];
 const EARNED: [&str; 1] = ["earned points match payments"];
 const REFUNDS: [&str; 1] = ["refunds equal captured amounts"];
-const LATE: [&str; 1] = ["a late payment is refunded once"];
+const LATE: [&str; 1] = ["money that pays no order is refunded"];
 
 fn total(day: &mut SmallDay, account: Account) -> &mut i64 {
     let totals = day.database.assets.totals.iter_mut();

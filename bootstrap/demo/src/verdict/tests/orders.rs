@@ -15,6 +15,7 @@ fn missing_acknowledged_order_breaks_promise() {
         day.database.orders.remove(&id);
         day.database.payments.remove(&id);
         day.database.assets.operations.remove(&id);
+        day.database.assets.captures.remove(&id);
         let of_order = |kind: &str, aggregate: i64| {
             (kind == "Order" && aggregate == PAID) || (kind == "Payment" && aggregate / 10 == PAID)
         };
@@ -64,7 +65,7 @@ fn payment_after_deadline_is_expected_if_refund_is_due() {
         })
     };
     // The payment added by this test has neither an event nor ledger entries, so it breaks further promises.
-    assert_eq!(broken_if(true), ["no change without its event", "a late payment is refunded once"]);
+    assert_eq!(broken_if(true), ["no change without its event", "refunds equal captured amounts"]);
     let states = "order states match the responses";
     assert_eq!(broken_if(false), [states, "no change without its event", "refunds equal captured amounts"]);
 }

@@ -15,8 +15,8 @@ use marketplace::ports::ListingEntry;
 use marketplace::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::{
     CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
-    PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult,
-    Settlement, Shipment, UserId,
+    PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,
+    RefundId, RefundResult, Settlement, Shipment, UserId,
 };
 
 use super::super::super::broker_faults::{
@@ -237,11 +237,12 @@ impl SmallDay {
             let id = order.id.get() * 10 + i64::try_from(number).unwrap();
             let payment = Payment {
                 id: id.try_into().unwrap(),
+                reference: None,
                 tenant: TenantId::DEFAULT,
                 order: order.id,
                 amount: order.payable,
                 currency: Currency::CNY,
-                method: "card".to_owned(),
+                method: PaymentMethod::Card,
                 status: PaymentStatus::Processing,
                 transaction_id: None,
                 refund_due: false,
@@ -251,10 +252,11 @@ impl SmallDay {
                 update_time: self.now,
             };
             let report = Settlement { transaction_id: format!("txn-{id}"), result, amount: order.payable };
-            let (settled, event) = payment.settle(&report, order, self.now).unwrap().unwrap();
+            let decision = payment.decide(&report, order, 0, None, self.now);
+            let (settled, event) = decision.settled.unwrap();
             self.publish(event, settled.version);
-            if result == PaymentResult::Success {
-                self.capture(order, &settled);
+            if let Some(capture) = decision.capture {
+                self.capture(order, capture);
             }
             self.database.payments.entry(order.id).or_default().push(settled);
         }

@@ -31,6 +31,16 @@ fn gateway_is_sandbox_or_https_or_local_http() {
 }
 
 #[test]
+fn reference_is_required_only_if_configured() {
+    let require = |value: &str| load(&[("HANDOVER_GATEWAY__REQUIRE_REFERENCE", value)]);
+    assert!(!load(&[]).unwrap().gateway.requires_reference);
+    assert!(require("true").unwrap().gateway.requires_reference);
+    assert!(!require("false").unwrap().gateway.requires_reference);
+    let text = error_text(require("always"));
+    assert!(text.contains("gateway.require-reference") && text.contains("set true or false"), "{text}");
+}
+
+#[test]
 fn minutes_and_hours_accept_fractions() {
     let config = load(&[
         ("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "0.05"),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use handover_events::{Jitter, RetryPolicy};
 
-use super::{error_text, file, load, load_file};
+use super::{error_text, file, load, load_file, variables};
 use crate::config::{Config, Sources};
 
 #[test]
@@ -70,18 +70,58 @@ fn unknown_key_without_similar_key_gets_no_suggestion() {
         assert!(text.starts_with("unknown ") && !text.contains("did you mean"), "{text}");
         assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
     }
-    for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
+    for variable in ["HANDOVER_OUTBOX__FOO", "HANDOVER_HTTP__PORT"] {
         let text = error_text(load(&[(variable, "x")]));
         assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
     }
     for (key, intended) in [
-        ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH?"),
         ("HANDOVER_ORDER__TIMEOUT__MINUTES", "HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES?"),
         ("HANDOVER_CONSUMERS__PREFETCH", "HANDOVER_CONSUMER__PREFETCH?"),
-        ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL?"),
+        ("HANDOVER_DATABSE__FOO", "HANDOVER_DATABASE__...?"),
     ] {
         let text = error_text(load(&[(key, "x")]));
         assert!(text.contains(&format!("did you mean {intended}")), "{text}");
+    }
+}
+
+#[test]
+fn variable_that_is_no_key_is_ignored_with_warning_that_names_nearest_key() {
+    for (variable, intended) in [
+        ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH"),
+        ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL"),
+        ("HANDOVER_LISTEN", "HANDOVER_HTTP__LISTEN"),
+    ] {
+        load(&[(variable, "x")]).unwrap();
+        let expected = format!("ignored, not a configuration key: {variable}; did you mean {intended}?");
+        assert_eq!(variables(&[(variable, "x")]).warnings(), [expected]);
+    }
+    let others = variables(&[("HANDOVER_KAFKA__URL", "x"), ("HANDOVER_FOO", "x"), ("HANDOVER_", "x")]);
+    let expected = "ignored, not a configuration key: HANDOVER_, HANDOVER_FOO, HANDOVER_KAFKA__URL";
+    assert_eq!(others.warnings(), [expected]);
+    assert!(variables(&[("HANDOVER_OUTBOX__BATCH", "5")]).warnings().is_empty());
+}
+
+#[test]
+fn variables_of_a_kubernetes_service_are_ignored_with_one_warning() {
+    let mut set = Vec::new();
+    for service in ["HANDOVER", "HANDOVER_DB", "HANDOVER_HTTP", "HANDOVER_ORDER", "HANDOVER__DB"] {
+        set.extend(
+            ["PORT", "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP"]
+                .map(|end| format!("{service}_{end}")),
+        );
+        let port = format!("{service}_PORT_8080_TCP");
+        set.extend(["", "_PROTO", "_PORT", "_ADDR"].map(|end| format!("{port}{end}")));
+    }
+    let sources = Sources {
+        variables: set.iter().map(|name| (name.clone(), "tcp://10.0.0.1:8080".to_owned())).collect(),
+        ..Sources::default()
+    };
+    Config::load(&sources).unwrap();
+    let warnings = sources.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:#?}");
+    assert!(warnings[0].ends_with("for a Service unless enableServiceLinks is false"), "{warnings:#?}");
+    for name in &set {
+        assert!(warnings[0].contains(name), "{name}");
     }
 }
 
@@ -90,12 +130,14 @@ fn unknown_variable_error_names_variable_and_nearest_one() {
     let text = error_text(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
     assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");
     assert!(text.contains("did you mean HANDOVER_OUTBOX__SCAN_INTERVAL?"), "{text}");
-    assert!(error_text(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
 }
 
 #[test]
 fn variables_that_are_not_settings_are_ignored() {
-    load(&[("HOME", "x"), ("HANDOVER_CONFIG", "x"), ("HANDOVER_BIN", "x"), ("HANDOVER_LONG", "1")]).unwrap();
+    let set =
+        ["HOME", "HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG", "HANDOVER_SEED"].map(|name| (name, "1"));
+    load(&set).unwrap();
+    assert!(variables(&set).warnings().is_empty());
 }
 
 #[test]

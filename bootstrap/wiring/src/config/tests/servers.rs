@@ -92,3 +92,16 @@ fn ca_files_contain_certificates_and_need_a_server() {
     let plain = ("HANDOVER_BROKER__URL", "amqp://mq/");
     assert!(error_text(load(&[plain, ("HANDOVER_BROKER__CA_FILE", &good)])).contains("amqps://"));
 }
+
+#[test]
+fn management_url_needs_a_rabbitmq_server_and_contains_no_user() {
+    let broker = ("HANDOVER_BROKER__URL", "amqp://mq/");
+    let management = |url: &'static str| ("HANDOVER_RABBITMQ__MANAGEMENT_URL", url);
+    load(&[broker, management("http://mq:15672")]).unwrap();
+    for url in ["mq:15672", "http://", "http://mq/api", "http://shop:swordfish@mq:15672"] {
+        let error = error_text(load(&[broker, management(url)]));
+        assert!(error.starts_with("rabbitmq.management-url in ") && !error.contains("swordfish"), "{error}");
+    }
+    let needless = error_text(load(&[management("http://mq:15672")]));
+    assert!(needless.starts_with("rabbitmq.management-url in "), "{needless}");
+}

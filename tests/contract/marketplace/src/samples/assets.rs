@@ -7,7 +7,7 @@ use marketplace_domain::{
     HoldStatus, OperationKey, OperationKind, Posting, Purse, Refund, RefundCause, RefundId, RefundStatus,
 };
 
-use super::{money, order_id, payment_id, trace, user};
+use super::{money, order_id, payment_id, reference, trace, user};
 
 pub fn coupon_id(number: i64) -> CouponId {
     number.try_into().expect("a valid id")
@@ -129,11 +129,20 @@ pub fn refund(id: i64, payment: i64) -> Refund {
         tenant: TenantId::DEFAULT,
         order: order_id(payment),
         payment: payment_id(payment),
+        capture: 1,
+        reference: Some(reference(id)),
+        is_keyed_by_id: false,
+        attempt: 1,
         amount: money(8_850),
         currency: Currency::CNY,
         cause: RefundCause::Buyer,
         reason: "it was broken".into(),
         status: RefundStatus::Processing,
+        settled_attempt: None,
+        transaction_id: None,
+        payouts: 0,
+        is_excess: false,
+        settled_by: None,
         attempts: 0,
         next_attempt_time: Some(start()),
         last_error: None,
@@ -147,8 +156,11 @@ pub fn refund(id: i64, payment: i64) -> Refund {
 /// The refund in its next version, in this status.
 pub fn refund_moved_to(refund: &Refund, status: RefundStatus) -> Refund {
     let due = refund.next_attempt_time.filter(|_| status == RefundStatus::Processing);
+    let succeeded = status == RefundStatus::Success;
     Refund {
         status,
+        settled_attempt: succeeded.then_some(refund.attempt),
+        payouts: refund.payouts + u32::from(succeeded),
         next_attempt_time: due,
         version: refund.version + 1,
         update_time: later(1),

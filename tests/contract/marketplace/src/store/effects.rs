@@ -143,6 +143,29 @@ pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
     assert_eq!(events(None, 2).await, ["d", "c"]);
 }
 
+/// The listing changes of any number of products are returned sorted by product, and those of one product in the sequence
+/// in which they were applied, without those of other products and tenants.
+pub async fn listing_changes_are_found_by_their_products(rig: &dyn MarketRig) {
+    // More products than an adapter may read with one statement. The orders of later products have smaller ids.
+    let products = 150;
+    let first =
+        |product: i64| listing_change(product, 2 * products - product, Occupied, &format!("a{product}"));
+    let second = |product: i64| listing_change(product, 1_000 + product, Occupied, &format!("b{product}"));
+    let changes: Vec<_> =
+        (1..=products).rev().flat_map(|product| [second(product), first(product)]).collect();
+    change(rig, &changes).await;
+    change(rig, &[ListingChange { tenant: tenant(2), ..listing_change(1, 7, Occupied, "foreign") }]).await;
+    // The first product is named twice, and the last is not named.
+    let asked: Vec<_> = [1].into_iter().chain((1..products).rev()).map(product_id).collect();
+    let mut view = view(rig).await;
+    let found = view.listing_changes_of_products(TenantId::DEFAULT, &asked).await.unwrap();
+    let expected: Vec<_> = (1..products).flat_map(|product| [second(product), first(product)]).collect();
+    assert_eq!(found, expected);
+    let foreign = view.listing_changes_of_products(tenant(2), &asked).await.unwrap();
+    assert_eq!(foreign.iter().map(|it| it.order).collect::<Vec<_>>(), [order_id(7)]);
+    assert_eq!(view.listing_changes_of_products(TenantId::DEFAULT, &[]).await.unwrap(), []);
+}
+
 /// `Occupied` assigns the product to the order, even if another order had it.
 pub async fn occupied_product_is_assigned_to_its_order(rig: &dyn MarketRig) {
     change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use handover_contract::samples::tenant;
 use handover_contract::within;
+use handover_events::MAX_ID;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{IdKind, IdState};
+use marketplace::ports::{END_OF_IDS, IdKind, IdState, IdsExhausted, OrderSide};
 use marketplace_domain::{Coupon, Order, Payment, Product, Refund};
 use tokio::sync::Barrier;
 
@@ -88,6 +89,86 @@ pub async fn id_is_taken_by_row_of_any_tenant(rig: &dyn MarketRig) {
         assert!(view.id_is_taken(kind, 40).await.unwrap(), "{kind:?}");
         assert!(!view.id_is_taken(kind, 41).await.unwrap(), "{kind:?}");
     }
+}
+
+/// The exhausted kind and its counter, if the error reports that.
+fn exhausted(error: &StoreError) -> Option<IdsExhausted> {
+    let StoreError::Backend(cause) = error else { return None };
+    cause.downcast_ref().copied()
+}
+
+/// The largest id can be reserved. A block that exceeds it is refused with an error that names the kind, and the
+/// counter does not move.
+pub async fn block_beyond_largest_id_is_refused_by_name(rig: &dyn MarketRig) {
+    for kind in IdKind::ALL {
+        let next = END_OF_IDS - 10;
+        in_unit!(rig, |unit| unit.raise_id_block(kind, next).await.expect("cannot raise the next block"));
+        for size in [11, 10, 1] {
+            let mut unit = begin(rig).await;
+            let taken = unit.take_id_block(kind, size).await;
+            if size == 10 {
+                assert_eq!(taken.expect("cannot reserve the last ids"), next, "{kind:?}");
+                unit.commit().await.expect("cannot commit");
+                continue;
+            }
+            let refused = taken.expect_err("the block exceeds the largest id");
+            let expected = if size == 11 { next } else { END_OF_IDS };
+            assert_eq!(exhausted(&refused), Some(IdsExhausted { kind, next: expected }), "{refused}");
+            assert!(refused.to_string().contains(kind.as_str()), "{refused}");
+        }
+        let state = rig.market().view().await.unwrap().id_state(kind).await.unwrap();
+        assert_eq!(state.next, END_OF_IDS, "{kind:?}");
+    }
+}
+
+/// A raise above the end of the range is refused, and the counter does not move.
+pub async fn raise_beyond_largest_id_is_refused_by_name(rig: &dyn MarketRig) {
+    for kind in IdKind::ALL {
+        for next in [END_OF_IDS + 1, i64::MAX] {
+            let mut unit = begin(rig).await;
+            let refused = unit.raise_id_block(kind, next).await.expect_err("the id is outside the range");
+            assert_eq!(exhausted(&refused), Some(IdsExhausted { kind, next }), "{refused}");
+            drop(unit);
+            assert_eq!(take(rig, kind, 1).await, if next == i64::MAX { 2 } else { 1 }, "{kind:?}");
+        }
+    }
+}
+
+/// A row with an id outside the range, as from an import, does not count as the largest id.
+pub async fn imported_row_outside_range_moves_no_counter(rig: &dyn MarketRig) {
+    insert_row_of_each_kind(rig, 40).await;
+    for (id, imported) in [(41, END_OF_IDS), (42, i64::MAX)] {
+        insert_row_of_each_kind(rig, id).await;
+        for kind in IdKind::ALL {
+            let is_imported = rig.import_row(kind, id, imported).await;
+            let state = rig.market().view().await.unwrap().id_state(kind).await.unwrap();
+            assert_eq!(state.largest, if is_imported { 40 } else { id }, "{kind:?} {imported}");
+            assert!(state.largest <= MAX_ID);
+        }
+    }
+}
+
+/// A row with an id outside the range is unreadable; pages of the rows of a tenant exclude it.
+pub async fn imported_row_outside_range_is_on_no_page(rig: &dyn MarketRig) {
+    let other = tenant(2);
+    for id in [40, 41] {
+        insert_row_of_each_kind(rig, id).await;
+    }
+    let mut expected = vec![41, 40];
+    for kind in [IdKind::Product, IdKind::Order, IdKind::Coupon] {
+        if rig.import_row(kind, 41, i64::MAX).await {
+            expected = vec![40];
+        }
+    }
+    let mut view = rig.market().view().await.unwrap();
+    let page = view.products_page(other, None, None, 10).await.expect("cannot read the page");
+    assert_eq!(page.iter().map(|product| product.id.get()).collect::<Vec<_>>(), expected);
+    let buyer = order(40).buyer;
+    let page =
+        view.orders_page(other, buyer, OrderSide::Buyer, None, None, 10).await.expect("cannot read the page");
+    assert_eq!(page.iter().map(|order| order.id.get()).collect::<Vec<_>>(), expected);
+    let page = view.coupons_page(other, coupon(40).user, None, 10).await.expect("cannot read the page");
+    assert_eq!(page.iter().map(|coupon| coupon.id.get()).collect::<Vec<_>>(), expected);
 }
 
 /// Inserts a row of each kind with this id, in tenant 2.

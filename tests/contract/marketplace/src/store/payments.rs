@@ -3,10 +3,10 @@
 use handover_contract::samples::{SPECIAL_CHARACTERS, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
-use marketplace_domain::{Money, Order, Payment, PaymentStatus};
+use marketplace_domain::{Money, Order, Payment, PaymentMethod, PaymentStatus, Reference};
 
 use super::{MarketRig, begin, in_unit, view};
-use crate::samples::{order, order_id, payment, payment_id, settled};
+use crate::samples::{order, order_id, payment, payment_id, reference, settled};
 
 async fn add(rig: &dyn MarketRig, payments: &[Payment]) {
     in_unit!(rig, |unit| {
@@ -28,12 +28,16 @@ async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, t
 
 pub async fn payment_is_read_as_written(rig: &dyn MarketRig) {
     let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
-    let awkward = Payment { method: SPECIAL_CHARACTERS.into(), amount: Money::ZERO, ..payment(2, 2) };
+    let awkward = Payment { method: PaymentMethod::BankTransfer, amount: Money::ZERO, ..payment(2, 2) };
     let plain = payment(1, 1);
     let untraced = Payment { trace: None, ..payment(4, 4) };
     let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
     let traced = Payment { trace: Some(longest), ..payment(5, 5) };
-    let all = [greatest, awkward, plain, untraced, traced];
+    let unnamed = Payment { reference: None, ..payment(6, 6) };
+    let named = |id, reference: &str| Payment { reference: reference.parse().ok(), ..payment(id, id) };
+    let smallest = named(7, "00000000-0000-0000-0000-000000000000");
+    let largest = named(8, "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF");
+    let all = [greatest, awkward, plain, untraced, traced, unnamed, smallest, largest];
     add(rig, &all).await;
     for written in all {
         assert_eq!(stored(rig, written.id.get()).await, Some(written));
@@ -44,9 +48,59 @@ pub async fn payment_is_read_as_written(rig: &dyn MarketRig) {
 /// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_payment_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
-    is_conflict(begin(rig).await.insert_payment(&payment(1, 2)).await);
-    is_conflict(begin(rig).await.insert_payment(&Payment { tenant: tenant(2), ..payment(1, 3) }).await);
+    let other = Payment { reference: Some(reference(9)), ..payment(1, 2) };
+    is_conflict(begin(rig).await.insert_payment(&other).await);
+    is_conflict(begin(rig).await.insert_payment(&Payment { tenant: tenant(2), ..other }).await);
     assert_eq!(stored(rig, 1).await, Some(payment(1, 1)));
+}
+
+/// A reference names at most one payment, across all tenants. Any number of payments may have none.
+pub async fn duplicate_payment_reference_is_conflict(rig: &dyn MarketRig) {
+    let with = |id, reference: Option<Reference>| Payment { reference, ..payment(id, id) };
+    add(rig, &[with(1, Some(reference(1))), with(2, Some(reference(2))), with(3, None), with(4, None)]).await;
+    let same = with(5, Some(reference(1)));
+    is_conflict(begin(rig).await.insert_payment(&same).await);
+    is_conflict(begin(rig).await.insert_payment(&Payment { tenant: tenant(2), ..same }).await);
+    let renamed = Payment { version: 2, ..with(2, Some(reference(1))) };
+    is_conflict(begin(rig).await.advance_payment(&renamed).await);
+    let named = Payment { version: 2, ..with(3, Some(reference(3))) };
+    in_unit!(rig, |unit| changes_one(unit.advance_payment(&named).await));
+    is_conflict(begin(rig).await.insert_payment(&with(6, Some(reference(3)))).await);
+    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)));
+    assert_eq!(stored(rig, 5).await, None);
+}
+
+/// A payment is found by its reference without a tenant, because the gateway does not report a tenant.
+pub async fn payment_is_found_by_reference_without_tenant(rig: &dyn MarketRig) {
+    let foreign = Payment { tenant: tenant(2), ..payment(2, 2) };
+    add(rig, &[payment(1, 1), foreign.clone(), Payment { reference: None, ..payment(3, 3) }]).await;
+    let after = settle(rig, &payment(1, 1), PaymentStatus::Success, "t1").await;
+    let found = async |number: i64| {
+        view(rig).await.payment_by_reference(reference(number)).await.expect("cannot read a payment")
+    };
+    assert_eq!(found(1).await, Some(after));
+    assert_eq!(found(2).await, Some(foreign));
+    assert_eq!(found(3).await, None);
+}
+
+/// A payment is found by the gateway transaction that settled it last, in any tenant; transactions are compared byte by
+/// byte.
+pub async fn payment_is_found_by_gateway_transaction_that_settled_it_last(rig: &dyn MarketRig) {
+    let foreign = Payment { tenant: tenant(2), ..payment(2, 2) };
+    add(rig, &[payment(1, 1), foreign.clone(), payment(3, 3)]).await;
+    let failed = settle(rig, &payment(1, 1), PaymentStatus::Failed, "tx-a").await;
+    let foreign = settle(rig, &foreign, PaymentStatus::Success, "TX-A").await;
+    let found = async |transaction: &str| {
+        view(rig).await.payment_by_transaction(transaction).await.expect("cannot read a payment")
+    };
+    assert_eq!(found("tx-a").await.as_ref(), Some(&failed));
+    assert_eq!(found("TX-A").await, Some(foreign));
+    for other in ["tx-a ", "tx-á", "tx-b", ""] {
+        assert_eq!(found(other).await, None, "{other:?}");
+    }
+    let succeeded = settle(rig, &failed, PaymentStatus::Success, "tx-b").await;
+    assert_eq!(found("tx-b").await, Some(succeeded));
+    assert_eq!(found("tx-a").await, None);
 }
 
 /// An order has at most one payment in `PROCESSING`; payments of other orders do not conflict.

@@ -138,3 +138,51 @@ pub async fn product_pages_filter_by_status(rig: &dyn MarketRig) {
         assert_eq!(rest.len(), 1);
     }
 }
+
+/// Products are found by their ids in their tenant, in any status and sequence; an id may be named twice.
+pub async fn products_are_found_by_ids_in_tenant(rig: &dyn MarketRig) {
+    let foreign = Product { tenant: tenant(2), ..product(3) };
+    let sold = Product { status: ProductStatus::Sold, ..product(2) };
+    add(rig, &[product(1), sold.clone(), foreign.clone(), product(4)]).await;
+    let mut view = view(rig).await;
+    let mut find = async |of: i64, ids: &[i64]| {
+        let ids: Vec<_> = ids.iter().map(|id| product_id(*id)).collect();
+        let mut found = view.products_by_id(tenant(of), &ids).await.unwrap();
+        found.sort_by_key(|product| product.id);
+        found
+    };
+    assert_eq!(find(1, &[3, 2, 9, 1, 2]).await, [product(1), sold]);
+    assert_eq!(find(2, &[1, 2, 3, 4]).await, [foreign]);
+    assert_eq!(find(1, &[]).await, []);
+}
+
+/// More products than an adapter may read with one statement are returned once each.
+pub async fn many_products_are_found_by_ids(rig: &dyn MarketRig) {
+    let all: Vec<Product> = (1..=300).map(product).collect();
+    add(rig, &all).await;
+    let ids: Vec<_> = all.iter().rev().map(|product| product.id).collect();
+    let mut found = view(rig).await.products_by_id(TenantId::DEFAULT, &ids).await.unwrap();
+    found.sort_by_key(|product| product.id);
+    assert_eq!(found, all);
+}
+
+/// The newest products of one tenant or of all tenants, in every status, are returned greatest id first.
+pub async fn newest_products_are_ordered_by_descending_id(rig: &dyn MarketRig) {
+    let mut all = [3, 1, 10, 2, 7].map(product);
+    all[0].status = ProductStatus::Sold;
+    all[1].status = ProductStatus::OffShelf;
+    all[4].tenant = tenant(2);
+    add(rig, &all).await;
+    let mut view = view(rig).await;
+    let mut page = async |of: Option<i64>, before: Option<i64>, limit| {
+        numbers(view.newest_products(of.map(tenant), before.map(product_id), limit).await.unwrap())
+    };
+    assert_eq!(page(None, None, 2).await, [10, 7]);
+    assert_eq!(page(None, Some(7), 2).await, [3, 2]);
+    assert_eq!(page(None, Some(2), 2).await, [1]);
+    assert_eq!(page(None, Some(1), 2).await, [0; 0]);
+    assert_eq!(page(Some(1), None, 9).await, [10, 3, 2, 1]);
+    assert_eq!(page(Some(1), Some(9), 2).await, [3, 2], "the bound need not be an existing id");
+    assert_eq!(page(Some(2), None, 9).await, [7]);
+    assert_eq!(page(Some(3), None, 9).await, [0; 0]);
+}

@@ -5,10 +5,11 @@ use handover_contract::concurrency::{one_changed, one_succeeded, race};
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
-use marketplace_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
+use marketplace::ports::RefundFilter;
+use marketplace_domain::{Currency, Money, Reference, Refund, RefundCause, RefundStatus, SupersededAttempt};
 
 use super::{MarketRig, begin, in_unit, view};
-use crate::samples::{money, order_id, refund, refund_id, refund_moved_to};
+use crate::samples::{money, order_id, reference, refund, refund_id, refund_moved_to};
 
 use RefundStatus::{Failed, Processing, Success};
 
@@ -55,14 +56,32 @@ pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
     written.push(Refund { trace: None, ..refund(1, 1) });
     let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
     written.push(Refund { trace: Some(longest), ..refund(1, 1) });
+    written.push(Refund { capture: 1_000_000, attempt: 1_000_000, is_keyed_by_id: true, ..refund(1, 1) });
+    written.push(Refund {
+        settled_attempt: Some(2),
+        attempt: 3,
+        payouts: 4,
+        settled_by: Some(SPECIAL_CHARACTERS.into()),
+        transaction_id: Some(SPECIAL_CHARACTERS.into()),
+        is_excess: true,
+        ..refund_moved_to(&refund(1, 1), Success)
+    });
+    written.push(Refund {
+        payouts: 2,
+        transaction_id: Some("😀".repeat(255)),
+        settled_by: Some(String::new()),
+        ..refund_moved_to(&refund(1, 1), Failed)
+    });
     for (n, written) in written.into_iter().enumerate() {
         let number = n as i64 + 1;
-        let Refund { id, payment, .. } = refund(number, number);
-        let refund = Refund { id, payment, ..written };
+        let Refund { id, payment, reference, .. } = refund(number, number);
+        let refund = Refund { id, payment, reference, ..written };
         add(rig, std::slice::from_ref(&refund)).await;
         assert_eq!(stored(rig, number).await, Some(refund));
     }
-    add(rig, &[refund(MAX_ID, MAX_ID)]).await;
+    let unnamed = Refund { reference: None, ..refund(998, 998) };
+    add(rig, &[refund(MAX_ID, MAX_ID), unnamed.clone()]).await;
+    assert_eq!(stored(rig, 998).await, Some(unnamed));
     assert_eq!(stored(rig, MAX_ID).await.map(|refund| refund.currency), Some(Currency::CNY));
     assert_eq!(stored(rig, MAX_ID).await, Some(refund(MAX_ID, MAX_ID)));
     assert_eq!(stored(rig, 999).await, None);
@@ -71,13 +90,30 @@ pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
 /// A duplicate id is a conflict, even in another tenant.
 pub async fn duplicate_refund_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
-    is_conflict(begin(rig).await.insert_refund(&refund(1, 2)).await);
-    is_conflict(begin(rig).await.insert_refund(&Refund { tenant: tenant(2), ..refund(1, 3) }).await);
+    let other = Refund { reference: Some(reference(9)), ..refund(1, 2) };
+    is_conflict(begin(rig).await.insert_refund(&other).await);
+    is_conflict(begin(rig).await.insert_refund(&Refund { tenant: tenant(2), ..other }).await);
     assert_eq!(stored(rig, 1).await, Some(refund(1, 1)));
 }
 
-/// A payment has at most one refund in `PROCESSING` or `SUCCESS`.
-pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
+/// A reference names at most one refund, across all tenants. Any number of refunds may have none.
+pub async fn duplicate_refund_reference_is_conflict(rig: &dyn MarketRig) {
+    let with = |id, reference: Option<Reference>| Refund { reference, ..refund(id, id) };
+    add(rig, &[refund(1, 1), refund(2, 2), with(3, None), with(4, None)]).await;
+    let same = with(5, Some(reference(1)));
+    is_conflict(begin(rig).await.insert_refund(&same).await);
+    is_conflict(begin(rig).await.insert_refund(&Refund { tenant: tenant(2), ..same }).await);
+    let renamed = Refund { version: 2, ..with(2, Some(reference(1))) };
+    is_conflict(begin(rig).await.advance_refund(&renamed).await);
+    let named = Refund { version: 2, ..with(3, Some(reference(3))) };
+    in_unit!(rig, |unit| changes_one(unit.advance_refund(&named).await));
+    is_conflict(begin(rig).await.insert_refund(&with(6, Some(reference(3)))).await);
+    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)));
+    assert_eq!(stored(rig, 5).await, None);
+}
+
+/// A capture has at most one refund in `PROCESSING` or `SUCCESS`.
+pub async fn second_refund_of_capture_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
     is_conflict(begin(rig).await.insert_refund(&Refund { order: order_id(9), ..refund(3, 1) }).await);
@@ -90,7 +126,37 @@ pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// After a refund has failed, its payment may have another refund, even in the same unit of work, but again at most one
+/// Each capture of a payment can be refunded, and each once.
+pub async fn refunds_of_different_captures_do_not_conflict(rig: &dyn MarketRig) {
+    let of = |id, capture| Refund { capture, ..refund(id, 1) };
+    add(rig, &[of(1, 1), of(2, 2), of(3, 3)]).await;
+    is_conflict(begin(rig).await.insert_refund(&of(4, 2)).await);
+    settle(rig, &of(1, 1), Failed).await;
+    is_conflict(begin(rig).await.insert_refund(&of(4, 3)).await);
+    add(rig, &[of(4, 1)]).await;
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, &[order_id(1)]).await.unwrap();
+    assert_eq!(numbers(all), [1, 2, 3, 4]);
+}
+
+/// Excess refunds of a capture are neither checked nor counted; a refund that becomes one allows another refund.
+pub async fn excess_refunds_do_not_conflict(rig: &dyn MarketRig) {
+    let excess = |id| Refund { is_excess: true, ..refund(id, 1) };
+    add(rig, &[refund(1, 1), excess(2), excess(3)]).await;
+    settle(rig, &excess(2), Success).await;
+    let counted = Refund { is_excess: false, ..refund_moved_to(&excess(3), Processing) };
+    is_conflict(begin(rig).await.advance_refund(&counted).await);
+    is_conflict(begin(rig).await.insert_refund(&refund(4, 1)).await);
+    let stopped = Refund { is_excess: true, ..refund_moved_to(&refund(1, 1), Processing) };
+    in_unit!(rig, |unit| {
+        changes_one(unit.advance_refund(&stopped).await);
+        unit.insert_refund(&refund(4, 1)).await.unwrap();
+    });
+    is_conflict(begin(rig).await.insert_refund(&refund(5, 1)).await);
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, &[order_id(1)]).await.unwrap();
+    assert_eq!(numbers(all), [1, 2, 3, 4]);
+}
+
+/// After a refund has failed, its capture may have another refund, even in the same unit of work, but again at most one
 /// that has not failed.
 pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
@@ -116,6 +182,106 @@ pub async fn refund_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
+/// A refund of any tenant and the number of its attempt are found by the reference of the current attempt, and of each
+/// attempt that was superseded.
+pub async fn attempt_is_found_by_current_or_superseded_reference(rig: &dyn MarketRig) {
+    let first = Refund { tenant: tenant(2), reference: Some(reference(10)), ..refund(1, 1) };
+    add(rig, &[first.clone(), Refund { reference: None, ..refund(2, 2) }, refund(3, 3)]).await;
+    let attempt = async |number: i64| {
+        let found = view(rig).await.attempt_by_reference(reference(number)).await;
+        found.expect("cannot read an attempt").map(|(refund, attempt)| (refund.get(), attempt))
+    };
+    assert_eq!(attempt(10).await, Some((1, 1)));
+    let mut current = first;
+    for next in [2, 3] {
+        let replaced = SupersededAttempt {
+            refund: current.id,
+            attempt: current.attempt,
+            reference: current.reference.unwrap(),
+        };
+        let retried = Refund {
+            attempt: next,
+            reference: Some(reference(10 * i64::from(next))),
+            ..refund_moved_to(&current, Processing)
+        };
+        in_unit!(rig, |unit| {
+            changes_one(unit.advance_refund(&retried).await);
+            unit.insert_superseded_attempt(&replaced).await.unwrap();
+        });
+        current = retried;
+    }
+    for (number, expected) in
+        [(10, Some((1, 1))), (20, Some((1, 2))), (30, Some((1, 3))), (3, Some((3, 1))), (2, None), (40, None)]
+    {
+        assert_eq!(attempt(number).await, expected, "{number}");
+    }
+}
+
+/// A reference names at most one superseded attempt.
+pub async fn duplicate_superseded_reference_is_conflict(rig: &dyn MarketRig) {
+    let attempt =
+        |refund, attempt| SupersededAttempt { refund: refund_id(refund), attempt, reference: reference(1) };
+    in_unit!(rig, |unit| unit.insert_superseded_attempt(&attempt(1, 1)).await.unwrap());
+    is_conflict(begin(rig).await.insert_superseded_attempt(&attempt(1, 2)).await);
+    is_conflict(begin(rig).await.insert_superseded_attempt(&attempt(2, 1)).await);
+    let found = view(rig).await.attempt_by_reference(reference(1)).await.unwrap();
+    assert_eq!(found, Some((refund_id(1), 1)));
+}
+
+async fn page(rig: &dyn MarketRig, filter: RefundFilter, before: Option<i64>, limit: u32) -> Vec<i64> {
+    let page = view(rig).await.refunds_page(filter, before.map(refund_id), limit).await;
+    numbers(page.expect("cannot read a page of refunds"))
+}
+
+/// A page contains refunds with ids below the given id, greatest id first.
+pub async fn refund_pages_are_ordered_by_descending_id(rig: &dyn MarketRig) {
+    let old = Refund { create_time: later(9), update_time: later(9), ..refund(4, 4) };
+    add(rig, &[refund(12, 12), refund(3, 3), refund(MAX_ID, 1), old.clone(), refund(5, 5)]).await;
+    let all = RefundFilter::default();
+    assert_eq!(page(rig, all, None, 2).await, [MAX_ID, 12]);
+    assert_eq!(page(rig, all, Some(12), 2).await, [5, 4]);
+    assert_eq!(page(rig, all, Some(4), 2).await, [3]);
+    assert_eq!(page(rig, all, Some(3), 2).await, [0; 0]);
+    assert_eq!(page(rig, all, Some(7), 9).await, [5, 4, 3]);
+    let rows = view(rig).await.refunds_page(all, Some(refund_id(5)), 1).await.unwrap();
+    assert_eq!(rows, [old]);
+}
+
+/// Filters of a page apply together; rows that do not match do not count against the limit.
+pub async fn refund_pages_filter_by_tenant_and_status(rig: &dyn MarketRig) {
+    for (id, of, status) in [
+        (1, 1, Processing),
+        (2, 1, Success),
+        (3, 2, Failed),
+        (4, 1, Failed),
+        (5, 2, Processing),
+        (6, 2, Success),
+        (7, 1, Failed),
+        (8, 1, Success),
+    ] {
+        let of_tenant = Refund { tenant: tenant(of), ..refund(id, id) };
+        add(rig, &[Refund { version: 1, ..refund_moved_to(&of_tenant, status) }]).await;
+    }
+    let expected: [(Option<i64>, Option<RefundStatus>, &[i64]); 9] = [
+        (None, None, &[8, 7, 6, 5, 4, 3, 2, 1]),
+        (None, Some(Processing), &[5, 1]),
+        (None, Some(Success), &[8, 6, 2]),
+        (None, Some(Failed), &[7, 4, 3]),
+        (Some(1), None, &[8, 7, 4, 2, 1]),
+        (Some(2), None, &[6, 5, 3]),
+        (Some(1), Some(Failed), &[7, 4]),
+        (Some(2), Some(Success), &[6]),
+        (Some(3), Some(Processing), &[]),
+    ];
+    for (of, status, ids) in expected {
+        let filter = RefundFilter { tenant: of.map(tenant), status };
+        assert_eq!(page(rig, filter, None, 100).await, ids, "{filter:?}");
+        assert_eq!(page(rig, filter, None, 2).await, ids[..ids.len().min(2)], "{filter:?}");
+        let below: Vec<i64> = ids.iter().copied().filter(|id| *id < 6).collect();
+        assert_eq!(page(rig, filter, Some(6), 100).await, below, "{filter:?}");
+    }
+}
+
 /// A refund, with its attempts and its last error, is replaced only if its stored version is one less than the new
 /// version.
 pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
@@ -126,13 +292,26 @@ pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
         last_error: Some(SPECIAL_CHARACTERS.into()),
         ..refund_moved_to(&refund(1, 1), Processing)
     };
-    let settled = refund_moved_to(&retried, Success);
-    for after in [&retried, &settled] {
+    let settled = Refund {
+        transaction_id: Some(SPECIAL_CHARACTERS.into()),
+        settled_by: Some("user:9".into()),
+        ..refund_moved_to(&retried, Success)
+    };
+    let failed = refund_moved_to(&settled, Failed);
+    let renewed = Refund {
+        capture: 2,
+        reference: Some(reference(11)),
+        is_keyed_by_id: true,
+        attempt: 2,
+        is_excess: true,
+        ..refund_moved_to(&failed, Processing)
+    };
+    for after in [&retried, &settled, &failed, &renewed] {
         in_unit!(rig, |unit| changes_one(unit.advance_refund(after).await));
         in_unit!(rig, |unit| changes_none(unit.advance_refund(after).await));
         assert_eq!(stored(rig, 1).await.as_ref(), Some(after));
     }
-    for version in [1, 2, 3, 5] {
+    for version in [1, 2, 3, 4, 5, 7] {
         let other = Refund { version, ..refund_moved_to(&refund(1, 1), Failed) };
         in_unit!(rig, |unit| changes_none(unit.advance_refund(&other).await));
     }
@@ -141,7 +320,7 @@ pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     });
     let foreign = Refund { tenant: tenant(2), ..refund_moved_to(&refund(2, 2), Failed) };
     in_unit!(rig, |unit| changes_none(unit.advance_refund(&foreign).await));
-    assert_eq!(stored(rig, 1).await, Some(settled));
+    assert_eq!(stored(rig, 1).await, Some(renewed));
     assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "other rows must be unchanged");
     assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }

@@ -3,11 +3,12 @@
 use handover_contract::samples::{later, tenant};
 use handover_events::TenantId;
 use marketplace::ports::{ListingChange, ListingChangeKind, MarketView, Work};
-use marketplace_domain::{Asset, AssetOperation, CreditOutcome, OrderId, Payment, Posting};
+use marketplace_domain::{Asset, AssetOperation, Capture, CreditOutcome, OrderId, Payment, Posting};
 
 use super::{MarketRig, in_unit, view};
 use crate::samples::{
-    credit_change, hold, listing_change, notification, operation, order_id, payment, refund, shipment_task,
+    capture, credit_change, gateway_report, hold, listing_change, notification, operation, order_id, payment,
+    payment_id, refund, shipment_task,
 };
 
 /// More orders than an adapter may read with one statement.
@@ -18,7 +19,9 @@ async fn write_rows(unit: &mut Work, order: i64) {
     // The payments and refunds of later orders have smaller ids and earlier times.
     let id = 2 * ORDERS - order;
     unit.insert_payment(&Payment { update_time: later(id), ..payment(id, order) }).await.unwrap();
+    unit.insert_capture(&Capture { payment: payment_id(id), ..capture(order, 1) }).await.unwrap();
     unit.insert_refund(&refund(id, order)).await.unwrap();
+    unit.insert_gateway_report(&gateway_report(&order.to_string(), order)).await.unwrap();
     let event = order.to_string();
     let occupied = listing_change(order, order, ListingChangeKind::Occupied, &event);
     unit.change_listings(&[occupied]).await.unwrap();
@@ -38,6 +41,8 @@ async fn orders_of_rows(view: &mut dyn MarketView, orders: &[OrderId]) -> Vec<(&
     }
     vec![
         ("payments", of(view.payments_of(one, orders).await.unwrap(), |it| it.order)),
+        ("captures", of(view.captures_of(one, orders).await.unwrap(), |it| it.order)),
+        ("reports", of(view.gateway_reports_of(one, orders).await.unwrap(), |it| it.effect.order.unwrap())),
         ("refunds", of(view.refunds_of(one, orders).await.unwrap(), |it| it.order)),
         ("listing changes", of(view.listing_changes(one, orders).await.unwrap(), |it| it.order)),
         ("shipments", of(view.shipment_tasks(one, orders).await.unwrap(), |it| it.order)),
@@ -57,6 +62,8 @@ pub async fn rows_of_many_orders_are_ordered_by_order(rig: &dyn MarketRig) {
         }
         let foreign = Payment { tenant: tenant(2), ..payment(3 * ORDERS, 1) };
         unit.insert_payment(&foreign).await.unwrap();
+        let foreign = Capture { tenant: tenant(2), transaction_id: "foreign".into(), ..capture(1, 9) };
+        unit.insert_capture(&foreign).await.unwrap();
         let foreign = listing_change(1, 1, ListingChangeKind::Occupied, "foreign");
         unit.change_listings(&[ListingChange { tenant: tenant(2), ..foreign }]).await.unwrap();
     });

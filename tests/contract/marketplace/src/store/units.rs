@@ -9,7 +9,8 @@ use marketplace_domain::{PaymentStatus, ProductAction};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{
-    listing_change, order, payment, payment_id, product, product_id, settled, shipment_task, user,
+    capture, gateway_report, listing_change, order, payment, payment_id, product, product_id, settled,
+    shipment_task, user,
 };
 
 /// Inserts rows of several kinds and an event.
@@ -17,6 +18,8 @@ pub(super) async fn write_rows(unit: &mut Work) {
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
     unit.insert_payment(&payment(1, 1)).await.unwrap();
+    unit.insert_capture(&capture(1, 1)).await.unwrap();
+    unit.insert_gateway_report(&gateway_report("k", 1)).await.unwrap();
     unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
     unit.change_listings(&[listing_change(1, 1, ListingChangeKind::Occupied, "e")]).await.unwrap();
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
@@ -29,6 +32,8 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("product", view.product_by_id(one, product_id(1)).await.unwrap().is_some()),
         ("order", view.order_by_id(one, order(1).id).await.unwrap().is_some()),
         ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
+        ("capture", !view.captures_of(one, &[order(1).id]).await.unwrap().is_empty()),
+        ("report", view.gateway_report_by_key("k").await.unwrap().is_some()),
         ("event", has_event(view, "e").await),
         ("listing change", !view.listing_changes(one, &[order(1).id]).await.unwrap().is_empty()),
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
@@ -37,7 +42,7 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     checks.into_iter().filter_map(|(kind, is_visible)| is_visible.then_some(kind)).collect()
 }
 
-const EVERYTHING: usize = 7;
+const EVERYTHING: usize = 9;
 
 async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
     !view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()

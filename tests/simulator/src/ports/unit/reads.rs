@@ -7,9 +7,9 @@ use handover_outbox::ports::{
     LeaseQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied,
 };
 use marketplace::ports::{
-    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, IdQueriesWrapper, MarketView,
-    NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper,
-    RefundQueriesWrapper, RequestQueriesWrapper,
+    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
+    IdQueriesWrapper, MarketView, NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper,
+    ProductQueriesWrapper, RefundQueriesWrapper, RequestQueriesWrapper,
 };
 use marketplace_domain::{Asset, Hold, OrderId};
 
@@ -97,6 +97,7 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
 impl<I: MarketView + ?Sized> ProductQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<I> {}

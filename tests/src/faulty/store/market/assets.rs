@@ -1,4 +1,4 @@
-//! Faults of coupons, wallets, points and refunds.
+//! Faults of coupons, wallets and points.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
@@ -118,29 +118,5 @@ impl AssetRepoWrapper for Unit {
             }
         }
         Ok(())
-    }
-}
-
-impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
-    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
-        let late = self.has(Fault::RefundsAreDueLate);
-        let now = if late { now - TimeDelta::microseconds(1) } else { now };
-        self.inner().refunds_due(now, limit).await
-    }
-}
-
-impl RefundRepoWrapper for Unit {
-    async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        if self.has(Fault::SecondRefundsAreIgnored) {
-            self.serialize().await;
-            let taken = self.inner().refund_by_id(refund.id).await?.is_some();
-            let of_order = self.inner().refunds_of(refund.tenant, &[refund.order]).await?;
-            let live =
-                |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
-            if !taken && of_order.iter().any(live) {
-                return Ok(());
-            }
-        }
-        self.inner().insert_refund(refund).await
     }
 }

@@ -9,6 +9,29 @@ use marketplace_domain::*;
 use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> ProductQueriesWrapper for Faulty<U> {
+    async fn products_by_id(
+        &mut self,
+        tenant: TenantId,
+        ids: &[ProductId],
+    ) -> Result<Vec<Product>, StoreError> {
+        let ids = if self.has(Fault::OnlyFirstProductsAreFound) { &ids[..ids.len().min(128)] } else { ids };
+        let mut found = self.inner().products_by_id(tenant, ids).await?;
+        if self.has(Fault::ProductsByIdLeakToOtherTenants) && tenant != TenantId::DEFAULT {
+            found.extend(self.inner().products_by_id(TenantId::DEFAULT, ids).await?);
+        }
+        Ok(found)
+    }
+
+    async fn newest_products(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        let tenant = if self.has(Fault::NewestProductsLeakToOtherTenants) { None } else { tenant };
+        self.inner().newest_products(tenant, before, limit).await
+    }
+
     async fn products_page(
         &mut self,
         tenant: TenantId,
@@ -107,10 +130,24 @@ impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
         }
         Ok(found)
     }
+
+    async fn capture_by_transaction(&mut self, transaction_id: &str) -> Result<Option<Capture>, StoreError> {
+        let found = self.inner().capture_by_transaction(transaction_id).await?;
+        if found.is_none() && self.has(Fault::CapturesIgnoreCase) {
+            return self.inner().capture_by_transaction(&transaction_id.to_uppercase()).await;
+        }
+        Ok(found)
+    }
 }
 
 impl PaymentRepoWrapper for Unit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        if self.has(Fault::TakenReferencesAreIgnored)
+            && let Some(reference) = payment.reference
+            && self.inner().payment_by_reference(reference).await?.is_some_and(|other| other.id != payment.id)
+        {
+            return Ok(());
+        }
         if self.has(Fault::SecondPaymentInProcessingIsIgnored) {
             self.serialize().await;
             if self.inner().payment_by_id(payment.id).await?.is_none()
@@ -120,5 +157,21 @@ impl PaymentRepoWrapper for Unit {
             }
         }
         self.inner().insert_payment(payment).await
+    }
+
+    async fn insert_capture(&mut self, capture: &Capture) -> Result<(), StoreError> {
+        if self.has(Fault::TakenCapturedTransactionsAreIgnored) {
+            self.serialize().await;
+            let taken = self.inner().capture_by_transaction(&capture.transaction_id).await?;
+            if taken.is_some_and(|other| (other.payment, other.number) != (capture.payment, capture.number)) {
+                return Ok(());
+            }
+        }
+        self.inner().insert_capture(capture).await
+    }
+
+    async fn update_capture(&mut self, capture: &Capture) -> Result<Changed, StoreError> {
+        let changed = self.inner().update_capture(capture).await?;
+        Ok(if self.has(Fault::UpdatesOfMissingCapturesAreReported) { Changed::One } else { changed })
     }
 }

@@ -8,6 +8,18 @@ use marketplace_domain::*;
 use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> EffectQueriesWrapper for Faulty<U> {
+    async fn listing_changes_of_products(
+        &mut self,
+        tenant: TenantId,
+        products: &[ProductId],
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let mut found = self.inner().listing_changes_of_products(tenant, products).await?;
+        if self.has(Fault::ListingChangesOfProductsAreSortedByOrder) {
+            found.sort_by_key(|change| change.order);
+        }
+        Ok(found)
+    }
+
     async fn listings_page(
         &mut self,
         tenant: TenantId,

@@ -37,6 +37,13 @@ impl LeaseRepoWrapper for Unit {
 }
 
 impl<U: MarketView + ?Sized> IdQueriesWrapper for Faulty<U> {
+    async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
+        let state = self.inner().id_state(kind).await?;
+        // The store in memory cannot hold imported rows; the row 42 stands for one.
+        let is_counted = self.has(Fault::ImportedIdsAreCounted) && state.largest == 42;
+        Ok(if is_counted { IdState { largest: i64::MAX, ..state } } else { state })
+    }
+
     async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
         Ok(!self.has(Fault::TakenIdsAreNotFound) && self.inner().id_is_taken(kind, id).await?)
     }
@@ -46,12 +53,20 @@ impl IdBlocksWrapper for Unit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
         if self.has(Fault::IdBlocksAreNotRaised) {
             Ok(())
+        } else if self.has(Fault::RaisesHaveNoEnd) {
+            self.inner().raise_id_block(kind, next.min(END_OF_IDS)).await
         } else {
             self.inner().raise_id_block(kind, next).await
         }
     }
 
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        if self.has(Fault::IdBlocksHaveNoEnd) {
+            let next = self.inner().id_state(kind).await?.next;
+            if next + i64::from(size) > END_OF_IDS {
+                return Ok(next);
+            }
+        }
         let first = self.inner().take_id_block(kind, size).await?;
         Ok(if self.has(Fault::IdBlocksOverlap) && first > 1 { first - 1 } else { first })
     }

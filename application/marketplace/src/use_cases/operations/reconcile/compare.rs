@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use marketplace_domain::{
-    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PaymentStatus, PointsRules,
-    RefundStatus,
+    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PointsRules,
 };
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
-use crate::consistency::{FactRow, OrderEffects, OrderRows, effects_of_orders, read_rows};
+use crate::cash;
+use crate::consistency::{
+    FactRow, MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders,
+    read_rows,
+};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
@@ -124,6 +127,8 @@ impl Comparison<'_> {
                 )
             });
         }
+        // After the missing events, because their repair MUST run first (`finish_payment`).
+        findings.extend(self.money_mismatches(view).await?);
         let fact_finding = |kind, row: &FactRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),
@@ -182,6 +187,22 @@ impl Comparison<'_> {
         Ok(findings)
     }
 
+    /// Findings for contradictions between the order, its payments and its refunds.
+    async fn money_mismatches(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
+        let OrderRows { order, payments, captures, refunds, .. } = self.rows;
+        let money = OrderMoney { order, payments, captures, refunds };
+        if money.mismatches().is_empty() {
+            return Ok(Vec::new());
+        }
+        let confirmed = confirmed_mismatches(view, order).await?.into_iter();
+        let finding = |(mismatch, what): (MoneyMismatch, String)| Finding {
+            key: mismatch.key(),
+            mismatch: Some(mismatch),
+            ..self.finding(mismatch.into(), what)
+        };
+        Ok(confirmed.map(finding).collect())
+    }
+
     fn lost_hold(&self, hold: &Hold) -> Finding {
         let Hold { asset, amount, status, .. } = hold;
         let what =
@@ -236,25 +257,23 @@ impl Comparison<'_> {
 
     /// Returns a finding for each captured or refunded amount that is not in the ledger.
     fn missing_postings(&self) -> Vec<Finding> {
-        let OrderRows { payments, refunds, .. } = self.rows;
+        let OrderRows { captures, refunds, .. } = self.rows;
         let mut findings = Vec::new();
-        for payment in
-            payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount.minor() > 0)
-        {
-            let key = OperationKey::capture(payment.id);
+        for capture in captures.iter().filter(|it| it.amount.minor() > 0) {
+            let key = OperationKey::capture(capture.payment, capture.number);
             if !self.effects.has_cash_operation(OperationKind::Capture, &key) {
-                let what = format!("payment {} of {} is not in the ledger", payment.id, payment.amount);
+                let what = format!("payment {} of {} is not in the ledger", capture.payment, capture.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });
             }
         }
-        for refund in refunds.iter().filter(|it| it.status == RefundStatus::Success && it.amount.minor() > 0)
-        {
-            let key = OperationKey::payout(refund.id);
-            if !self.effects.has_cash_operation(OperationKind::Payout, &key) {
-                let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
-                let finding = self.finding(FindingKind::NotBooked, what);
-                findings.push(Finding { key: Some(key.to_string()), ..finding });
+        for refund in refunds.iter().filter(|it| it.amount.minor() > 0) {
+            for (kind, key) in cash::operations_of_refund(refund) {
+                if !self.effects.has_cash_operation(kind, &key) {
+                    let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
+                    let finding = self.finding(FindingKind::NotBooked, what);
+                    findings.push(Finding { key: Some(key.to_string()), ..finding });
+                }
             }
         }
         findings
@@ -271,6 +290,7 @@ impl Comparison<'_> {
             key: None,
             what: what.into(),
             repair: None,
+            mismatch: None,
         }
     }
 

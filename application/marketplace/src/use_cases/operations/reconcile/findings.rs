@@ -1,10 +1,11 @@
 //! Findings of a reconciliation.
 
 use handover_events::{EventId, TenantId};
-use marketplace_domain::OrderId;
+use marketplace_domain::{GatewayReport, OrderId, ProductId};
 
+use crate::consistency::{MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
-use handover_outbox::ports::{DeadLetter, UnreadableRow};
+use handover_outbox::ports::{DeadLetter, Numbered, UnreadableRow};
 
 /// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,10 +35,40 @@ pub enum FindingKind {
     Unbalanced,
     /// A balance differs from the sum of its entries.
     Drifted,
+    /// An order occupies a product that is not `sold`: it may be sold twice.
+    ProductNotSold,
+    /// More than one order occupies a product.
+    SoldTwice,
+    /// A product is `sold`, but no order occupies it.
+    SoldWithoutOrder,
+    /// An order is paid, but no payment of its amount succeeded.
+    PaidWithoutPayment,
+    /// An order is paid, but its payment is FAILED.
+    PaymentFailed,
+    /// A payment is SUCCESS, but its order is pending.
+    PaymentNotApplied,
+    /// A refund is settled or lost, but its order is still paid or waits for it.
+    RefundNotApplied,
+    /// Captured money that buys nothing has no refund in PROCESSING or SUCCESS.
+    NotRefunded,
+    /// A report of the gateway is open: an operator must decide and close it.
+    GatewayReport,
+}
+
+impl From<MoneyMismatch> for FindingKind {
+    fn from(mismatch: MoneyMismatch) -> FindingKind {
+        match mismatch {
+            MoneyMismatch::PaidWithoutPayment => FindingKind::PaidWithoutPayment,
+            MoneyMismatch::PaymentFailed(_) => FindingKind::PaymentFailed,
+            MoneyMismatch::PaymentNotApplied(_) => FindingKind::PaymentNotApplied,
+            MoneyMismatch::NotRefunded(..) => FindingKind::NotRefunded,
+            MoneyMismatch::RefundNotApplied(_) => FindingKind::RefundNotApplied,
+        }
+    }
 }
 
 impl FindingKind {
-    pub const ALL: [FindingKind; 12] = [
+    pub const ALL: [FindingKind; 21] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
@@ -50,6 +81,15 @@ impl FindingKind {
         FindingKind::NotBooked,
         FindingKind::Unbalanced,
         FindingKind::Drifted,
+        FindingKind::ProductNotSold,
+        FindingKind::SoldTwice,
+        FindingKind::SoldWithoutOrder,
+        FindingKind::PaidWithoutPayment,
+        FindingKind::PaymentFailed,
+        FindingKind::PaymentNotApplied,
+        FindingKind::RefundNotApplied,
+        FindingKind::NotRefunded,
+        FindingKind::GatewayReport,
     ];
 
     /// Name of the kind in JSON.
@@ -67,6 +107,15 @@ impl FindingKind {
             FindingKind::NotBooked => "notBooked",
             FindingKind::Unbalanced => "unbalanced",
             FindingKind::Drifted => "drifted",
+            FindingKind::ProductNotSold => "productNotSold",
+            FindingKind::SoldTwice => "soldTwice",
+            FindingKind::SoldWithoutOrder => "soldWithoutOrder",
+            FindingKind::PaidWithoutPayment => "paidWithoutPayment",
+            FindingKind::PaymentFailed => "paymentFailed",
+            FindingKind::PaymentNotApplied => "paymentNotApplied",
+            FindingKind::RefundNotApplied => "refundNotApplied",
+            FindingKind::NotRefunded => "notRefunded",
+            FindingKind::GatewayReport => "gatewayReport",
         }
     }
 }
@@ -83,11 +132,30 @@ pub enum Repair {
     /// A missing row was written: a consume-log record, a hold or a ledger operation. Also returned if an earlier
     /// attempt of unknown outcome had made the repair.
     RecordWritten,
+    /// The product was marked `sold`.
+    ProductSold,
+    /// The order was paid by its successful payment.
+    OrderPaid,
+    /// The order was refunded by its successful refund.
+    OrderRefunded,
+    /// The order no longer waits for its failed refund.
+    RefundAbandoned,
+    /// A refund was started.
+    RefundStarted,
 }
 
 impl Repair {
-    pub const ALL: &'static [Repair] =
-        &[Repair::Announced, Repair::Redriven, Repair::Reapplied, Repair::RecordWritten];
+    pub const ALL: &'static [Repair] = &[
+        Repair::Announced,
+        Repair::Redriven,
+        Repair::Reapplied,
+        Repair::RecordWritten,
+        Repair::ProductSold,
+        Repair::OrderPaid,
+        Repair::OrderRefunded,
+        Repair::RefundAbandoned,
+        Repair::RefundStarted,
+    ];
 
     /// Name of the repair in JSON.
     pub const fn as_str(self) -> &'static str {
@@ -96,6 +164,11 @@ impl Repair {
             Repair::Redriven => "sentAgain",
             Repair::Reapplied => "appliedAgain",
             Repair::RecordWritten => "writtenDown",
+            Repair::ProductSold => "productSold",
+            Repair::OrderPaid => "orderPaid",
+            Repair::OrderRefunded => "orderRefunded",
+            Repair::RefundAbandoned => "refundAbandoned",
+            Repair::RefundStarted => "refundStarted",
         }
     }
 }
@@ -109,15 +182,54 @@ pub struct Finding {
     pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub consumer: Option<String>,
-    /// Key of the ledger operation or business fact.
+    /// Key of the ledger operation or business fact, or the contradicting row: `payment:7`, `refund:3`, `product:5`,
+    /// `report:9`.
     pub key: Option<String>,
     /// Description for operators.
     pub what: String,
     /// How the finding was repaired; `None` if it was not or could not be repaired.
     pub repair: Option<Repair>,
+    /// The contradiction of a finding about money.
+    pub(super) mismatch: Option<MoneyMismatch>,
 }
 
 impl Finding {
+    pub(super) fn of_product(tenant: TenantId, product: ProductId, mismatch: &ProductMismatch) -> Finding {
+        Finding {
+            kind: match mismatch {
+                ProductMismatch::NotSold { .. } => FindingKind::ProductNotSold,
+                ProductMismatch::SoldTwice { .. } => FindingKind::SoldTwice,
+                ProductMismatch::SoldWithoutOrder => FindingKind::SoldWithoutOrder,
+            },
+            tenant,
+            order: mismatch.order(),
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: Some(format!("product:{product}")),
+            what: mismatch.describe(product),
+            repair: None,
+            mismatch: None,
+        }
+    }
+
+    pub(super) fn of_report(report: Numbered<GatewayReport>) -> Finding {
+        let Numbered { id, effect: report } = report;
+        Finding {
+            kind: FindingKind::GatewayReport,
+            // A report of an unknown payment or refund has no tenant, but a finding must have one.
+            tenant: report.tenant.unwrap_or(TenantId::DEFAULT),
+            order: report.order,
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: Some(format!("report:{id}")),
+            what: format!("report {id} of the gateway about a {} is open: {}", report.kind, report.outcome),
+            repair: None,
+            mismatch: None,
+        }
+    }
+
     pub(super) fn without_order(kind: EffectKind, effect: EffectOfFact) -> Finding {
         Finding {
             kind: FindingKind::EffectWithoutFact,
@@ -133,6 +245,7 @@ impl Finding {
             ),
             key: Some(effect.fact),
             repair: None,
+            mismatch: None,
         }
     }
 
@@ -152,6 +265,7 @@ impl Finding {
             consumer: None,
             key: None,
             repair: None,
+            mismatch: None,
         }
     }
 
@@ -167,6 +281,7 @@ impl Finding {
             consumer: None,
             key: None,
             repair: None,
+            mismatch: None,
         }
     }
 
@@ -196,6 +311,7 @@ impl Finding {
             key,
             what,
             repair: None,
+            mismatch: None,
         }
     }
 }

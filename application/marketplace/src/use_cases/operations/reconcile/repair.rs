@@ -5,17 +5,18 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId};
 use marketplace_domain::{
-    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Payment,
-    PaymentStatus, Posting, Refund, RefundStatus,
+    Asset, AssetOperation, Entry, EventBody, EventType, OperationKey, OperationKind, Order, OrderId, Posting,
 };
 use serde_json::{Value, json};
 
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Repair};
-use crate::App;
-use crate::consistency::{Effect, announce_missing, read_effects, reconstructed_hold};
+use crate::consistency::{
+    Effect, MoneyMismatch, announce_missing, is_paid_for, occupy_product, read_effects, reconstructed_hold,
+};
 use crate::ports::Work;
-use crate::use_cases::{captured, paid_out};
+use crate::use_cases::{FinishPayment, Finished, finish_payment};
+use crate::{Actor, App, CommandContext, cash};
 use handover_outbox::consumers::{backfilled_record, retry_record};
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
@@ -37,6 +38,9 @@ pub(super) async fn repair(
     consumers: &Consumers,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
+    if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
+        return finish(app, by, finding, (order, mismatch)).await;
+    }
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
@@ -49,7 +53,15 @@ pub(super) async fn repair(
             | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
             | FindingKind::Unbalanced
-            | FindingKind::Drifted,
+            | FindingKind::Drifted
+            | FindingKind::SoldTwice
+            | FindingKind::SoldWithoutOrder
+            | FindingKind::PaidWithoutPayment
+            | FindingKind::PaymentFailed
+            | FindingKind::PaymentNotApplied
+            | FindingKind::RefundNotApplied
+            | FindingKind::NotRefunded
+            | FindingKind::GatewayReport,
             _,
         )
         | (_, None) => Ok(None),
@@ -58,7 +70,8 @@ pub(super) async fn repair(
             | FindingKind::NotConsumed
             | FindingKind::MissingEffect
             | FindingKind::MissingHold
-            | FindingKind::NotBooked,
+            | FindingKind::NotBooked
+            | FindingKind::ProductNotSold,
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| consumers.named(name));
@@ -85,6 +98,21 @@ pub(super) async fn repair(
             .await
         }
     }
+}
+
+/// Finishes a payment or refund whose order did not change with it.
+async fn finish(
+    app: &App,
+    by: RepairContext<'_>,
+    finding: &Finding,
+    (order, mismatch): (OrderId, MoneyMismatch),
+) -> Result<Option<Repair>, StoreError> {
+    let tenant = finding.tenant;
+    let entry = Some(entry(by, finding, app.now()));
+    let actor = Actor::System("reconciliation");
+    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), idempotency: None };
+    let command = FinishPayment { tenant, order, mismatch, entry };
+    Ok(finish_payment(app, &context, command).await?.map(Repair::from))
 }
 
 fn entry(
@@ -123,10 +151,18 @@ impl RepairJob {
         if self.finding.kind == FindingKind::MissingHold {
             return self.restore_hold(unit, &order).await;
         }
+        if self.finding.kind == FindingKind::ProductNotSold {
+            let is_changed = occupy_product(unit, &order, self.entry.at).await?;
+            return Ok(is_changed.then_some(Repair::ProductSold));
+        }
         let Some(event) = &self.finding.event_id else { return Ok(None) };
         let Some(row) = unit.outbox().outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
             return Ok(None);
         };
+        // Consumers would ship and credit an order that nobody has paid.
+        if requires_payment(&row) && !is_paid_for(&order, &unit.payments_of(tenant, &[order.id]).await?) {
+            return Ok(None);
+        }
         let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
             return self.redrive(unit, event).await;
         };
@@ -240,15 +276,15 @@ impl RepairJob {
     async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
         let payments = unit.payments_of(order.tenant, &[order.id]).await?;
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-        let is_captured = |payment: &&Payment| payment.status == PaymentStatus::Success;
-        let is_paid_out = |refund: &&Refund| refund.status == RefundStatus::Success;
+        let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+        let captures = cash::captures_of(&payments, stored);
         let event_factory = self.app.empty_event_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
-        for payment in payments.iter().filter(is_captured) {
-            postings.extend(captured(payment, order, &event_factory));
-        }
-        for refund in refunds.iter().filter(is_paid_out) {
-            postings.extend(paid_out(refund, order, &event_factory));
+        for capture in &captures {
+            postings.extend(cash::captured(capture, order, None, &event_factory));
+            for refund in refunds.iter().filter(|refund| capture.is_refunded_by(refund)) {
+                postings.extend(cash::postings_of_refund(refund, capture, order, &event_factory));
+            }
         }
         postings.retain(|posting| Some(posting.operation.key.as_str()) == self.finding.key.as_deref());
         let Some(posting) = postings.first_mut() else { return Ok(None) };
@@ -262,6 +298,23 @@ impl RepairJob {
         unit.post(&postings).await?;
         Ok(Some(Repair::RecordWritten))
     }
+}
+
+impl From<Finished> for Repair {
+    fn from(finished: Finished) -> Repair {
+        match finished {
+            Finished::OrderPaid => Repair::OrderPaid,
+            Finished::RefundStarted => Repair::RefundStarted,
+            Finished::OrderRefunded => Repair::OrderRefunded,
+            Finished::RefundAbandoned => Repair::RefundAbandoned,
+        }
+    }
+}
+
+/// Whether only a paid order has this event.
+fn requires_payment(row: &OutboxRow) -> bool {
+    let of_paid_order = [EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderRefunded];
+    of_paid_order.iter().any(|it| it.as_str() == row.event_type)
 }
 
 /// Derives the kind of a consumer's asset operation from the last part of the operation key.

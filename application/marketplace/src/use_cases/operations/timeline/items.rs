@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 use marketplace_domain::{
-    Asset, AssetOperation, EventBody, OperationKind, OrderStatus, Payment, PaymentSettled, PaymentStatus,
-    Refund, RefundCause, RefundSettled, RefundStatus,
+    Asset, AssetOperation, EventBody, GatewayReport, OperationKind, OrderStatus, Payment, PaymentSettled,
+    PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
 };
 
 use super::{TimelineItem, TimelineKind, Visibility};
 use crate::App;
 use crate::ports::{CreditChange, ListingChange, ListingChangeKind, Notification, OrderSide, ShipmentTask};
 use handover_outbox::MASK;
-use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, OutboxRow};
+use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow};
 use handover_outbox::relay::envelope_of;
 
 const CONFIRMED: &str = "confirmed by the broker";
@@ -57,7 +57,7 @@ impl<'a> Items<'a> {
         for payment in payments {
             let item = TimelineItem {
                 status: Some(PaymentStatus::Processing.as_str()),
-                detail: Some(self.free_text(&payment.method)),
+                detail: Some(self.free_text(payment.method.as_str())),
                 ..new_item(payment.create_time, TimelineKind::Payment, started(payment))
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
@@ -262,6 +262,26 @@ impl<'a> Items<'a> {
         }
     }
 
+    /// Adds an item for each report of the gateway with its present state. Its consequences have the same time and are
+    /// sorted after it.
+    pub(super) fn of_gateway_reports(&mut self, reports: Vec<Numbered<GatewayReport>>) {
+        let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
+        for Numbered { id, effect: report } in reports {
+            let result = report.result.as_deref().unwrap_or("an unknown result");
+            let what = format!("report {id} of the gateway: {} {result}; {}", report.kind, report.outcome);
+            let item = TimelineItem {
+                status: Some(report.state.as_str()),
+                amount: report.amount.map(|amount| amount.to_string()),
+                detail: report
+                    .closed
+                    .map(|closed| format!("closed by {}: {}", closed.operator, closed.reason)),
+                trace_id: Some(report.trace_id),
+                ..new_item(report.create_time, TimelineKind::GatewayReport, what)
+            };
+            self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
+    }
+
     fn push(&mut self, event: &EventId, mut item: TimelineItem) {
         let row = self.events.get(event);
         item.event_id = Some(event.clone());
@@ -279,7 +299,10 @@ impl<'a> Items<'a> {
     fn reason(&self, refund: &Refund) -> String {
         match refund.cause {
             RefundCause::Buyer => self.free_text(&refund.reason),
-            RefundCause::Operator | RefundCause::LatePayment => refund.reason.clone(),
+            RefundCause::Operator
+            | RefundCause::LatePayment
+            | RefundCause::SecondCapture
+            | RefundCause::WrongAmount => refund.reason.clone(),
         }
     }
 
@@ -296,7 +319,7 @@ fn change(at: DateTime<Utc>, body: EventBody, visibility: Visibility) -> Option<
     };
     let settled = |body: PaymentSettled, status: PaymentStatus, how: &str| TimelineItem {
         status: Some(status.as_str()),
-        detail: Some(if visibility.free_text { body.payment_method } else { MASK.to_owned() }),
+        detail: Some(if visibility.free_text { body.payment_method.to_string() } else { MASK.to_owned() }),
         ..new_item(
             at,
             TimelineKind::Payment,

@@ -5,9 +5,9 @@ use handover_events::TenantId;
 use handover_outbox::ports::OutboxRow;
 use marketplace::ports::AccountTotal;
 use marketplace_domain::{
-    Account, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold, Money,
-    OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, RequestedAssets,
-    UserId,
+    Account, Asset, AssetOperation, Balance, Capture, Coupon, CouponStatus, Entry, EventBody, Hold, Money,
+    OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundReport, RefundResult,
+    RequestedAssets, UserId,
 };
 
 use super::{REFUNDED, REFUSED, SmallDay, WITH_ASSETS};
@@ -201,28 +201,39 @@ impl SmallDay {
         self.database.assets.operations.entry(operation.order.unwrap()).or_default().push(operation);
     }
 
-    /// Captures the amount of a payment.
-    pub(super) fn capture(&mut self, order: &Order, payment: &Payment) {
-        let amount = payment.amount.minor();
-        self.record(capture(order, OperationKey::capture(payment.id), amount));
-        self.post(&[Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)]);
+    /// Books a captured amount.
+    pub(super) fn capture(&mut self, order: &Order, captured: Capture) {
+        let amount = captured.amount.minor();
+        self.record(capture(order, OperationKey::capture(captured.payment, captured.number), amount));
+        self.post(&[Entry::own(Account::Gateway, -amount), Entry::own(captured.account(), amount)]);
+        self.database.assets.captures.entry(order.id).or_default().push(captured);
     }
 
     /// Adds a refund of a payment with its result; a successful refund is also paid out.
     pub(super) fn refund(&mut self, order: &Order, payment: &Payment, id: i64, result: RefundResult) {
         let id = id.try_into().unwrap();
         let reason = "not as described".to_owned();
-        let refund = Refund::of(payment, id, RefundCause::Buyer, reason, self.now);
-        let (settled, event) = refund.settle(result, order, self.now).unwrap().unwrap();
+        let capture_of_payment = self.database.assets.captures[&order.id]
+            .iter()
+            .find(|capture| capture.payment == payment.id)
+            .unwrap()
+            .clone();
+        let reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
+        let refund =
+            Refund::of(payment, &capture_of_payment, (id, reference), RefundCause::Buyer, reason, self.now);
+        let report = RefundReport { attempt: 1, result, transaction_id: None };
+        let decision = refund.decide(&report, order, &capture_of_payment, &[], self.now);
+        let (settled, event) = decision.settled.unwrap();
         self.publish(event, settled.version);
         if result == RefundResult::Success {
             let amount = settled.amount.minor();
             self.record(AssetOperation {
                 kind: OperationKind::Payout,
                 refund: Some(id),
-                ..capture(order, OperationKey::payout(id), amount)
+                ..capture(order, OperationKey::payout(id, 1), amount)
             });
-            self.post(&[Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)]);
+            let from = capture_of_payment.account();
+            self.post(&[Entry::own(from, -amount), Entry::own(Account::Gateway, amount)]);
         }
         self.database.assets.refunds.entry(order.id).or_default().push(settled);
     }

@@ -3,10 +3,10 @@
 
 use handover_events::EventId;
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{AssetRepoWrapper, MarketUnit, RefundRepoWrapper};
+use marketplace::ports::{AssetRepoWrapper, GatewayReportRepoWrapper, MarketUnit, RefundRepoWrapper};
 use marketplace_domain::{
-    Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus,
-    PaymentStatus, Posting, Refund, RefundStatus,
+    Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus, Posting,
+    Refund, RefundStatus,
 };
 
 use super::super::{Faulty, Unit};
@@ -74,6 +74,8 @@ impl RefundRepoWrapper for Unit {
     }
 }
 
+impl GatewayReportRepoWrapper for Unit {}
+
 fn of_coupon(coupon: &Coupon) -> String {
     format!("coupon {} of buyer {}", coupon.id, coupon.user)
 }
@@ -135,19 +137,23 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Ok(())
     }
 
-    /// Refunds must not exceed the payment.
+    /// Refunds must not exceed the captured money.
     async fn check_cap(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let paid = self.inner.payment_by_id(refund.payment).await?;
-        let paid = paid.filter(|payment| payment.status == PaymentStatus::Success);
-        let paid = paid.map_or(0, |payment| payment.amount.minor());
+        let captures = self.inner.captures_of(refund.tenant, &[refund.order]).await?;
+        let capture = captures.iter().find(|capture| capture.is_refunded_by(refund));
+        let paid = capture.map_or(0, |capture| capture.amount.minor());
         let others = self.inner.refunds_of(refund.tenant, &[refund.order]).await?;
-        let live =
-            others.iter().filter(|it| it.payment == refund.payment && it.status != RefundStatus::Failed);
+        let is_live = |it: &&Refund| {
+            (it.payment, it.capture) == (refund.payment, refund.capture)
+                && it.status != RefundStatus::Failed
+                && !it.is_excess
+        };
+        let live = others.iter().filter(is_live);
         let refunded: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();
         if refunded > paid {
             self.writes
                 .violations
-                .push(format!("{}: the refunds of {refunded} exceed the paid {paid}", of_refund(refund)));
+                .push(format!("{}: the refunds of {refunded} exceed the captured {paid}", of_refund(refund)));
         }
         Ok(())
     }

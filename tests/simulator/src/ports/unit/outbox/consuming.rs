@@ -27,7 +27,9 @@ impl<I: ?Sized> Faulty<I> {
         let is_postponed = from == ConsumeStatus::Failed.as_str()
             && it.attempts == before
             && due.is_none_or(|due| due.is_zero());
-        let failed = (it.status == ConsumeStatus::Failed && !is_postponed).then_some(from);
+        // The breaker opened and took the attempt back.
+        let is_taken_back = from == ConsumeStatus::Failed.as_str() && it.attempts + 1 == before;
+        let failed = (it.status == ConsumeStatus::Failed && !is_postponed && !is_taken_back).then_some(from);
         let counted = match failed {
             Some("PROCESSING") => before,
             Some("DEAD") => 0,

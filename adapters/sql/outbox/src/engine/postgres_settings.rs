@@ -1,0 +1,75 @@
+//! Session settings on PostgreSQL, and settings that a connection cannot change.
+
+use sqlx::postgres::PgConnection;
+
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, STATEMENT_S};
+use crate::engine_info::UnsuitableSetting;
+
+/// Session settings of every connection, independent of those of the server, the database and the user. JIT is off
+/// because the statements are short: compilation costs more than it saves. Sequential and bitmap scans are off because a
+/// plan that was made for an empty queue would scan the whole table and be reused when the queue is full; every statement
+/// can use an index. Timeouts that only some versions have are switched off: they would close idle connections.
+pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let settings = format!(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
+         SET lock_timeout = '{LOCK_WAIT_S}s'; \
+         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
+         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexscan = on; \
+         SELECT set_config(name, '0', false) FROM pg_settings \
+         WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
+    );
+    // A message of its own: a short `statement_timeout` of the user applies to a whole message.
+    let limit = format!("SET statement_timeout = '{STATEMENT_S}s'");
+    // Safe: the statements are constants.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(limit)).execute(&mut *connection).await?;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
+    let level: String =
+        sqlx::query_scalar("SHOW default_transaction_isolation").fetch_one(&mut *connection).await?;
+    if level == "read committed" {
+        Ok(())
+    } else {
+        Err(sqlx::Error::Configuration(
+            format!("the isolation level is {level} instead of read committed").into(),
+        ))
+    }
+}
+
+/// Settings of the server, the database and the user under which the store cannot write.
+pub(super) async fn unsuitable(connection: &mut PgConnection) -> Result<Vec<UnsuitableSetting>, sqlx::Error> {
+    let (encoding, replication, in_recovery): (String, String, bool) = sqlx::query_as(
+        "SELECT current_setting('server_encoding'), current_setting('session_replication_role'), \
+         pg_is_in_recovery()",
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(settings(&encoding, &replication, in_recovery))
+}
+
+fn settings(encoding: &str, replication: &str, in_recovery: bool) -> Vec<UnsuitableSetting> {
+    let mut found = Vec::new();
+    if encoding != "UTF8" {
+        found.push(UnsuitableSetting {
+            setting: "server_encoding",
+            value: encoding.to_owned(),
+            why: "texts with other characters cannot be stored, and one of them would block the relay and the consumers",
+            remedy: "create a database with ENCODING 'UTF8' TEMPLATE template0, and name it in database.url",
+        });
+    }
+    if replication != "origin" {
+        found.push(UnsuitableSetting {
+            setting: "session_replication_role",
+            value: replication.to_owned(),
+            why: "the triggers that protect the audit log and the history do not run",
+            remedy: "reset the setting of the role or database (ALTER ROLE ... RESET session_replication_role)",
+        });
+    }
+    if in_recovery {
+        found.push(UnsuitableSetting {
+            setting: "pg_is_in_recovery()",
+            value: "true".to_owned(),
+            why: "the server is a standby, which is read-only",
+            remedy: "name the primary server in database.url",
+        });
+    }
+    found
+}

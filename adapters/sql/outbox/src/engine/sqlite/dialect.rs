@@ -1,0 +1,65 @@
+//! The SQL dialect of SQLite.
+
+use crate::dialect::{Claiming, Dialect};
+
+/// IMMEDIATE: a deferred transaction that reads, then writes, can fail with SQLITE_BUSY_SNAPSHOT regardless of the busy
+/// timeout.
+pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
+
+pub(super) struct SqliteDialect;
+
+impl Dialect for SqliteDialect {
+    fn begin(&self) -> &'static str {
+        BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN QUERY PLAN"
+    }
+
+    fn lock_index(&self, _name: &str) -> String {
+        String::new()
+    }
+
+    fn now(&self) -> &'static str {
+        "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now') AS now"
+    }
+
+    fn for_update(&self) -> &'static str {
+        ""
+    }
+
+    fn skip_locked(&self) -> &'static str {
+        ""
+    }
+
+    fn tables(&self) -> &'static str {
+        "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    }
+
+    fn claiming(&self) -> Claiming {
+        Claiming::UpdateReturning
+    }
+
+    fn index(&self, name: &str) -> String {
+        format!("INDEXED BY {name}")
+    }
+
+    fn failed(&self) -> String {
+        self.index("idx_outbox_failed")
+    }
+
+    fn pending(&self) -> &'static str {
+        "o.status IN ('NEW', 'RETRY')"
+    }
+
+    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
+        let sets: Vec<String> =
+            columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
+        format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
+    }
+
+    fn sum(&self, of: &str) -> String {
+        format!("sum({of})")
+    }
+}

@@ -1,0 +1,159 @@
+//! Money that passed through the payment gateway: captures of payments, and their ledger postings.
+
+use marketplace_domain::{
+    Account, Asset, AssetOperation, Capture, Entry, OperationKey, OperationKind, Order, Payment, Posting,
+    Refund, RefundCause, RefundId, RefundStatus,
+};
+
+use crate::app::EventFactory;
+use crate::ports::Work;
+use handover_events::EventId;
+use handover_outbox::ports::StoreError;
+
+/// Every capture of these payments: the stored ones, and those of payments that an earlier version settled.
+pub(crate) fn captures_of(payments: &[Payment], stored: Vec<Capture>) -> Vec<Capture> {
+    let is_stored = |capture: &Capture| {
+        stored.iter().any(|it| (it.payment, &it.transaction_id) == (capture.payment, &capture.transaction_id))
+    };
+    let implied: Vec<Capture> =
+        payments.iter().filter_map(Capture::implied_by).filter(|capture| !is_stored(capture)).collect();
+    let mut all = stored;
+    all.extend(implied);
+    all.sort_by_key(|capture| (capture.payment, capture.number));
+    all
+}
+
+/// Reads every capture of an order.
+pub(crate) async fn captures_of_order(unit: &mut Work, order: &Order) -> Result<Vec<Capture>, StoreError> {
+    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
+    let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+    Ok(captures_of(&payments, stored))
+}
+
+/// Posting of a captured amount; empty for 0. `event` announces the capture, if an event does.
+pub(crate) fn captured(
+    capture: &Capture,
+    order: &Order,
+    event: Option<&EventId>,
+    event_factory: &EventFactory,
+) -> Vec<Posting> {
+    let key = OperationKey::capture(capture.payment, capture.number);
+    let money = Movement { kind: OperationKind::Capture, refund: None, amount: capture.amount.minor() };
+    money.posting(key, (Account::Gateway, capture.account()), order, event, event_factory)
+}
+
+/// Posting of the money that the refund paid out when it succeeded last; empty for 0.
+pub(crate) fn paid_out(
+    refund: &Refund,
+    payout: u32,
+    from: Account,
+    order: &Order,
+    event_factory: &EventFactory,
+) -> Vec<Posting> {
+    let key = OperationKey::payout(refund.id, payout);
+    let money =
+        Movement { kind: OperationKind::Payout, refund: Some(refund.id), amount: refund.amount.minor() };
+    money.posting(key, (from, Account::Gateway), order, event_factory.first_id(), event_factory)
+}
+
+/// Posting of the money that came back when the refund failed after its last success; empty for 0.
+pub(crate) fn reversed(
+    refund: &Refund,
+    payout: u32,
+    to: Account,
+    order: &Order,
+    event_factory: &EventFactory,
+) -> Vec<Posting> {
+    let key = OperationKey::reversal(refund.id, payout);
+    let money =
+        Movement { kind: OperationKind::Capture, refund: Some(refund.id), amount: refund.amount.minor() };
+    money.posting(key, (Account::Gateway, to), order, event_factory.first_id(), event_factory)
+}
+
+/// The postings that a refund must have: for each payout, and for each payout that was reversed.
+pub(crate) fn postings_of_refund(
+    refund: &Refund,
+    capture: &Capture,
+    order: &Order,
+    event_factory: &EventFactory,
+) -> Vec<Posting> {
+    let reversals = reversals(refund);
+    let payouts = (1..=refund.payouts).flat_map(|number| {
+        let from = payout_account(refund, number, reversals, capture);
+        paid_out(refund, number, from, order, event_factory)
+    });
+    let to = if refund.is_excess { Account::Suspense } else { capture.account() };
+    let reversed = (1..=reversals).flat_map(|number| reversed(refund, number, to, order, event_factory));
+    payouts.chain(reversed).collect()
+}
+
+/// The operations that the ledger must have for a refund of an amount above 0.
+pub(crate) fn operations_of_refund(refund: &Refund) -> Vec<(OperationKind, OperationKey)> {
+    let payouts = (1..=refund.payouts).map(|it| (OperationKind::Payout, OperationKey::payout(refund.id, it)));
+    let reversals =
+        (1..=reversals(refund)).map(|it| (OperationKind::Capture, OperationKey::reversal(refund.id, it)));
+    payouts.chain(reversals).collect()
+}
+
+/// Number of times that the refund failed after it had succeeded.
+fn reversals(refund: &Refund) -> u32 {
+    let current = u32::from(refund.status == RefundStatus::Success);
+    refund.payouts.saturating_sub(current)
+}
+
+/// The account that a payout was made from. Only the first payout of a refund of the order is made from the platform's
+/// account if the money came back later.
+fn payout_account(refund: &Refund, number: u32, reversals: u32, capture: &Capture) -> Account {
+    let is_of_order = match refund.cause {
+        RefundCause::Buyer | RefundCause::Operator => true,
+        RefundCause::LatePayment | RefundCause::SecondCapture | RefundCause::WrongAmount => false,
+    };
+    if refund.is_excess {
+        Account::Suspense
+    } else if number == 1 && reversals > 0 && is_of_order {
+        Account::Platform
+    } else {
+        capture.account()
+    }
+}
+
+/// An amount of money in minor units.
+struct Movement {
+    kind: OperationKind,
+    refund: Option<RefundId>,
+    amount: i64,
+}
+
+impl Movement {
+    fn posting(
+        self,
+        key: OperationKey,
+        (from, to): (Account, Account),
+        order: &Order,
+        event: Option<&EventId>,
+        event_factory: &EventFactory,
+    ) -> Vec<Posting> {
+        let Movement { kind, refund, amount } = self;
+        if amount == 0 {
+            return Vec::new();
+        }
+        vec![Posting {
+            operation: AssetOperation {
+                tenant: order.tenant,
+                key,
+                asset: Asset::Cash,
+                kind,
+                user: order.buyer,
+                order: Some(order.id),
+                refund,
+                coupon: None,
+                amount,
+                balance_after: None,
+                event_id: event.cloned(),
+                trace_id: Some(event_factory.trace_id().to_owned()),
+                at: event_factory.now,
+            },
+            entries: vec![Entry::own(from, -amount), Entry::own(to, amount)],
+        }]
+    }
+}

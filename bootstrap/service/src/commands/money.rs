@@ -1,0 +1,175 @@
+//! `payment reports`, `refund list|show|retry|settle`: read and change the database directly, also while a process serves it.
+
+use std::error::Error;
+
+use marketplace::use_cases::UseCaseError;
+use marketplace::use_cases::operations::{self, ListGatewayReports, ListRefunds};
+use marketplace_domain::RefundId;
+use marketplace_http::views::{GatewayReportView, RefundDetailsView};
+use marketplace_wiring::Failure;
+use marketplace_wiring::adapters::Reach;
+use marketplace_wiring::terminal::{Output, output, say};
+use serde::Serialize;
+
+use super::inspect::list;
+use super::operator::Operator;
+use crate::cli::{
+    PaymentCommand, RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs, ReportsCloseArgs,
+    ReportsCommand, ReportsListArgs,
+};
+
+/// `payment`.
+pub(super) async fn payment(command: &PaymentCommand) -> Result<(), Failure> {
+    let PaymentCommand::Reports(reports) = command;
+    match &reports.command {
+        None => list_reports(&reports.list).await,
+        Some(ReportsCommand::Close(arguments)) => close_report(arguments).await,
+    }
+}
+
+/// `refund`.
+pub(super) async fn refund(command: &RefundCommand) -> Result<(), Failure> {
+    match command {
+        RefundCommand::List(arguments) => list_refunds(arguments).await,
+        RefundCommand::Show(arguments) => show_refund(arguments).await,
+        RefundCommand::Retry(arguments) => retry_refund(arguments).await,
+        RefundCommand::Settle(arguments) => settle_refund(arguments).await,
+    }
+}
+
+/// `payment reports`.
+async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
+    const COLUMNS: [&str; 12] = [
+        "reportId",
+        "createTime",
+        "kind",
+        "outcome",
+        "state",
+        "orderId",
+        "paymentId",
+        "refundId",
+        "transactionId",
+        "result",
+        "amount",
+        "error",
+    ];
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let query = ListGatewayReports {
+        state: arguments.state,
+        from: arguments.from,
+        to: arguments.to,
+        before: arguments.page.cursor,
+        limit: arguments.page.limit,
+    };
+    let page = operations::gateway_reports(&operator.app, &operator.context, query).await;
+    let page = page.map_err(|error| failed(&operator, error))?;
+    list(arguments.output.output, &COLUMNS, page, GatewayReportView::from)
+}
+
+/// `payment reports close`.
+async fn close_report(arguments: &ReportsCloseArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let id = arguments.report;
+    let reason = arguments.reason.clone();
+    let closed = operations::close_gateway_report(&operator.app, &operator.context, id, reason).await;
+    let closed = closed.map_err(|error| {
+        failed_to_find(&operator, error, format!("gateway report {id}"), "handover payment reports")
+    })?;
+    operator.close().await;
+    show(arguments.output.output, &GatewayReportView::from(closed))
+}
+
+/// `refund list`.
+async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
+    const COLUMNS: [&str; 10] = [
+        "refundId",
+        "createTime",
+        "orderId",
+        "amount",
+        "cause",
+        "status",
+        "attempt",
+        "requests",
+        "nextAttemptTime",
+        "lastError",
+    ];
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let query = ListRefunds {
+        status: arguments.state,
+        before: arguments.page.cursor.and_then(|cursor| RefundId::try_from(cursor).ok()),
+        limit: arguments.page.limit,
+    };
+    let page = operations::list_refunds(&operator.app, &operator.context, query).await;
+    let page = page.map_err(|error| failed(&operator, error))?;
+    list(arguments.output.output, &COLUMNS, page, RefundDetailsView::from)
+}
+
+/// `refund show`.
+async fn show_refund(arguments: &RefundShowArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let id = arguments.refund;
+    let refund = operations::find_refund(&operator.app, &operator.context, id).await;
+    let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
+    show(arguments.output.output, &RefundDetailsView::from(refund))
+}
+
+/// `refund retry`.
+async fn retry_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let id = arguments.refund;
+    let reason = arguments.reason.clone();
+    let refund = operations::retry_refund(&operator.app, &operator.context, id, reason).await;
+    let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
+    operator.close().await;
+    show(arguments.output.output, &RefundDetailsView::from(refund))
+}
+
+/// `refund settle`.
+async fn settle_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let id = arguments.refund;
+    let reason = arguments.reason.clone();
+    let refund = operations::settle_refund_by_hand(&operator.app, &operator.context, id, reason).await;
+    let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
+    operator.close().await;
+    show(arguments.output.output, &RefundDetailsView::from(refund))
+}
+
+/// The failure of a command on one refund.
+fn refund_failed<R: Error>(operator: &Operator, id: RefundId, error: UseCaseError<R>) -> Failure {
+    failed_to_find(operator, error, format!("refund {id}"), "handover refund list")
+}
+
+fn failed_to_find<R: Error>(
+    operator: &Operator,
+    error: UseCaseError<R>,
+    what: String,
+    see: &'static str,
+) -> Failure {
+    match error {
+        UseCaseError::NotFound { .. } => operator.missing(what, see),
+        error @ (UseCaseError::NotAllowed(_)
+        | UseCaseError::Refused(_)
+        | UseCaseError::KeyReused
+        | UseCaseError::InProgress
+        | UseCaseError::Store(_)) => failed(operator, error),
+    }
+}
+
+fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
+    match error {
+        UseCaseError::Store(cause) => operator.database_failed(cause),
+        error @ (UseCaseError::NotFound { .. }
+        | UseCaseError::NotAllowed(_)
+        | UseCaseError::Refused(_)
+        | UseCaseError::KeyReused
+        | UseCaseError::InProgress) => Failure::Refused(error.to_string()),
+    }
+}
+
+fn show(format: Output, view: &impl Serialize) -> Result<(), Failure> {
+    say(&match format {
+        Output::Table => output::object(&output::value(view)),
+        Output::Json => output::json(view),
+    })
+}

@@ -1,0 +1,67 @@
+//! SIGHUP: reads log level, public keys and secrets again. A start must follow for all other keys.
+
+use crate::Failure;
+use crate::config::{Config, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET, Sources};
+use crate::config::{GATEWAY_SECRET, JWT_SECRET};
+use crate::telemetry::Telemetry;
+use crate::{Explanation, Service};
+
+/// Reads the sources again and applies what can change while the service runs. After an error everything stays as it was.
+/// Both results are logged.
+pub fn reload(sources: &Sources, config: &mut Config, service: &mut Service, telemetry: &Telemetry) {
+    let loaded = Config::load(sources).map_err(Failure::from).map(|read| with_changes(config, read));
+    let replaced = loaded.and_then(|changed| service.replace_secrets(&changed).map(|()| changed));
+    match replaced {
+        Ok(changed) => {
+            let keys = changed_keys(config, &changed).join(" ");
+            *config = changed;
+            log_reloaded(&keys, config, telemetry);
+        }
+        Err(Failure::Config(errors)) => errors.iter().for_each(|error| log_refused(error.explanation())),
+        Err(failure) => log_refused(failure.explanation()),
+    }
+}
+
+/// The running configuration with what can change while the service runs.
+fn with_changes(running: &Config, read: Config) -> Config {
+    let mut changed = running.clone();
+    changed.log.filter = read.log.filter;
+    changed.jwt_secret = read.jwt_secret;
+    changed.previous_jwt_secret = read.previous_jwt_secret;
+    changed.gateway_secret = read.gateway_secret;
+    changed.previous_gateway_secret = read.previous_gateway_secret;
+    changed
+}
+
+fn changed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
+    let changes = [
+        ("log.level", before.log.filter != after.log.filter),
+        (JWT_SECRET, before.jwt_secret != after.jwt_secret),
+        (PREVIOUS_JWT_SECRET, before.previous_jwt_secret != after.previous_jwt_secret),
+        (GATEWAY_SECRET, before.gateway_secret != after.gateway_secret),
+        (PREVIOUS_GATEWAY_SECRET, before.previous_gateway_secret != after.previous_gateway_secret),
+    ];
+    changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
+}
+
+/// Logs before the level changes, and after it if the line was not visible before.
+fn log_reloaded(keys: &str, config: &Config, telemetry: &Telemetry) {
+    let was_visible = tracing::enabled!(tracing::Level::INFO);
+    let log = || {
+        tracing::info!(
+            changed = keys,
+            "service: SIGHUP received; log level, JWKS file and secrets were read again, other keys need a restart"
+        );
+    };
+    if was_visible {
+        log();
+    }
+    telemetry.set_filter(config.log.filter.clone());
+    if !was_visible {
+        log();
+    }
+}
+
+fn log_refused(Explanation { what, why, remedy }: Explanation) {
+    tracing::error!(error = what, why, remedy, "service: SIGHUP received; nothing was changed");
+}
