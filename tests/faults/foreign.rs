@@ -9,7 +9,8 @@ use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel};
-use marketplace::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
+use marketplace::consumers::FULFILLMENT_QUEUE;
+use marketplace::queues::DEAD_LETTER_QUEUE;
 use serde_json::Value;
 
 use crate::WITHIN;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use handover_events::Envelope;
 use jsonschema::Validator;
-use marketplace::queues::{self, DEFAULT_TIMEOUT};
+use marketplace::consumers;
+use marketplace::queues::DEFAULT_TIMEOUT;
 use marketplace_domain::{EventBody, EventType};
 use serde_json::{Value, json};
 
@@ -108,7 +109,7 @@ fn every_queue_and_routing_key_is_a_channel_and_each_deadline_has_its_own_queue(
     for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
         let document = handover::asyncapi::document(timeout);
         let channels = document["channels"].as_object().unwrap();
-        let topology = queues::topology(timeout);
+        let topology = consumers::topology(timeout);
         for queue in &topology.queues {
             let channel = &channels[&queue.name];
             assert_eq!(channel["x-routing-keys"], json!(queue.bindings), "{}", queue.name);

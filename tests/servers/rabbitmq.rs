@@ -40,7 +40,7 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
 fn topology(queues: &[QueueSpec]) -> Topology {
     Topology {
         queues: queues.to_vec(),
-        ..marketplace::queues::topology(marketplace::queues::DEFAULT_TIMEOUT)
+        ..marketplace::consumers::topology(marketplace::queues::DEFAULT_TIMEOUT)
     }
 }
 

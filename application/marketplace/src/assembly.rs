@@ -7,42 +7,40 @@ use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::Broker;
 
 use crate::app::{App, NoGateway, Rules};
+use crate::consumer::HandlerContext;
+use crate::consumers;
 use crate::event_types::event_types;
-use crate::handlers::standard;
+use crate::events::EventSource;
+use crate::ids::Ids;
 use crate::ports::{MarketTransactor, Work};
-use crate::{Ids, queues};
 
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
+        let pending_timeout = rules.pending_timeout;
+        let events = EventSource::new(Arc::clone(&tx.clock), Arc::clone(&tx.random), rules.max_retry_count);
+        let handlers = HandlerContext { events, pending_timeout, points: rules.points };
+        let consumers = consumers::standard();
         let outbox = Outbox {
-            registry: Arc::new(event_types(rules.pending_timeout)),
+            registry: Arc::new(event_types(pending_timeout)),
             on_failed: rules.on_failed,
-            ..Outbox::new(tx.outbox(), broker, queues::topology(rules.pending_timeout))
+            ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
         };
-        let app = App {
+        App {
+            outbox: consumers.subscribers(&handlers).iter().fold(outbox, Outbox::with_handler_of),
             ids: Arc::new(Ids::new(tx.clone())),
             tx,
-            outbox,
             gateway: Arc::new(NoGateway),
             rules: Arc::new(rules),
-            added: Arc::new([]),
+            consumers,
+            handlers,
             requests: Arc::default(),
             keys: None,
-        };
-        let outbox = standard(&app).iter().fold(app.outbox.clone(), Outbox::with_handler_of);
-        App { outbox, ..app }
-    }
-
-    /// Adds a consumer and binds its queue to these routing keys.
-    pub fn with_consumer(self, subscriber: Subscriber<Work>, bindings: &[&str]) -> App {
-        let outbox = self.outbox.with_consumer(&subscriber, bindings);
-        let added = self.added.iter().cloned().chain([subscriber]).collect();
-        App { added, outbox, ..self }
+        }
     }
 
     /// Returns every consumer of this application with its queue.
     pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
-        standard(self).into_iter().chain(self.added.iter().cloned()).collect()
+        self.consumers.subscribers(&self.handlers)
     }
 
     /// Returns the consumers of this application, bound to its store.

@@ -5,7 +5,7 @@ use marketplace_domain::{
     Refund, RefundCause, RefundId, RefundStatus,
 };
 
-use crate::app::EventFactory;
+use crate::events::EventFactory;
 use crate::ports::Work;
 use handover_events::EventId;
 use handover_outbox::ports::StoreError;

@@ -7,13 +7,13 @@
 
 mod effects;
 mod expected;
-mod holds;
+pub(crate) mod holds;
 mod missing;
 mod money;
 mod products;
-mod rows_by_order;
+pub(crate) mod rows_by_order;
 
-pub(crate) use effects::{Effect, FactRow, OrderEffects, effects_of_orders, read_effects};
+pub(crate) use effects::{OrderEffects, effects_of_orders, refunds_in_ledger, row_of_operation};
 pub(crate) use expected::{ExpectedEvent, confirmed_body, expected};
 pub(crate) use holds::reconstructed_hold;
 pub(crate) use missing::{OrderRows, announce_missing, read_rows};

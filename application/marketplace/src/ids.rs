@@ -101,7 +101,7 @@ impl Ids {
 
     /// Returns a new reference for a payment or for an attempt at a refund.
     pub fn reference(&self) -> Reference {
-        uuid_v7(&self.tx).into()
+        uuid_v7(self.tx.clock.now(), self.tx.random.as_ref()).into()
     }
 }
 

@@ -6,11 +6,13 @@ mod assembly;
 mod assets;
 mod cash;
 mod consistency;
+pub mod consumer;
+pub mod consumers;
 mod context;
 mod error;
 mod event_types;
+mod events;
 mod gateway_reports;
-pub mod handlers;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
@@ -26,8 +28,9 @@ pub use self::metrics::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
     OVERLOAD_REFUSED,
 };
-pub use app::{App, EventFactory, Rules};
+pub use app::{App, Rules};
 pub use context::{Actor, CommandContext, Role};
+pub use events::{EventFactory, EventSource};
 pub use gateway_reports::ReportedName;
 pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};

@@ -1,5 +1,6 @@
 //! Application code of a consumer, and the events that it applies.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,10 +106,10 @@ impl ErrorKind {
 #[async_trait]
 pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// Name of the consumer in the consume log and in log messages.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Event types that the handler applies. Events of other types in its queue fail as unrecoverable.
-    fn event_types(&self) -> &'static [&'static str];
+    fn event_types(&self) -> Vec<&str>;
 
     /// Intended delivery delay of the events, if they pass through a delay queue. The delay is added to the time after
     /// which an event counts as lost.
@@ -127,7 +128,7 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
 /// A handler and its queue.
 pub struct Subscriber<U: ?Sized> {
     /// Name of the queue.
-    pub queue: &'static str,
+    pub queue: Cow<'static, str>,
     /// Handler of the events.
     pub handler: Arc<dyn Handler<U>>,
 }
@@ -135,6 +136,6 @@ pub struct Subscriber<U: ?Sized> {
 // `derive(Clone)` would also require `U: Clone`.
 impl<U: ?Sized> Clone for Subscriber<U> {
     fn clone(&self) -> Self {
-        Subscriber { queue: self.queue, handler: Arc::clone(&self.handler) }
+        Subscriber { queue: self.queue.clone(), handler: Arc::clone(&self.handler) }
     }
 }

@@ -42,7 +42,7 @@ pub mod wrap;
 pub use self::metrics::{METRICS, Metric, MetricKind, PENDING, append, count_on_commit};
 pub use event_id::{event_id, uuid_v7};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
-pub use outbox::Outbox;
+pub use outbox::{ConsumerQueue, Outbox};
 pub use page::Page;
 pub use privacy::MASK;
 pub use registry::{EventRegistry, EventSpec};

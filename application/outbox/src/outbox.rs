@@ -9,6 +9,15 @@ use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::topology::Topology;
 use crate::{EventRegistry, EventSpec, Transactor};
 
+/// A queue and the consumer that receives its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerQueue {
+    /// Name of the queue.
+    pub queue: String,
+    /// Name of the consumer.
+    pub consumer: String,
+}
+
 /// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
 #[derive(Clone)]
 pub struct Outbox {
@@ -20,8 +29,8 @@ pub struct Outbox {
     pub registry: Arc<EventRegistry>,
     /// Topology that the broker must provide.
     pub topology: Arc<Topology>,
-    /// Queue and name of each consumer.
-    pub consumers: Arc<[(&'static str, &'static str)]>,
+    /// The consumers with their queues.
+    pub consumers: Arc<[ConsumerQueue]>,
     /// Effect of a `FAILED` event on later events of its aggregate.
     pub on_failed: OnFailed,
 }
@@ -48,14 +57,15 @@ impl Outbox {
     /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).
     /// Messages that the consumer rejects are dead-lettered.
     pub fn with_consumer<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>, bindings: &[&str]) -> Outbox {
-        let topology = Topology::clone(&self.topology).with(subscriber.queue, bindings);
+        let topology = Topology::clone(&self.topology).with(&subscriber.queue, bindings);
         Outbox { topology: Arc::new(topology), ..self }.with_handler_of(subscriber)
     }
 
     /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
-        let added = (subscriber.queue, subscriber.handler.name());
-        Outbox { consumers: self.consumers.iter().copied().chain([added]).collect(), ..self }
+        let queue = subscriber.queue.clone().into_owned();
+        let added = ConsumerQueue { queue, consumer: subscriber.handler.name().to_owned() };
+        Outbox { consumers: self.consumers.iter().cloned().chain([added]).collect(), ..self }
     }
 
     /// Returns the same outbox for background work. It uses separate permits, so that background work does not wait
@@ -65,8 +75,8 @@ impl Outbox {
     }
 
     /// Name of the consumer of a queue.
-    pub fn consumer_of(&self, queue: &str) -> Option<&'static str> {
-        self.consumers.iter().rfind(|(its, _)| *its == queue).map(|(_, name)| *name)
+    pub fn consumer_of(&self, queue: &str) -> Option<&str> {
+        self.consumers.iter().rfind(|it| it.queue == queue).map(|it| it.consumer.as_str())
     }
 
     /// Current time of the deployment's clock.

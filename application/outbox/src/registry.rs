@@ -16,7 +16,7 @@ pub struct EventSpec {
     routing_key: String,
     is_ordered: bool,
     subject: Option<Subject>,
-    visible: BTreeSet<&'static str>,
+    visible: BTreeSet<String>,
     closed: Vec<ClosedField>,
     span: Option<fn(i64) -> Span>,
 }
@@ -24,17 +24,17 @@ pub struct EventSpec {
 /// Aggregate type of all events of one type, and the payload field that contains the aggregate's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subject {
-    aggregate_type: &'static str,
-    id_field: &'static str,
+    aggregate_type: String,
+    id_field: String,
 }
 
 /// A payload field whose values are a closed set.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ClosedField {
-    pub(crate) name: &'static str,
-    pub(crate) values: &'static [&'static str],
+    pub(crate) name: String,
+    pub(crate) values: Vec<String>,
     /// Replacement for a value outside the set.
-    pub(crate) mask: &'static str,
+    pub(crate) mask: String,
 }
 
 impl EventSpec {
@@ -59,14 +59,15 @@ impl EventSpec {
 
     /// Declares the aggregate type and the payload field that repeats the aggregate's id. A row that contradicts this
     /// declaration is never published: no consumer could apply its event.
-    pub fn about(self, aggregate_type: &'static str, id_field: &'static str) -> EventSpec {
-        EventSpec { subject: Some(Subject { aggregate_type, id_field }), ..self }
+    pub fn about(self, aggregate_type: impl Into<String>, id_field: impl Into<String>) -> EventSpec {
+        let subject = Subject { aggregate_type: aggregate_type.into(), id_field: id_field.into() };
+        EventSpec { subject: Some(subject), ..self }
     }
 
     /// Declares payload fields, by name at any depth, that contain no personal data. Operators without access to
     /// personal data see only these fields, and of these only codes, numbers and times.
-    pub fn visible(mut self, fields: &[&'static str]) -> EventSpec {
-        self.visible.extend(fields);
+    pub fn visible(mut self, fields: &[&str]) -> EventSpec {
+        self.visible.extend(fields.iter().map(|field| (*field).to_owned()));
         self
     }
 
@@ -74,13 +75,9 @@ impl EventSpec {
     /// before the set was closed can contain another value, such as personal data: it is replaced by `mask` in every
     /// message, dead letter and view of the event, also for operators with access to personal data. The stored row does
     /// not change.
-    pub fn closed(
-        mut self,
-        field: &'static str,
-        values: &'static [&'static str],
-        mask: &'static str,
-    ) -> EventSpec {
-        self.closed.push(ClosedField { name: field, values, mask });
+    pub fn closed(mut self, field: impl Into<String>, values: &[&str], mask: impl Into<String>) -> EventSpec {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        self.closed.push(ClosedField { name: field.into(), values, mask: mask.into() });
         self
     }
 
@@ -92,7 +89,7 @@ impl EventSpec {
 
     /// Checks the envelope against the type. The error says why the event can never be published.
     fn check(&self, envelope: &Envelope) -> Result<(), String> {
-        let Some(Subject { aggregate_type, id_field }) = self.subject else { return Ok(()) };
+        let Some(Subject { aggregate_type, id_field }) = &self.subject else { return Ok(()) };
         let kind = &envelope.aggregate_type;
         if kind != aggregate_type {
             return Err(format!("aggregate_type is {kind}, but {} requires {aggregate_type}", self.name));
@@ -135,17 +132,16 @@ impl EventRegistry {
 
     /// Fields that at least one registered type declares as visible.
     pub(crate) fn visible(&self) -> BTreeSet<&str> {
-        self.specs.values().flat_map(|spec| spec.visible.iter().copied()).collect()
+        self.specs.values().flat_map(|spec| spec.visible.iter().map(String::as_str)).collect()
     }
 
     /// Replaces values outside the set of a closed field. `event_type` is the type of the event; for an unregistered or
     /// unknown type, the closed fields of all types are replaced. Returns whether the JSON has changed.
     pub(crate) fn close_fields(&self, event_type: Option<&str>, json: &mut Value) -> bool {
         match event_type.and_then(|name| self.specs.get(name)) {
-            Some(spec) => close_fields(json, &spec.closed),
+            Some(spec) => close_fields(json, &spec.closed.iter().collect::<Vec<_>>()),
             None => {
-                let all: Vec<ClosedField> =
-                    self.specs.values().flat_map(|spec| spec.closed.iter().copied()).collect();
+                let all: Vec<&ClosedField> = self.specs.values().flat_map(|spec| &spec.closed).collect();
                 close_fields(json, &all)
             }
         }
@@ -181,7 +177,7 @@ impl EventRegistry {
 }
 
 /// Replaces values outside the sets of these fields; returns whether there was one.
-fn close_fields(json: &mut Value, closed: &[ClosedField]) -> bool {
+fn close_fields(json: &mut Value, closed: &[&ClosedField]) -> bool {
     if closed.is_empty() {
         return false;
     }
@@ -189,10 +185,10 @@ fn close_fields(json: &mut Value, closed: &[ClosedField]) -> bool {
     match json {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                let field = closed.iter().find(|field| field.name == name);
+                let field = closed.iter().find(|field| field.name == *name);
                 match field {
                     Some(field) if !is_in_set(field, value) => {
-                        *value = field.mask.into();
+                        *value = field.mask.as_str().into();
                         changed = true;
                     }
                     Some(_) => {}
@@ -213,7 +209,7 @@ fn close_fields(json: &mut Value, closed: &[ClosedField]) -> bool {
 fn is_in_set(field: &ClosedField, value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => field.mask == text || field.values.contains(&text.as_str()),
+        Value::String(text) => field.mask == *text || field.values.contains(text),
         Value::Number(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }

@@ -9,7 +9,7 @@ use crate::consumers::{Bound, Consumer, DeadLetterDrainer, broker_timeout, subsc
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
-use crate::{Outbox, Transactor, WakeupNotifier};
+use crate::{ConsumerQueue, Outbox, Transactor, WakeupNotifier};
 
 /// Pause between two declarations of the topology, after the first one failed.
 const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
-    for (_, consumer) in outbox.consumers.iter() {
+    for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
         subscribe(outbox, consumer).await?;
     }
     Ok(())
@@ -85,9 +85,9 @@ pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &Consum
     for bound in &consumers {
         let outbox = outbox.clone();
         let settings = Arc::clone(&settings);
-        let bound = bound.clone();
+        let named = bound.clone();
         keep_running(&outbox.tx.clone(), bound.name(), move || {
-            Consumer::new(outbox.clone(), bound.clone(), Arc::clone(&settings)).run()
+            Consumer::new(outbox.clone(), named.clone(), Arc::clone(&settings)).run()
         });
     }
     let drainer = outbox.clone();
@@ -97,12 +97,13 @@ pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &Consum
 }
 
 /// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.
-pub fn keep_running<F>(tx: &Transactor, name: &'static str, start: impl Fn() -> F + Send + 'static)
+pub fn keep_running<F>(tx: &Transactor, name: &str, start: impl Fn() -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let tasks = tx.tasks.clone();
     let clock = Arc::clone(&tx.clock);
+    let name = name.to_owned();
     let supervisor = async move {
         while let Err(panic) = tasks.spawn(start()).await {
             error!(%panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");

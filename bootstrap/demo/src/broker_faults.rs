@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use handover_outbox::ports::{BrokerError, Clock};
 use handover_system::SystemClock;
-use marketplace::queues::FULFILLMENT_QUEUE;
+use marketplace::consumers::FULFILLMENT_QUEUE;
 use tokio::sync::watch;
 
 /// Every n-th delivery is duplicated.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use handover_outbox::ports::RandomSource;
 use handover_system::OsRandom;
 use marketplace::App;
-use marketplace::ports::Work;
+use marketplace::consumer::Consumer;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -243,9 +243,9 @@ impl From<InvalidPlan> for Failure {
 
 /// The consumers of the service with the event types they subscribe to.
 fn consumers(app: &App) -> Vec<ConsumerEvents> {
-    let consumer = |subscriber: handover_outbox::consumers::Subscriber<Work>| ConsumerEvents {
-        name: subscriber.handler.name().to_owned(),
-        event_types: subscriber.handler.event_types().iter().map(|kind| (*kind).to_owned()).collect(),
+    let consumer = |consumer: &Arc<dyn Consumer>| ConsumerEvents {
+        name: consumer.name().to_owned(),
+        event_types: consumer.event_types().into_iter().map(str::to_owned).collect(),
     };
-    app.subscribers().into_iter().map(consumer).collect()
+    app.consumers.iter().map(consumer).collect()
 }

@@ -92,8 +92,9 @@ async fn read_pending_work(
         // This query is more expensive, so it runs last. It finds events that a consumer has not recorded, for example
         // because their messages were lost.
         let mut unseen = 0;
-        for subscriber in app.subscribers() {
-            let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
+        for consumer in app.consumers.iter() {
+            let name = consumer.name();
+            let takes = &consumer.event_types();
             if let Some(mark) = view.outbox_view().consumer_subscription(name).await? {
                 let rows = view
                     .outbox_view()

@@ -67,12 +67,12 @@ struct Reminders;
 
 #[async_trait]
 impl Handler<Session> for Reminders {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "reminders"
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        &["BOOK_LENT"]
+    fn event_types(&self) -> Vec<&str> {
+        vec!["BOOK_LENT"]
     }
 
     async fn apply(&self, unit: &mut Session, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -116,7 +116,7 @@ async fn library(file: &std::path::Path) -> Result<Library, Error> {
         policy: TxPolicy::default(),
     };
     let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
-    let reminders = Subscriber { queue: "library.reminders", handler: Arc::new(Reminders) };
+    let reminders = Subscriber { queue: "library.reminders".into(), handler: Arc::new(Reminders) };
     let outbox = Outbox::new(tx.outbox(), broker, topology)
         .with_event(EventSpec::new("BOOK_LENT", "book.lent"))
         .with_consumer(&reminders, &["book.lent"]);

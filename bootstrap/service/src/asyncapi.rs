@@ -10,7 +10,7 @@ mod payloads;
 
 use std::time::Duration;
 
-use marketplace::queues;
+use marketplace::consumers;
 use serde_json::{Value, json};
 
 const DESCRIPTION: &str = "Every change of state is committed together with the events that announce it. Each is published to a \
@@ -20,7 +20,7 @@ published in the order of their changes. `eventId` is the idempotency key. Consu
 /// Builds the document for a deployment. `timeout` is the payment deadline of orders; unless it is
 /// the default, it is part of a queue's name.
 pub fn document(timeout: Duration) -> Value {
-    let topology = queues::topology(timeout);
+    let topology = consumers::topology(timeout);
     json!({
         "asyncapi": "3.0.0",
         "info": {

@@ -72,8 +72,9 @@ pub fn start(app: &App) {
             // A counter that is exported only after its first increment would look like a missing metric until then.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
             MetricKind::CounterOfConsumer => {
-                for subscriber in app.subscribers() {
-                    metrics::counter!(metric.name, "consumer" => subscriber.handler.name()).increment(0);
+                for consumer in app.consumers.iter() {
+                    let name = consumer.name().to_owned();
+                    metrics::counter!(metric.name, "consumer" => name).increment(0);
                 }
             }
             MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),

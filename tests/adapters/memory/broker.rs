@@ -10,17 +10,15 @@ use handover_outbox::ports::{
     Subscription,
 };
 use handover_outbox::topology::{QueueSpec, Topology};
-use marketplace::queues::{
-    self, DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE,
-    WEBHOOK_QUEUE,
-};
+use marketplace::consumers::{self, FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use marketplace::queues::{DEAD_LETTER_QUEUE, TIMEOUT_DELAY_QUEUE};
 
 use handover_memory::{ManualClock, MemoryBroker, VirtualClock};
 
 const DELAY: Duration = Duration::from_secs(900);
 
 fn standard() -> Topology {
-    queues::topology(DELAY)
+    consumers::topology(DELAY)
 }
 
 async fn declared(clock: Arc<dyn Clock>) -> MemoryBroker {

@@ -11,7 +11,8 @@ use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
 };
 use handover_sql::{DatabaseBroker, SqlStore};
-use marketplace::queues::{self, DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE};
+use marketplace::consumers::{self, INVENTORY_QUEUE, TIMEOUT_QUEUE};
+use marketplace::queues::DEAD_LETTER_QUEUE;
 use tokio::sync::Notify;
 
 use super::{Fixture, fixture};
@@ -21,7 +22,7 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
 async fn broker(fixture: &Fixture) -> DatabaseBroker {
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
+    broker.declare(&consumers::topology(Duration::from_millis(300))).await.unwrap();
     broker
 }
 
@@ -92,7 +93,7 @@ async fn publish_wakes_waiting_consumer_without_poll() {
     let store =
         SqlStore::open_sqlite(&fixture.options(), clock.clone(), WakeupNotifier::default()).await.unwrap();
     let broker = DatabaseBroker::new(&store);
-    broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
+    broker.declare(&consumers::topology(Duration::from_millis(300))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     let direct =
         Outgoing::to_queue("addressed".parse().unwrap(), INVENTORY_QUEUE.into(), message("addressed"));
@@ -177,7 +178,7 @@ async fn dropped_next_loses_no_message() {
 async fn declare_of_queue_with_different_ttl_fails_with_old_and_new_ttl() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
-    let mut topology = queues::topology(Duration::from_millis(300));
+    let mut topology = consumers::topology(Duration::from_millis(300));
     for queue in &mut topology.queues {
         queue.ttl = queue.ttl.map(|_| Duration::from_millis(400));
     }

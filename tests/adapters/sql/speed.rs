@@ -12,7 +12,7 @@ use handover_outbox::ports::{
     Outgoing, PublishOutcome, Store,
 };
 use handover_sql::DatabaseBroker;
-use marketplace::queues::{self, INVENTORY_QUEUE};
+use marketplace::consumers::{self, INVENTORY_QUEUE};
 use marketplace_sql::SqlMarket;
 
 use super::{append, event, fixture};
@@ -61,7 +61,7 @@ async fn duration_of_publishing_and_consuming_a_backlog_is_printed() {
     }
     println!("append: {:?} per unit of work with one row", start.elapsed() / 500);
     let broker = DatabaseBroker::new(store);
-    broker.declare(&queues::topology(Duration::from_secs(60))).await.unwrap();
+    broker.declare(&consumers::topology(Duration::from_secs(60))).await.unwrap();
     let mut query_times = Vec::new();
     let mut publish_times = Vec::new();
     let mut mark_times = Vec::new();

@@ -94,7 +94,7 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
 
 /// The n-th order and its outbox rows.
 fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<(Order, Vec<NewEvent>), BenchError> {
-    let event_factory = app.event_factory(&context(n)?, 2);
+    let event_factory = app.handlers.events.factory(&context(n)?, 2);
     let new = NewOrder {
         id: OrderId::try_from(i64::from(n) + 1).map_err(service_error)?,
         buyer: buyer(n)?,

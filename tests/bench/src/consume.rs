@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use handover_outbox::ConsumerSettings;
-use handover_outbox::consumers::{Consumer, Subscriber};
-use marketplace::handlers::Fulfillment;
-use marketplace::queues::FULFILLMENT_QUEUE;
+use handover_outbox::consumers::Consumer;
+use marketplace::consumers::FULFILLMENT_QUEUE;
 use marketplace_wiring::terminal::progress::Progress;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};
 use crate::cli::Mode;
-use crate::error::BenchError;
+use crate::error::{BenchError, service_error};
 use crate::fixture::Fixture;
 use crate::measurement::{Measurement, rates, steps};
 use crate::plan::Plan;
@@ -60,8 +59,11 @@ async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
 async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
-    let handler = Arc::new(Fulfillment::new(app.clone()));
-    let bound = Subscriber { queue: FULFILLMENT_QUEUE, handler }.bind(&app.tx.store);
+    let subscribers = app.subscribers();
+    let fulfillment = subscribers.iter().find(|subscriber| subscriber.queue == FULFILLMENT_QUEUE);
+    let fulfillment =
+        fulfillment.ok_or_else(|| service_error("the service has no consumer of shipment tasks"))?;
+    let bound = fulfillment.bind(&app.tx.store);
     let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
     fixture.statements.reset();
     let consumer = Consumer::new(app.outbox.clone(), bound, Arc::new(settings));

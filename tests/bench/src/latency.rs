@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use marketplace::queues::INVENTORY_QUEUE;
+use marketplace::consumers::INVENTORY_QUEUE;
 use marketplace::service::Roles;
 use marketplace::use_cases::{PlaceOrder, place_order};
 use marketplace::{App, service};

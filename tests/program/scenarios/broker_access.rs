@@ -43,7 +43,7 @@ impl BrokerAccess {
                 let declare_spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
                 let topology = Topology {
                     queues: vec![declare_spy],
-                    ..marketplace::queues::topology(marketplace::queues::DEFAULT_TIMEOUT)
+                    ..marketplace::consumers::topology(marketplace::queues::DEFAULT_TIMEOUT)
                 };
                 broker(vhost).declare(&topology).await.unwrap();
             }

@@ -8,8 +8,8 @@ use handover_outbox::ports::{Broker, Changed, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::ServerKind;
+use marketplace::consumers;
 use marketplace::ports::Work;
-use marketplace::queues;
 use marketplace_contract::samples::{order, order_moved_to};
 use marketplace_domain::{Order, OrderStatus};
 
@@ -134,7 +134,7 @@ async fn killed_idle_connections_cause_no_error(kind: ServerKind) {
 async fn dropped_units_of_work_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
+    broker.declare(&consumers::topology(Duration::from_secs(900))).await.unwrap();
     const ROUNDS: u64 = 200;
     for step in 0..ROUNDS {
         let unit = async {

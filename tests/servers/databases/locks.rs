@@ -11,7 +11,7 @@ use handover_sql::DatabaseBroker;
 use handover_tests::client::Api;
 use handover_tests::process::{eventually, fresh};
 use handover_tests::servers::database::ServerKind;
-use marketplace::queues::{self, INVENTORY_QUEUE};
+use marketplace::consumers::{self, INVENTORY_QUEUE};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
@@ -167,7 +167,7 @@ async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: Serv
 async fn claim_skips_locked_messages_and_locks_only_claimed_ones(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
+    broker.declare(&consumers::topology(Duration::from_secs(900))).await.unwrap();
     let window = (0..100).map(|n| outgoing(&format!("e{n}"), "order.created")).collect();
     broker.publish(window).await.unwrap();
     let locked = "UPDATE outbox_broker_messages SET correlation_id = 'locked' WHERE queue = 'inventory.update.queue' \

@@ -9,7 +9,7 @@ use handover_contract::within;
 use handover_outbox::ports::Broker;
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::database::ServerKind;
-use marketplace::queues::{self, INVENTORY_QUEUE};
+use marketplace::consumers::{self, INVENTORY_QUEUE};
 
 use super::{Fixture, append, on_every_server};
 
@@ -44,7 +44,7 @@ async fn publish_notifies_consumer_of_another_process(kind: ServerKind) {
         .map(|store| tokio::spawn(async move { store.watch().await }));
     let publisher = DatabaseBroker::new(&here.store);
     let broker = DatabaseBroker::new(&there.store);
-    publisher.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
+    publisher.declare(&consumers::topology(Duration::from_secs(900))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     for n in 1..=5 {
         let next = subscription.next();

@@ -24,7 +24,6 @@ use handover_outbox::ports::{
     OutboxFilter, OutboxRow, StoreError,
 };
 use marketplace::App;
-use marketplace::handlers::standard;
 use marketplace::ports::{MarketStore, MarketView};
 use marketplace_domain::{EventType, Order, OrderId};
 
@@ -203,7 +202,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
     }
     let rows = evidence.rows().await?;
     let mut checker = new_checker(evidence, &rows).await?;
-    let subscribers = standard(&evidence.app);
+    let subscribers = evidence.app.subscribers();
     for row in &rows {
         if checker.is_blocked(row) {
             evidence.faults.cover(|coverage| coverage.situation("event blocked by a FAILED event"));

@@ -30,7 +30,7 @@ pub(crate) struct Process {
     pub(crate) on_failed: OnFailed,
     pub(crate) on_outage: OnOutage,
     /// The consumer of each queue.
-    pub(crate) consumers: Arc<BTreeMap<&'static str, &'static str>>,
+    pub(crate) consumers: Arc<BTreeMap<String, String>>,
     /// Notified when the process crashes at a crash point.
     pub(crate) killed: Arc<Notify>,
 }

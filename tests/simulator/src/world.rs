@@ -10,7 +10,6 @@ use std::time::Duration;
 use handover_memory::{MemoryBroker, VirtualClock};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::Clock;
-use marketplace::handlers::standard;
 use marketplace::service;
 use marketplace::use_cases::{ListProduct, list_product};
 use marketplace_domain::{Money, Title};
@@ -48,7 +47,7 @@ struct World {
     clocks: Vec<FaultyClock>,
     journal: Journal,
     gateway_model: GatewayModel,
-    consumers: Arc<BTreeMap<&'static str, &'static str>>,
+    consumers: Arc<BTreeMap<String, String>>,
     run_settings: RunSettings,
     defect: Option<Defect>,
 }
@@ -80,7 +79,8 @@ impl World {
             defect: run.defect,
         };
         let (app, ..) = world.process(0, &Arc::default());
-        world.consumers = Arc::new(standard(&app).iter().map(|s| (s.queue, s.handler.name())).collect());
+        world.consumers =
+            Arc::new(app.outbox.consumers.iter().map(|it| (it.queue.clone(), it.consumer.clone())).collect());
         for slot in 0..processes {
             let killed = Arc::default();
             let (app, _) = world.process(slot, &killed);

@@ -95,7 +95,7 @@ pub(crate) async fn announce_missing(
     order: OrderId,
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
-    let max_retry_count = app.rules.max_retry_count;
+    let max_retry_count = app.handlers.events.max_retry_count();
     let audit_entry = audit_entry.map(Arc::new);
     with_tx(&app.tx, move |unit, _| {
         let audit_entry = audit_entry.clone();

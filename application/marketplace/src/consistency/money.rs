@@ -7,7 +7,6 @@ use marketplace_domain::{
     Capture, Money, Order, OrderStatus, Payment, PaymentId, PaymentStatus, Refund, RefundId, RefundStatus,
 };
 
-use super::effects::OrderEffects;
 use crate::cash;
 use crate::ports::MarketView;
 use handover_outbox::ports::StoreError;
@@ -138,11 +137,11 @@ impl OrderMoney<'_> {
 
     /// Whether it is certain that captured money was never refunded: it has no refund, not even a failed one, and neither
     /// the order nor the ledger names a refund whose row is lost. A refund that failed is repeated only by an operator.
-    pub(crate) fn was_never_refunded(&self, capture: &Capture, effects: &OrderEffects) -> bool {
+    pub(crate) fn was_never_refunded(&self, capture: &Capture, in_ledger: &[RefundId]) -> bool {
         let exists = |id: RefundId| self.refunds.iter().any(|refund| refund.id == id);
         !self.refunds.iter().any(|refund| capture.is_refunded_by(refund))
             && self.order.refund.is_none_or(exists)
-            && effects.refunds_in_ledger().all(exists)
+            && in_ledger.iter().copied().all(exists)
     }
 }
 

@@ -6,7 +6,7 @@ use handover_events::TenantId;
 use marketplace_domain::{Order, OrderId};
 
 /// The ids of these orders, by tenant.
-pub(super) fn ids_by_tenant(orders: &[Order]) -> BTreeMap<TenantId, Vec<OrderId>> {
+pub(crate) fn ids_by_tenant(orders: &[Order]) -> BTreeMap<TenantId, Vec<OrderId>> {
     let mut ids: BTreeMap<TenantId, Vec<OrderId>> = BTreeMap::new();
     for order in orders {
         ids.entry(order.tenant).or_default().push(order.id);
@@ -15,7 +15,7 @@ pub(super) fn ids_by_tenant(orders: &[Order]) -> BTreeMap<TenantId, Vec<OrderId>
 }
 
 /// Rows by the order that they belong to.
-pub(super) struct RowsByOrder<T>(BTreeMap<(TenantId, OrderId), Vec<T>>);
+pub(crate) struct RowsByOrder<T>(BTreeMap<(TenantId, OrderId), Vec<T>>);
 
 impl<T> Default for RowsByOrder<T> {
     fn default() -> RowsByOrder<T> {
@@ -25,7 +25,7 @@ impl<T> Default for RowsByOrder<T> {
 
 impl<T> RowsByOrder<T> {
     /// Adds rows of a tenant; `order_of` returns the order of a row. Rows without an order are ignored.
-    pub(super) fn extend<O: Into<Option<OrderId>>>(
+    pub(crate) fn extend<O: Into<Option<OrderId>>>(
         &mut self,
         tenant: TenantId,
         rows: Vec<T>,
@@ -39,7 +39,7 @@ impl<T> RowsByOrder<T> {
     }
 
     /// Removes and returns the rows of an order, in the sequence in which they were added.
-    pub(super) fn take(&mut self, order: &Order) -> Vec<T> {
+    pub(crate) fn take(&mut self, order: &Order) -> Vec<T> {
         self.0.remove(&(order.tenant, order.id)).unwrap_or_default()
     }
 }

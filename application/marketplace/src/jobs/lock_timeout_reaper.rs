@@ -131,7 +131,7 @@ impl LockTimeoutReaper {
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
             idempotency: None,
         };
-        let event_factory = self.app.event_factory(&context, 1);
+        let event_factory = self.app.handlers.events.factory(&context, 1);
         let app = self.app.clone();
         let seen = hold.clone();
         with_tx(&self.app.tx, move |unit, _| {

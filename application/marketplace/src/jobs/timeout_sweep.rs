@@ -40,7 +40,7 @@ impl TimeoutSweep {
 
     /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let cutoff = self.app.rules.overdue_cutoff(self.app.now());
+        let cutoff = self.app.handlers.overdue_cutoff(self.app.now());
         let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {
@@ -64,7 +64,8 @@ impl TimeoutSweep {
 
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError<OrderRefusal>> {
         let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
-        let command = close_overdue_order::command(&self.app, "order-timeout-sweep", tenant, order, trace);
+        let command =
+            close_overdue_order::command(&self.app.handlers, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
             Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })

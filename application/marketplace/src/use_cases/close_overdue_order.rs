@@ -3,10 +3,12 @@
 use handover_events::TenantId;
 use marketplace_domain::{CancelCause, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
 
-use super::{UseCaseError, transition};
-use crate::app::EventFactory;
+use super::transition;
+use crate::consumer::HandlerContext;
+use crate::context::{Actor, CommandContext};
+use crate::error::UseCaseError;
+use crate::events::EventFactory;
 use crate::ports::Work;
-use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
 use handover_outbox::ports::StoreError;
 
@@ -32,15 +34,15 @@ pub struct CloseOverdueOrder {
 
 /// Creates the command for a consumer or job.
 pub fn command(
-    app: &App,
+    handlers: &HandlerContext,
     caller: &'static str,
     tenant: TenantId,
     order: OrderId,
     trace: Trace,
 ) -> CloseOverdueOrder {
     let context = CommandContext { actor: Actor::System(caller), tenant, trace, idempotency: None };
-    let event_factory = app.event_factory(&context, 1);
-    let cause = CancelCause::Timeout { created_by: app.rules.overdue_cutoff(event_factory.now) };
+    let event_factory = handlers.events.factory(&context, 1);
+    let cause = CancelCause::Timeout { created_by: handlers.overdue_cutoff(event_factory.now) };
     CloseOverdueOrder { tenant, order, cause, event_factory }
 }
 

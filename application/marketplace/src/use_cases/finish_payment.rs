@@ -10,8 +10,8 @@ use marketplace_domain::{
 
 use super::settle_payment::require_locked_assets;
 use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
-use crate::app::EventFactory;
-use crate::consistency::{MoneyMismatch, OrderMoney, read_effects};
+use crate::consistency::{MoneyMismatch, OrderMoney, refunds_in_ledger};
+use crate::events::EventFactory;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext, cash};
@@ -72,7 +72,7 @@ async fn finish_once(
     context: &CommandContext,
     command: Arc<FinishPayment>,
 ) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
-    let event_factory = app.event_factory(context, 1);
+    let event_factory = app.handlers.events.factory(context, 1);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
     let refund = (refund, app.ids.reference());
     with_tx(&app.tx, move |unit, attempt| {
@@ -138,7 +138,7 @@ async fn finish(
         MoneyMismatch::NotRefunded(id, number) => {
             let Some(payment) = payments.iter().find(|it| it.id == id) else { return Ok(None) };
             let Some(capture) = money.capture(id, number) else { return Ok(None) };
-            if !money.was_never_refunded(capture, &read_effects(unit, order).await?) {
+            if !money.was_never_refunded(capture, &refunds_in_ledger(unit, order).await?) {
                 return Ok(None);
             }
             start_refund(unit, order, (payment, capture), (refund, event_factory)).await?;

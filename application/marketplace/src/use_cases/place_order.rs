@@ -48,7 +48,7 @@ async fn place(
     command: PlaceOrder,
 ) -> Result<Order, UseCaseError<OrderRefusal>> {
     let buyer = context.require_user()?;
-    let event_factory = app.event_factory(context, 2);
+    let event_factory = app.handlers.events.factory(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
     let tenant = context.tenant;
     let rules = app.rules.points;

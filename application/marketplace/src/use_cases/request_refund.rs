@@ -50,7 +50,7 @@ async fn request(
     let sees_personal_data = privacy::sees_personal_data(context);
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
     let reference = app.ids.reference();
-    let event_factory = app.event_factory(context, MAX_EVENTS);
+    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
     let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
     let trace = context.trace.clone();
     with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {

@@ -7,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
-use crate::app::EventFactory;
+use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
@@ -47,7 +47,7 @@ async fn settle_report(
     context: &CommandContext,
     command: SettlePayment,
 ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    let event_factory = app.event_factory(context, 2);
+    let event_factory = app.handlers.events.factory(context, 2);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
     let refund = (refund, app.ids.reference());
     let content = content_of(&command, context, &event_factory);

@@ -7,7 +7,7 @@ use marketplace_domain::{
 use tracing::error;
 
 use super::{RefundCommandRefusal, UseCaseError, one_row, transition};
-use crate::app::EventFactory;
+use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ports::Work;
 use crate::{App, CommandContext, cash};
@@ -41,7 +41,7 @@ pub async fn settle_refund(
     context: &CommandContext,
     command: SettleRefund,
 ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let event_factory = app.event_factory(context, MAX_EVENTS);
+    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
     let content = content_of(&command, context, &event_factory);
     let (refund, recorded) = with_tx(&app.tx, move |unit, _| {
         let event_factory = event_factory.clone();

@@ -41,7 +41,7 @@ async fn start(
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
     let reference = app.ids.reference();
     let refund = (app.ids.next(IdKind::Refund).await?, app.ids.reference());
-    let event_factory = app.event_factory(context, 2);
+    let event_factory = app.handlers.events.factory(context, 2);
     let now = event_factory.now;
     let trace = context.trace.clone();
     with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {

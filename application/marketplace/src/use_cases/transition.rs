@@ -6,7 +6,7 @@ use marketplace_domain::{
 };
 
 use super::{UseCaseError, one_row};
-use crate::app::EventFactory;
+use crate::events::EventFactory;
 use crate::idempotency::with_stored_response;
 use crate::ports::Work;
 use crate::ticket::SuccessStatus;
@@ -61,7 +61,7 @@ pub(super) async fn by_party(
 ) -> Result<Order, UseCaseError<OrderRefusal>> {
     let user = context.require_user()?;
     let tenant = context.tenant;
-    let event_factory = app.event_factory(context, 1);
+    let event_factory = app.handlers.events.factory(context, 1);
     with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
         let action = action.clone();
         let event_factory = event_factory.clone();

@@ -13,8 +13,9 @@ use handover_outbox::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
 use handover_outbox::*;
+use marketplace::consumers::{self, CREDIT_QUEUE, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::*;
-use marketplace::queues::{self, CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
+use marketplace::queues::DEFAULT_TIMEOUT;
 use marketplace::use_cases::*;
 use marketplace::*;
 use marketplace_domain::*;
@@ -81,7 +82,7 @@ impl World {
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
         let store = MemoryStore::new(Arc::clone(&port), WakeupNotifier::default());
         let broker = MemoryBroker::new(port);
-        broker.declare(&queues::topology(pending_timeout)).await.unwrap();
+        broker.declare(&consumers::topology(pending_timeout)).await.unwrap();
         let on_failed = OnFailed::Continue;
         World { clock, store, broker, pending_timeout, on_failed, random: Arc::new(SeededRandom::new(7)) }
     }

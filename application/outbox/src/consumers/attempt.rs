@@ -184,7 +184,7 @@ impl EventProcessor {
                     warn!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
                         error = %message, "[{}] attempt failed", self.name());
                 }
-                metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
+                metrics::counter!(NOT_CONSUMED, "consumer" => self.bound.name.clone()).increment(1);
                 Some(end)
             }
             WriteOutcome::Stale => None,

@@ -11,10 +11,10 @@ use crate::ports::{Erased, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork
 /// A handler with its queue and its store.
 #[derive(Clone)]
 pub struct Bound {
-    pub(super) queue: &'static str,
+    pub(super) queue: Arc<str>,
     /// Name of the consumer.
-    pub(super) name: &'static str,
-    pub(super) event_types: &'static [&'static str],
+    pub(super) name: Arc<str>,
+    event_types: Arc<[String]>,
     /// See [`Handler::delay`].
     pub(super) delay: Duration,
     pub(super) store: Arc<HandlerStore>,
@@ -32,8 +32,13 @@ pub(super) trait HandlerUnit: UnitOfWork {
 
 impl Bound {
     /// Name of the consumer.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Event types that the handler applies.
+    pub(super) fn event_types(&self) -> Vec<&str> {
+        self.event_types.iter().map(String::as_str).collect()
     }
 }
 
@@ -41,9 +46,9 @@ impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
     /// Connects the handler to the store in whose units of work it runs.
     pub fn bind<V: View + ?Sized + 'static>(&self, store: &Arc<dyn Store<Unit = U, View = V>>) -> Bound {
         Bound {
-            queue: self.queue,
-            name: self.handler.name(),
-            event_types: self.handler.event_types(),
+            queue: (*self.queue).into(),
+            name: self.handler.name().into(),
+            event_types: self.handler.event_types().into_iter().map(str::to_owned).collect(),
             delay: self.handler.delay(),
             store: Arc::new(BoundStore { store: Arc::clone(store), handler: Arc::clone(&self.handler) }),
         }

@@ -28,8 +28,8 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// The breaker of one consumer in one process.
 pub(super) struct Breaker {
-    consumer: &'static str,
-    queue: &'static str,
+    consumer: Arc<str>,
+    queue: Arc<str>,
     /// Number of aggregates in a row that opens the breaker (`consumer.breaker`); 0: it never opens.
     threshold: usize,
     state: Mutex<State>,
@@ -84,8 +84,8 @@ pub(super) enum Decision {
 }
 
 impl Breaker {
-    pub(super) fn new(consumer: &'static str, queue: &'static str, threshold: u32) -> Arc<Breaker> {
-        metrics::gauge!(PAUSED, "consumer" => consumer).set(0.0);
+    pub(super) fn new(consumer: Arc<str>, queue: Arc<str>, threshold: u32) -> Arc<Breaker> {
+        metrics::gauge!(PAUSED, "consumer" => Arc::clone(&consumer)).set(0.0);
         Arc::new(Breaker {
             consumer,
             queue,
@@ -125,10 +125,10 @@ impl Breaker {
         *state = State::Closed(None, BTreeMap::new());
         drop(state);
         if was_open {
-            metrics::gauge!(PAUSED, "consumer" => self.consumer).set(0.0);
+            metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(0.0);
             info!(
-                consumer = self.consumer,
-                queue = self.queue,
+                consumer = &*self.consumer,
+                queue = &*self.queue,
                 "[{}] an event was applied; consumption resumed",
                 self.consumer
             );
@@ -170,10 +170,10 @@ impl Breaker {
                     taken_back: counted.clone(),
                 });
                 drop(state);
-                metrics::gauge!(PAUSED, "consumer" => self.consumer).set(1.0);
+                metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(1.0);
                 error!(
-                    consumer = self.consumer,
-                    queue = self.queue,
+                    consumer = &*self.consumer,
+                    queue = &*self.queue,
                     error = why,
                     "[{}] [ALERT] events of {} aggregates in a row failed with the same kind of error; consumption paused, \
                      trying one event at a time",

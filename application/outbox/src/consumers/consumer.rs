@@ -51,24 +51,24 @@ impl Consumer {
         let stopping = self.outbox.tx.tasks.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
-            let subscribing = self.outbox.broker.subscribe(self.bound.queue, self.settings.prefetch);
+            let subscribing = self.outbox.broker.subscribe(&self.bound.queue, self.settings.prefetch);
             match broker_timeout(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
                     let subscription: Arc<dyn Subscription> = Arc::from(subscription);
                     let error = Worker::new(processor.clone(), Arc::clone(&subscription)).run().await;
                     if let Some(error) = error {
-                        warn!(%error, queue = self.bound.queue, "[{}] subscription ended; subscribing again", processor.name());
+                        warn!(%error, queue = &*self.bound.queue, "[{}] subscription ended; subscribing again", processor.name());
                     }
                     // If `close` fails, dropping the subscription returns the unsettled deliveries to the queue.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
                 // Warn only once per outage, because every consumer of the process logs this line.
                 Err(error) if pause == FIRST_PAUSE => {
-                    warn!(%error, queue = self.bound.queue, "[{}] cannot subscribe; retrying", processor.name());
+                    warn!(%error, queue = &*self.bound.queue, "[{}] cannot subscribe; retrying", processor.name());
                 }
                 Err(error) => {
-                    debug!(%error, queue = self.bound.queue, "[{}] cannot subscribe", processor.name());
+                    debug!(%error, queue = &*self.bound.queue, "[{}] cannot subscribe", processor.name());
                 }
             }
             tokio::select! {
@@ -86,7 +86,7 @@ impl Consumer {
     async fn processor(&self) -> Option<EventProcessor> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match subscribe(&self.outbox, self.bound.name).await {
+            match subscribe(&self.outbox, &self.bound.name).await {
                 Ok(after_id) => {
                     return Some(EventProcessor::new(&self.outbox, &self.bound, &self.settings, after_id));
                 }
@@ -105,10 +105,12 @@ impl Consumer {
 }
 
 /// Subscribes a consumer permanently under its name. Returns the outbox id after which the consumer handles events.
-pub(crate) async fn subscribe(outbox: &Outbox, consumer: &'static str) -> Result<i64, StoreError> {
+pub(crate) async fn subscribe(outbox: &Outbox, consumer: &str) -> Result<i64, StoreError> {
     let now = outbox.now();
+    let consumer: Arc<str> = consumer.into();
     let subscription = with_tx(&outbox.tx, move |unit, _| {
-        Box::pin(async move { unit.outbox().subscribe_consumer(consumer, now).await })
+        let consumer = Arc::clone(&consumer);
+        Box::pin(async move { unit.outbox().subscribe_consumer(&consumer, now).await })
     })
     .await?;
     Ok(subscription.after_id)

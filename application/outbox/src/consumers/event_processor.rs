@@ -91,16 +91,16 @@ impl EventProcessor {
             bound: bound.clone(),
             settings: Arc::clone(settings),
             after_id,
-            breaker: Breaker::new(bound.name, bound.queue, settings.breaker),
+            breaker: Breaker::new(bound.name.clone(), bound.queue.clone(), settings.breaker),
         }
     }
 
-    pub(super) fn name(&self) -> &'static str {
-        self.bound.name
+    pub(super) fn name(&self) -> &str {
+        &self.bound.name
     }
 
-    pub(super) fn queue(&self) -> &'static str {
-        self.bound.queue
+    pub(super) fn queue(&self) -> &str {
+        &self.bound.queue
     }
 
     /// Unsettled events of these aggregates, without those appended before the consumer subscribed.
@@ -109,7 +109,7 @@ impl EventProcessor {
         view: &mut V,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
-        view.unapplied(self.name(), self.bound.event_types, self.after_id, aggregates).await
+        view.unapplied(self.name(), &self.bound.event_types(), self.after_id, aggregates).await
     }
 
     /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the
@@ -153,7 +153,7 @@ impl EventProcessor {
             })
             .collect();
         unit.outbox().record(&records).await?;
-        count_on_commit(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
+        count_on_commit(metrics::counter!(CONSUMED, "consumer" => self.bound.name.clone()), records.len());
         Ok(applied)
     }
 
@@ -167,13 +167,13 @@ impl EventProcessor {
             aggregateId = event.aggregate, queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
         if applied.is_repeated {
-            metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+            metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
         }
     }
 
     /// Logs and counts an ignored duplicate; called after the commit.
     pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
-        metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
         info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
     }
 

@@ -88,7 +88,7 @@ impl EventProcessor {
                 self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
-            let takes = self.bound.event_types.contains(&target.event.event_type.as_str());
+            let takes = self.bound.event_types().contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
                 let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
                 self.fail(target, FailureKind::Unrecoverable, &why, now).await?;

@@ -1,9 +1,10 @@
 //! Applies events that have no delivery left: they wait, were left unsettled by a crash, or were lost by the broker.
 //! They are processed from their outbox rows, through the same gate as deliveries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
@@ -87,15 +88,12 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     let Some(until) = now.checked_sub_signed(wait_limit) else { return Ok(()) };
     if position.checked_until > now {
         // The clock was set back. If `checked_until` stayed in the future, events sent until then would not be checked.
-        return with_tx(&processor.outbox.tx, move |unit, _| {
-            Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
-        })
-        .await;
+        return set_checked_until(processor, until).await;
     }
     if until <= position.checked_until {
         return Ok(());
     }
-    let types = processor.bound.event_types;
+    let types = &processor.bound.event_types();
     let mut view = processor.outbox.view().await?;
     let lost = view
         .outbox_view()
@@ -116,12 +114,18 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         }
     }
     if all_settled && lost.len() < BATCH as usize {
-        with_tx(&processor.outbox.tx, move |unit, _| {
-            Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
-        })
-        .await?;
+        set_checked_until(processor, until).await?;
     }
     Ok(())
+}
+
+async fn set_checked_until(processor: &EventProcessor, until: DateTime<Utc>) -> Result<(), StoreError> {
+    let name = Arc::clone(&processor.bound.name);
+    with_tx(&processor.outbox.tx, move |unit, _| {
+        let name = Arc::clone(&name);
+        Box::pin(async move { unit.outbox().set_checked_until(&name, until).await })
+    })
+    .await
 }
 
 /// Result for an event without a delivery.

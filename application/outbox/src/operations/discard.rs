@@ -116,7 +116,7 @@ struct Candidate {
     dead_letter: DeadLetter,
     /// The consumer at which the message was dead-lettered, and the outbox row; `None` if the message is not an event
     /// of this outbox, or no consumer is registered for its queue.
-    event: Option<(&'static str, OutboxRow)>,
+    event: Option<(String, OutboxRow)>,
 }
 
 async fn candidates(outbox: &Outbox, dead_letters: Vec<DeadLetter>) -> Result<Vec<Candidate>, StoreError> {
@@ -125,7 +125,7 @@ async fn candidates(outbox: &Outbox, dead_letters: Vec<DeadLetter>) -> Result<Ve
     let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
     let candidate = |dead_letter: DeadLetter| {
-        let consumer = outbox.consumer_of(&dead_letter.queue);
+        let consumer = outbox.consumer_of(&dead_letter.queue).map(str::to_owned);
         let event = rows.get(dead_letter.key.as_str()).map(|row| OutboxRow::clone(row));
         Candidate { event: consumer.zip(event), dead_letter }
     };
@@ -194,7 +194,7 @@ impl CurrentState {
 
     fn record(&self, candidate: &Candidate) -> Option<&ConsumeRecord> {
         let (consumer, event) = candidate.event.as_ref()?;
-        self.log.get(&((*consumer).to_owned(), event.event_id.clone()))
+        self.log.get(&(consumer.clone(), event.event_id.clone()))
     }
 
     fn verdict(&self, candidate: &Candidate) -> Verdict {

@@ -129,7 +129,7 @@ pub async fn replay_dead_letters(
 struct Ready {
     queue: String,
     key: String,
-    consumer: &'static str,
+    consumer: String,
     event: OutboxRow,
 }
 
@@ -166,8 +166,8 @@ fn check_replayable<'a>(
     registry: &EventRegistry,
     dead_letter: &DeadLetter,
     event: Option<&'a OutboxRow>,
-    consumer: Option<&'static str>,
-) -> Result<(&'a OutboxRow, &'static str), String> {
+    consumer: Option<&str>,
+) -> Result<(&'a OutboxRow, String), String> {
     if let Some(why) = already_decided(dead_letter.status) {
         return Err(why.to_owned());
     }
@@ -176,5 +176,5 @@ fn check_replayable<'a>(
         consumer.ok_or_else(|| format!("no consumer is registered for queue {}", dead_letter.queue))?;
     outgoing_to(registry, &dead_letter.queue, event)
         .map_err(|why| format!("the event cannot be published: {why}"))?;
-    Ok((event, consumer))
+    Ok((event, consumer.to_owned()))
 }

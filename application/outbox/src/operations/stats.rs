@@ -98,7 +98,7 @@ pub async fn stats(
 fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
     let named = |name: &str| ConsumerStats { consumer: name.to_owned(), ..ConsumerStats::default() };
     let mut consumers: BTreeMap<String, ConsumerStats> =
-        outbox.consumers.iter().map(|(_, name)| ((*name).to_owned(), named(name))).collect();
+        outbox.consumers.iter().map(|it| (it.consumer.clone(), named(&it.consumer))).collect();
     for count in counts {
         let stats = consumers.entry(count.consumer.clone()).or_insert_with(|| named(&count.consumer));
         let field = match count.status {

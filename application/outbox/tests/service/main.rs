@@ -56,12 +56,12 @@ async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<A
 
 #[async_trait]
 impl Handler<MemoryUnit> for Loans {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "loans"
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        EVENT_TYPES
+    fn event_types(&self) -> Vec<&str> {
+        EVENT_TYPES.to_vec()
     }
 
     async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -71,12 +71,12 @@ impl Handler<MemoryUnit> for Loans {
 
 #[async_trait]
 impl Handler<MemoryUnit> for Unavailable {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "loans"
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        EVENT_TYPES
+    fn event_types(&self) -> Vec<&str> {
+        EVENT_TYPES.to_vec()
     }
 
     async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -92,12 +92,12 @@ struct OutboxOnly;
 
 #[async_trait]
 impl Handler<dyn UnitOfWork> for OutboxOnly {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "outbox-only"
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        EVENT_TYPES
+    fn event_types(&self) -> Vec<&str> {
+        EVENT_TYPES.to_vec()
     }
 
     async fn apply(
@@ -110,7 +110,7 @@ impl Handler<dyn UnitOfWork> for OutboxOnly {
 }
 
 fn loans() -> Subscriber<MemoryUnit> {
-    Subscriber { queue: QUEUE, handler: Arc::new(Loans) }
+    Subscriber { queue: QUEUE.into(), handler: Arc::new(Loans) }
 }
 
 fn lent() -> EventSpec {
@@ -210,7 +210,7 @@ async fn registration_decides_whether_an_event_type_is_ordered() {
 
 #[tokio::test(start_paused = true)]
 async fn handler_runs_in_a_unit_of_work_with_only_an_outbox() {
-    let outbox_only = Subscriber { queue: QUEUE, handler: Arc::new(OutboxOnly) };
+    let outbox_only = Subscriber { queue: QUEUE.into(), handler: Arc::new(OutboxOnly) };
     let library = Library::sending([lent(), noted()]).with_outbox_consumer(&outbox_only).started().await;
     library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted-1"]).await;
@@ -243,7 +243,7 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
 #[tokio::test(start_paused = true)]
 async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stays_in_the_row() {
     const COPIES: &str = "library.copies";
-    let copies = Subscriber { queue: COPIES, handler: Arc::new(OutboxOnly) };
+    let copies = Subscriber { queue: COPIES.into(), handler: Arc::new(OutboxOnly) };
     let lent = lent().closed("shelf", &["red", "blue"], "other");
     let library = Library::sending([lent, noted()]).with_outbox_consumer(&copies).with(&loans());
     library.prepare().await;
@@ -300,7 +300,7 @@ async fn applied_event_is_logged_in_the_span_of_its_type() {
 #[tokio::test(start_paused = true)]
 async fn consumer_that_fails_for_ten_aggregates_alerts_once_and_logs_when_it_resumes() {
     let handler = Arc::new(Unavailable(AtomicBool::new(false)));
-    let subscriber = Subscriber { queue: QUEUE, handler: Arc::clone(&handler) as Arc<_> };
+    let subscriber = Subscriber { queue: QUEUE.into(), handler: Arc::clone(&handler) as Arc<_> };
     let library = Library::sending([lent(), noted()]).with(&subscriber).started().await;
     let lent = |n: i64| library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, r#"{"reader":3}"#);
     library.commit((1..=12).map(lent).collect()).await;

@@ -3,7 +3,7 @@
 use handover_memory::MemoryBroker;
 
 use handover_system::SystemClock;
-use marketplace::queues::{self, FULFILLMENT_QUEUE};
+use marketplace::consumers::{self, FULFILLMENT_QUEUE};
 
 use super::super::broker_faults::{CorruptedMessage, MessageCounts};
 use super::*;
@@ -14,7 +14,7 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 async fn faulty_broker() -> (BrokerFaults, Arc<dyn Broker>) {
     let faults = BrokerFaults::default();
     let broker = with_faults(Arc::new(MemoryBroker::new(Arc::new(SystemClock))), faults.clone());
-    broker.declare(&queues::topology(std::time::Duration::from_secs(3))).await.unwrap();
+    broker.declare(&consumers::topology(std::time::Duration::from_secs(3))).await.unwrap();
     (faults, broker)
 }
 

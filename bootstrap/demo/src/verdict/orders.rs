@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use marketplace::queues::TIMEOUT_QUEUE;
+use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace_domain::{
     CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };

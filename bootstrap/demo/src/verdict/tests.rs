@@ -10,7 +10,7 @@ mod small_day;
 
 use chrono::TimeDelta;
 use handover_outbox::ports::{DeadLetter, DeadLetterStatus};
-use marketplace::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
+use marketplace::consumers::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::{CancelReason, OrderStatus};
 
 use small_day::{COPIED, REPUBLISHED, SmallDay, TIMED_OUT};

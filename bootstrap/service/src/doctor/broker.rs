@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handover_outbox::ports::{Broker, BrokerError};
 use handover_rabbitmq::{LimitingPolicy, ManagementError, RabbitSettings, limiting_policies};
-use marketplace::queues;
+use marketplace::consumers;
 
 use super::report::Check;
 use marketplace_wiring::Failure;
@@ -49,7 +49,7 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
         Ok(queues) => queues,
         Err(error) => return Check::failed(BROKER, &Failure::from(error)),
     };
-    let topology = queues::topology(config.rules.pending_timeout);
+    let topology = consumers::topology(config.rules.pending_timeout);
     let is_available = |name: &str| queues.iter().any(|queue| queue.name == name);
     let missing: Vec<&str> =
         topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_available(name)).collect();
@@ -72,7 +72,7 @@ async fn policies(config: &Config, settings: &RabbitSettings) -> Vec<Check> {
     const NOT_CHECKED: &str = "without it, policies of an administrator that remove messages from the queues are not \
                                detected; handover does not need it otherwise, but people can see queues and connections \
                                with it";
-    let topology = queues::topology(config.rules.pending_timeout);
+    let topology = consumers::topology(config.rules.pending_timeout);
     let not_checked = |error: &ManagementError, remedy: &str| {
         vec![Check::warn(MANAGEMENT, error.to_string(), NOT_CHECKED, remedy)]
     };

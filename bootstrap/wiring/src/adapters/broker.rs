@@ -9,7 +9,7 @@ use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, Queu
 use handover_outbox::topology::Topology;
 use handover_rabbitmq::{ManagementError, RabbitBroker, RabbitSettings, limiting_policies};
 use handover_sql::DatabaseBroker;
-use marketplace::{App, queues};
+use marketplace::{App, consumers};
 use marketplace_sql::SqlMarket;
 use tracing::{debug, info, warn};
 
@@ -51,7 +51,7 @@ pub(super) fn for_command(config: &Config, store: &SqlMarket) -> Result<Arc<dyn 
 pub(crate) fn report_policies(config: &Config, app: &App) {
     let BrokerChoice::Rabbit(settings) = &config.broker else { return };
     let settings = settings.as_ref().clone();
-    let topology = queues::topology(config.rules.pending_timeout);
+    let topology = consumers::topology(config.rules.pending_timeout);
     let stopping = app.tx.tasks.stopping().clone();
     let report = async move {
         let policies = tokio::select! {
@@ -96,7 +96,7 @@ pub fn database_broker(store: &SqlMarket) -> Arc<dyn Broker> {
 pub fn rabbit_for_command(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
     let mut settings = settings.clone();
     settings.connection_name = "handover command".to_owned();
-    let topology = queues::topology(config.rules.pending_timeout);
+    let topology = consumers::topology(config.rules.pending_timeout);
     Arc::new(CommandBroker { broker: RabbitBroker::new(settings), topology })
 }
 

@@ -4,8 +4,7 @@ use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Message, OutboxFilter, Store};
 use marketplace::App;
-use marketplace::handlers::standard;
-use marketplace::queues::{
+use marketplace::consumers::{
     COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
     TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
 };
@@ -99,7 +98,7 @@ pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStor
         status: Some(OutboxStatus::Sent),
         ..OutboxFilter::default()
     };
-    let consumers = standard(plain).iter().filter(|it| it.handler.event_types().contains(&paid)).count();
+    let consumers = plain.subscribers().iter().filter(|it| it.handler.event_types().contains(&paid)).count();
     if !faults.has(Fault::RowDeleted) {
         return;
     }

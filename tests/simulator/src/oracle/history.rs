@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use handover_events::OutboxStatus;
 use handover_outbox::ports::{DeadLetter, DeadLetterStatus, OutboxRow, StoreError};
-use marketplace::queues::INVENTORY_QUEUE;
+use marketplace::consumers::INVENTORY_QUEUE;
 use marketplace_domain::{
     EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus, Refund,
     RefundCause, RefundStatus,

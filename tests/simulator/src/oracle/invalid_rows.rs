@@ -3,13 +3,12 @@
 
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, OutboxRow};
-use marketplace::handlers::standard;
 
 use super::Checker;
 use crate::row_kinds::{is_contradiction, is_unpublishable};
 
 pub(super) fn check(checker: &mut Checker<'_>) {
-    let subscribers = standard(&checker.evidence.app);
+    let subscribers = checker.evidence.app.subscribers();
     for row in checker.rows {
         let event = format!("{} {} of order {}", row.event_type, row.event_id, row.aggregate.id);
         if is_unpublishable(&row.event_id) {
@@ -28,7 +27,7 @@ pub(super) fn check(checker: &mut Checker<'_>) {
         if is_contradiction(&row.event_id) {
             for subscriber in &subscribers {
                 if subscriber.handler.event_types().contains(&row.event_type.as_str()) {
-                    check_contradiction(checker, (subscriber.handler.name(), subscriber.queue), row, &event);
+                    check_contradiction(checker, (subscriber.handler.name(), &subscriber.queue), row, &event);
                 }
             }
         }

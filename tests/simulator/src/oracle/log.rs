@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{AuditFilter, ConsumeRecord, DeadLetterStatus, OutboxRow, StoreError};
-use marketplace::handlers::standard;
 use marketplace_domain::Asset;
 
 use super::{ALL, Checker};
@@ -39,13 +38,13 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
             ));
         }
     }
-    for subscriber in standard(&checker.evidence.app) {
+    for subscriber in checker.evidence.app.subscribers() {
         let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
         let is_consumed =
             |row: &&OutboxRow| takes.contains(&row.event_type.as_str()) && !is_invalid(&row.event_id);
         for row in checker.rows.iter().filter(is_consumed) {
             let record = checker.record(name, &row.event_id).cloned();
-            check_one(checker, (name, subscriber.queue), row, record.as_ref());
+            check_one(checker, (name, &subscriber.queue), row, record.as_ref());
         }
     }
     check_audit(checker).await

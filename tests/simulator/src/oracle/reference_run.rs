@@ -10,6 +10,7 @@ use handover_events::{TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{Broker, Clock, OutboxRow, StoreError};
 use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier, with_tx};
+use marketplace::consumer::HandlerContext;
 use marketplace::ports::MarketStore;
 use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
 use marketplace::use_cases::{
@@ -277,8 +278,7 @@ impl ReferenceRun {
 
     /// Cancels an order as if its deadline had passed.
     async fn cancel_overdue(&self, tenant: TenantId, order: OrderId) -> Result<(), BoxError> {
-        let rules = Rules { pending_timeout: Duration::ZERO, ..(*self.app.rules).clone() };
-        let late = App { rules: Arc::new(rules), ..self.app.clone() };
+        let late = HandlerContext { pending_timeout: Duration::ZERO, ..self.app.handlers.clone() };
         let trace = Trace { trace_id: "reference-run".to_owned(), traceparent: None };
         let command = close_overdue_order::command(&late, "reference run", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {

@@ -10,8 +10,9 @@ use handover_outbox::ports::{
     Subscription,
 };
 use handover_outbox::topology::Topology;
+use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace::ports::MarketStore;
-use marketplace::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
+use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::Process;
 use crate::fault_kinds::{CrashPoint, Fault};

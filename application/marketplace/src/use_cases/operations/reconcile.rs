@@ -20,7 +20,7 @@ use marketplace_domain::ReportState;
 use crate::App;
 use crate::consistency::ProductScan;
 use crate::ports::{EffectKind, GatewayReportFilter};
-use compare::{Consumers, Criteria, compare};
+use compare::{Criteria, Subscriptions, compare};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, StoreError, UnreadableRow,
@@ -122,7 +122,9 @@ pub async fn reconcile(
     let tenant = operator.visible(command.tenant)?;
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
-    let criteria = Criteria { consumers: Consumers::of(app).await?, rules: app.rules.points, now, grace };
+    let subscriptions = Subscriptions::of(app).await?;
+    let consumers = app.consumers.clone();
+    let criteria = Criteria { subscriptions, consumers, rules: app.rules.points, now, grace };
     let context = RepairContext { operator, reason: command.reason.as_ref() };
     let mut report = Reconciliation {
         since: command.since,
@@ -153,14 +155,14 @@ pub async fn reconcile(
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.repair = repair::repair(app, context, &criteria.consumers, &finding).await?;
+                finding.repair = repair::repair(app, context, &criteria.subscriptions, &finding).await?;
             }
             add_finding(&mut report, finding);
         }
     }
     for mut finding in newest_products(app, tenant, products).await? {
         if command.repair {
-            finding.repair = repair::repair(app, context, &criteria.consumers, &finding).await?;
+            finding.repair = repair::repair(app, context, &criteria.subscriptions, &finding).await?;
         }
         add_finding(&mut report, finding);
     }

@@ -113,7 +113,7 @@ pub async fn settle_refund_by_hand(
     reason: Reason,
 ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
     let operator = context.operator()?;
-    let event_factory = app.event_factory(context, MAX_EVENTS);
+    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
     let entry = entry("refund.settle", &operator, id, reason, app);
     let context_of_caller = context.clone();
     with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {

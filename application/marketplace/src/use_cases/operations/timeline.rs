@@ -4,8 +4,10 @@ mod items;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, EventType, Order, OrderActor, OrderId};
+use marketplace_domain::{AggregateType, Asset, EventType, Order, OrderActor, OrderId};
 
+use crate::consistency::row_of_operation;
+use crate::consumer::Audience as EffectAudience;
 use crate::ports::MarketView;
 use crate::{App, CommandContext, privacy};
 use handover_outbox::operations::{Action, OperationError, Operator, count};
@@ -178,12 +180,20 @@ pub async fn timeline(
     for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
         items.of_dead_letter(dead_letter);
     }
-    items.of_listings(view.listing_changes(order.tenant, &[id]).await?);
-    items.of_shipments(view.shipment_tasks(order.tenant, &[id]).await?);
-    items.of_notifications(view.notifications_about(order.tenant, &[id]).await?);
-    items.of_credit(view.credit_changes(order.tenant, &[id]).await?);
+    for consumer in app.consumers.iter() {
+        let is_visible = match consumer.audience() {
+            EffectAudience::Parties => true,
+            EffectAudience::Buyer => sees_assets,
+        };
+        if is_visible {
+            let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
+            items.of_effects(stored.iter().flat_map(|stored| stored.rows()).collect());
+        }
+    }
     if sees_assets {
-        items.of_operations(view.operations_of(order.tenant, &[id]).await?);
+        let mut cash = view.operations_of(order.tenant, &[id]).await?;
+        cash.retain(|operation| operation.asset == Asset::Cash);
+        items.of_effects(cash.iter().map(row_of_operation).collect());
     }
     drop(view);
     let items = items.in_order();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use handover_outbox::consumers::{Event, Handler, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
-use marketplace::handlers::standard;
 use marketplace::ports::*;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
@@ -69,7 +68,7 @@ impl Market {
 
     pub(crate) async fn start(&self) {
         self.process.start_relay("relay", RelaySettings::default());
-        for subscriber in standard(self.app()) {
+        for subscriber in self.app().subscribers() {
             self.process.start_consumer(&subscriber, ConsumerSettings::default()).await;
         }
     }
@@ -190,7 +189,7 @@ impl Market {
 
     pub(crate) fn asset_consumer(&self, asset: Asset) -> Subscriber<Work> {
         let name = asset.as_str();
-        standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
+        self.app().subscribers().into_iter().find(|it| it.handler.name() == name).unwrap()
     }
 
     /// Applies one event with a handler in one unit of work, without the order gate.

@@ -11,9 +11,8 @@ use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
 use handover_outbox::{ConsumerSettings, RelaySettings, WakeupNotifier};
 use marketplace::App;
-use marketplace::handlers::standard;
+use marketplace::consumers::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::*;
-use marketplace::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::Order;
 
 use super::world::*;
@@ -90,7 +89,7 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
 }
 
 fn fulfillment(app: &App) -> Subscriber<Work> {
-    standard(app).into_iter().find(|it| it.queue == FULFILLMENT_QUEUE).unwrap()
+    app.subscribers().into_iter().find(|it| it.queue == FULFILLMENT_QUEUE).unwrap()
 }
 
 fn consumer(app: &App) -> Consumer {

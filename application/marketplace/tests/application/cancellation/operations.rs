@@ -6,8 +6,8 @@ use std::pin::Pin;
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::consumers::INVENTORY_QUEUE;
 use marketplace::ports::*;
-use marketplace::queues::INVENTORY_QUEUE;
 use marketplace::{Actor, App, CommandContext, Role};
 
 use super::world::*;

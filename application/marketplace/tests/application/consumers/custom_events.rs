@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use handover_events::AggregateRef;
-use handover_outbox::EventSpec;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::ports::*;
+use handover_outbox::{ConsumerSettings, EventSpec};
 use marketplace::Settings;
 use marketplace::ports::*;
 use marketplace::service::{self, Roles};
@@ -27,12 +27,12 @@ struct Lent {
 
 #[async_trait]
 impl Handler<Work> for Loans {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "loans"
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        &["BOOK_LENT"]
+    fn event_types(&self) -> Vec<&str> {
+        vec!["BOOK_LENT"]
     }
 
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -63,11 +63,12 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
 async fn custom_event_type_is_applied_once_and_in_order() {
     let world = World::new().await;
     let mut process = world.process();
-    let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };
-    let app = process.app.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
-    process.app = app.with_consumer(loans, &["book.*"]);
+    let loans = Subscriber { queue: QUEUE.into(), handler: Arc::new(Loans) };
+    let outbox = process.app.outbox.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
+    process.app.outbox = outbox.with_consumer(&loans, &["book.*"]);
     service::prepare(&process.app).await.unwrap();
     service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    process.start_consumer(&loans, ConsumerSettings::default()).await;
     let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
     process.commit(vec![lent("first", 1), lent("second", 2)]).await;
     eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use handover_events::*;
 use handover_outbox::consumers::ALREADY_APPLIED;
 use handover_outbox::ports::*;
-use marketplace::handlers::standard;
 use marketplace::ports::*;
 use marketplace::service;
 use marketplace::use_cases::operations::{Finding, FindingKind};
@@ -167,7 +166,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
     let dead_letters = market.world.dead_letters().await;
     for (id, body, reason) in &cases {
         let event_type = body.event_type();
-        for subscriber in standard(market.app()) {
+        for subscriber in market.app().subscribers() {
             let name = subscriber.handler.name();
             if !subscriber.handler.event_types().contains(&event_type.as_str()) {
                 continue;

@@ -2,7 +2,8 @@
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
-use marketplace::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
+use marketplace::consumers::FULFILLMENT_QUEUE;
+use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, UNSTORABLE, World, eventually, message, millis, pass, sample, secs};

@@ -2,7 +2,6 @@
 
 use chrono::DateTime;
 use handover_outbox::consumers::Event;
-use marketplace::handlers::standard;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
@@ -60,7 +59,7 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
     let numbered = || (1..).zip(&bodies);
     process.commit(numbered().map(|(n, body)| world.event(&format!("e-{n}"), n, body)).collect()).await;
     let rows = world.rows().await;
-    for subscriber in standard(&process.app) {
+    for subscriber in process.app.subscribers() {
         if !["status-sync", "buyer-credit"].contains(&subscriber.handler.name()) {
             continue;
         }

@@ -3,9 +3,8 @@
 use handover_events::*;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
-use marketplace::handlers::standard;
+use marketplace::consumers::CREDIT_QUEUE;
 use marketplace::ports::*;
-use marketplace::queues::CREDIT_QUEUE;
 use marketplace::use_cases::{PlaceOrder, cancel_order, place_order};
 use marketplace_domain::*;
 
@@ -28,7 +27,7 @@ async fn cancelled_order_event(world: &World, process: &Process, buyer: i64) -> 
 }
 
 fn credit_consumer(process: &Process) -> Subscriber<Work> {
-    standard(&process.app).into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
 }
 
 /// Begins another transaction that locks the credit row of [`BUYER`].

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::{ConsumerSettings, Tasks};
+use marketplace::consumers::WEBHOOK_QUEUE;
 use marketplace::ports::*;
-use marketplace::queues::WEBHOOK_QUEUE;
 use marketplace_domain::{EventType, OrderId};
 
 use crate::support::{Process, TENANT, World};
@@ -61,7 +61,7 @@ impl Scripted {
     }
 
     pub(crate) fn subscriber(self: &Arc<Self>) -> Subscriber<Work> {
-        Subscriber { queue: QUEUE, handler: Arc::clone(self) as Arc<dyn Handler<Work>> }
+        Subscriber { queue: QUEUE.into(), handler: Arc::clone(self) as Arc<dyn Handler<Work>> }
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
@@ -81,12 +81,12 @@ impl Scripted {
 
 #[async_trait]
 impl Handler<Work> for Scripted {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         NAME
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        const { &[EventType::OrderStatusChanged.as_str()] }
+    fn event_types(&self) -> Vec<&str> {
+        vec![EventType::OrderStatusChanged.as_str()]
     }
 
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {

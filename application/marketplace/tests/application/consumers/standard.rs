@@ -7,8 +7,9 @@ use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use handover_outbox::topology::topic_matches;
 use marketplace::Settings;
+use marketplace::consumers;
 use marketplace::ports::*;
-use marketplace::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
+use marketplace::queues::{DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
 use marketplace::service::{self, Roles};
 use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
@@ -26,7 +27,7 @@ fn routing_key(event_type: EventType, timeout: std::time::Duration) -> String {
 #[test]
 fn every_event_type_has_a_queue() {
     for timeout in [DEFAULT_TIMEOUT, secs(30)] {
-        let topology = queues::topology(timeout);
+        let topology = consumers::topology(timeout);
         for event_type in EventType::ALL {
             let key = routing_key(*event_type, timeout);
             let matching_queues = topology
@@ -40,7 +41,7 @@ fn every_event_type_has_a_queue() {
 
 #[test]
 fn every_dead_letter_key_routes_to_one_queue() {
-    let topology = queues::topology(DEFAULT_TIMEOUT);
+    let topology = consumers::topology(DEFAULT_TIMEOUT);
     for queue in &topology.queues {
         let Some(key) = &queue.dead_letter_key else { continue };
         let is_bound = |other: &&_| -> bool {
@@ -57,13 +58,25 @@ fn every_dead_letter_key_routes_to_one_queue() {
     assert!(topic_matches("order.dlq", DEAD_LETTER_KEY));
 }
 
+#[test]
+fn documented_consumers_are_the_consumers_of_the_service() {
+    const PAGE: &str = include_str!("../../../../../bootstrap/docs/order-processing.md");
+    let rows = consumers::standard();
+    let rows = rows.iter().map(|consumer| {
+        let queue = consumer.queue(DEFAULT_TIMEOUT).name;
+        format!("| {} | `{queue}` | {} |\n", consumer.name(), consumer.effect())
+    });
+    let table = format!("| consumer | its queue | effect |\n|---|---|---|\n{}\n", rows.collect::<String>());
+    assert!(PAGE.contains(&table), "the page must contain this table:\n{table}");
+}
+
 #[tokio::test]
 async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
     let world = World::new().await;
     let process = world.process();
-    let topology = queues::topology(DEFAULT_TIMEOUT);
-    let subscribers = marketplace::handlers::standard(&process.app);
-    let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue).collect();
+    let topology = consumers::topology(DEFAULT_TIMEOUT);
+    let subscribers = process.app.subscribers();
+    let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue.as_ref()).collect();
     let names: BTreeSet<&str> = subscribers.iter().map(|it| it.handler.name()).collect();
     assert_eq!((queues.len(), names.len()), (subscribers.len(), subscribers.len()));
     for subscriber in &subscribers {
@@ -97,7 +110,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     pass(secs(2)).await;
     let rows = world.rows().await;
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
-    for subscriber in marketplace::handlers::standard(&process.app) {
+    for subscriber in process.app.subscribers() {
         for row in &rows {
             let handles = subscriber.handler.event_types().contains(&row.event_type.as_str());
             let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
@@ -139,7 +152,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
 async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     let world = World::new().await;
     let process = world.process();
-    let subscribers = marketplace::handlers::standard(&process.app);
+    let subscribers = process.app.subscribers();
     let inventory = subscribers.into_iter().find(|it| it.handler.name() == "inventory").unwrap();
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
@@ -153,8 +166,8 @@ async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     };
     // The cancellation is delivered late, after another order for the product was placed.
     for (order, event_type) in [(&old, "ORDER_CREATED"), (&new, "ORDER_CREATED"), (&old, "ORDER_CANCELLED")] {
-        world.deliver(inventory.queue, &id(order, event_type)).await;
-        eventually(secs(1), async || world.is_drained(inventory.queue).await).await;
+        world.deliver(&inventory.queue, &id(order, event_type)).await;
+        eventually(secs(1), async || world.is_drained(&inventory.queue).await).await;
     }
     let listing = world.view().await.listing_of(TENANT, SELLER.try_into().unwrap()).await.unwrap();
     assert_eq!(listing[0].taken_by, Some(new.id));

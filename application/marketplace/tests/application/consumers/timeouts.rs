@@ -5,10 +5,10 @@ use handover_outbox::RelaySettings;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
 use marketplace::TimeoutSettings;
-use marketplace::handlers::standard;
+use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace::jobs::TimeoutSweep;
 use marketplace::ports::*;
-use marketplace::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
+use marketplace::queues::TIMEOUT_DELAY_QUEUE;
 use marketplace::use_cases::{PlaceOrder, place_order};
 use marketplace_domain::*;
 
@@ -18,7 +18,7 @@ const TIMEOUT_CONSUMER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
 
 fn timeout_consumer(process: &Process) -> Subscriber<Work> {
-    standard(&process.app).into_iter().find(|it| it.handler.name() == TIMEOUT_CONSUMER).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.handler.name() == TIMEOUT_CONSUMER).unwrap()
 }
 
 /// A process that consumes timeout messages.

@@ -8,6 +8,7 @@ use handover_events::ConsumeStatus;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::App;
 
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
@@ -55,7 +56,8 @@ pub(crate) async fn undrained_fixture(names: &[(&str, i64)]) -> DeadLetterFixtur
 
 /// A process whose application includes the scripted consumer.
 pub(crate) fn with_scripted(process: Process, handler: &Arc<Scripted>) -> Process {
-    Process { app: process.app.clone().with_consumer(handler.subscriber(), &[]), ..process }
+    let outbox = process.app.outbox.clone().with_consumer(&handler.subscriber(), &[]);
+    Process { app: App { outbox, ..process.app }, ..process }
 }
 
 impl DeadLetterFixture {

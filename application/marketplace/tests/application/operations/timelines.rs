@@ -5,7 +5,7 @@ use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use handover_outbox::{MASK, RelaySettings};
 use marketplace::Settings;
-use marketplace::queues;
+use marketplace::consumers;
 use marketplace::service::{self, Roles};
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
@@ -149,7 +149,7 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
     world.unbind_changed();
     ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
     pass(secs(1)).await;
-    world.broker.declare(&queues::topology(world.pending_timeout)).await.unwrap();
+    world.broker.declare(&consumers::topology(world.pending_timeout)).await.unwrap();
     pass(secs(10)).await;
     let rows = world.rows().await;
     let shipped = rows.iter().find(|row| row.event_type == "ORDER_STATUS_CHANGED").unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_events::OutboxStatus;
 use handover_outbox::ports::*;
 use handover_outbox::{OnOutage, RelaySettings};
-use marketplace::queues::WEBHOOK_QUEUE;
+use marketplace::consumers::WEBHOOK_QUEUE;
 
 use super::relay_on;
 use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broker};

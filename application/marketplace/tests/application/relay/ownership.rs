@@ -7,7 +7,7 @@ use std::sync::Arc;
 use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
-use marketplace::queues::WEBHOOK_QUEUE;
+use marketplace::consumers::WEBHOOK_QUEUE;
 
 use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broker_by_id};
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
-use marketplace::queues::WEBHOOK_QUEUE;
+use marketplace::consumers::WEBHOOK_QUEUE;
 
 use super::relay_on;
 use super::test_brokers::{BrokerReply, confirming_broker, mock_broker};

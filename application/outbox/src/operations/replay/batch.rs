@@ -104,7 +104,7 @@ impl Batch {
                 continue;
             }
             changed += 1;
-            let record = unit.consumption(dead_letter.consumer, &dead_letter.event.event_id).await?;
+            let record = unit.consumption(&dead_letter.consumer, &dead_letter.event.event_id).await?;
             let status = record.as_ref().map(|record| record.status);
             if status == Some(ConsumeStatus::Success) {
                 let closing =
@@ -114,7 +114,12 @@ impl Batch {
             match status {
                 Some(ConsumeStatus::Success) => outcomes.push(BeginOutcome::Applied),
                 Some(ConsumeStatus::Dead) | None => {
-                    records.push(retry_record(dead_letter.consumer, &dead_letter.event, record.as_ref(), at));
+                    records.push(retry_record(
+                        &dead_letter.consumer,
+                        &dead_letter.event,
+                        record.as_ref(),
+                        at,
+                    ));
                     outcomes.push(BeginOutcome::Publish);
                 }
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {

@@ -1,7 +1,7 @@
 //! Violations of promises about orders.
 
 use chrono::TimeDelta;
-use marketplace::queues::TIMEOUT_QUEUE;
+use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace_domain::{Order, ProductStatus};
 
 use super::super::super::journal::Step;

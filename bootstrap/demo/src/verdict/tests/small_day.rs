@@ -11,8 +11,8 @@ use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
     ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, OutboxRow,
 };
+use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
-use marketplace::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::{
     CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
     PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,

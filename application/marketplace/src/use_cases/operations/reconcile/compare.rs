@@ -1,6 +1,7 @@
 //! Comparison of orders, from their rows to the effects of their events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
@@ -12,55 +13,55 @@ use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
 use crate::cash;
 use crate::consistency::{
-    FactRow, MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders,
-    read_rows,
+    MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders, read_rows,
 };
+use crate::consumer::{Consumer, Consumers, EffectRow};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
 
-/// The subscribed consumers, with the start of each subscription.
-pub(super) struct Consumers(Vec<Subscribed>);
+/// The subscriptions of the consumers, with the start of each subscription.
+pub(super) struct Subscriptions(Vec<Subscribed>);
 
 pub(super) struct Subscribed {
-    pub(super) name: &'static str,
-    event_types: &'static [&'static str],
+    pub(super) consumer: Arc<dyn Consumer>,
     after_id: i64,
     delay: TimeDelta,
 }
 
-impl Consumers {
-    pub(super) async fn of(app: &App) -> Result<Consumers, StoreError> {
+impl Subscriptions {
+    pub(super) async fn of(app: &App) -> Result<Subscriptions, StoreError> {
         let mut view = app.view().await?;
-        let mut consumers = Vec::new();
-        for subscriber in app.subscribers() {
-            let handler = &subscriber.handler;
-            if let Some(subscription) = view.outbox_view().consumer_subscription(handler.name()).await? {
-                consumers.push(Subscribed {
-                    name: handler.name(),
-                    event_types: handler.event_types(),
+        let mut subscribed = Vec::new();
+        for consumer in app.consumers.iter() {
+            if let Some(subscription) = view.outbox_view().consumer_subscription(consumer.name()).await? {
+                let delay = consumer.queue(app.rules.pending_timeout).delay();
+                subscribed.push(Subscribed {
+                    consumer: Arc::clone(consumer),
                     after_id: subscription.after_id,
-                    delay: TimeDelta::from_std(handler.delay()).unwrap_or(TimeDelta::MAX),
+                    delay: TimeDelta::from_std(delay).unwrap_or(TimeDelta::MAX),
                 });
             }
         }
-        Ok(Consumers(consumers))
+        Ok(Subscriptions(subscribed))
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<&'static str> {
-        self.0.iter().map(|consumer| consumer.name).find(|candidate| *candidate == name)
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<dyn Consumer>> {
+        self.0.iter().map(|subscribed| &subscribed.consumer).find(|consumer| consumer.name() == name)
     }
 
     /// The consumers that must process an event.
     fn of_event<'a>(&'a self, row: &'a OutboxRow) -> impl Iterator<Item = &'a Subscribed> {
-        self.0.iter().filter(|consumer| {
-            consumer.event_types.contains(&row.event_type.as_str()) && row.id > consumer.after_id
+        self.0.iter().filter(|subscribed| {
+            subscribed.consumer.event_types().contains(&row.event_type.as_str())
+                && row.id > subscribed.after_id
         })
     }
 }
 
 /// What the orders are compared with.
 pub(super) struct Criteria {
+    pub(super) subscriptions: Subscriptions,
     pub(super) consumers: Consumers,
     pub(super) rules: PointsRules,
     pub(super) now: DateTime<Utc>,
@@ -84,7 +85,7 @@ pub(super) async fn compare(
     let consumed = view.outbox_view().consumed_of(&events).await?.into_iter();
     let log: ConsumeLog =
         consumed.map(|record| ((record.event_id.clone(), record.consumer.clone()), record)).collect();
-    let effects = effects_of_orders(view, orders).await?;
+    let effects = effects_of_orders(view, &criteria.consumers, orders).await?;
     let mut findings = Vec::new();
     for (rows, effects) in rows.iter().zip(&effects) {
         let comparison = Comparison { rows, log: &log, effects, criteria };
@@ -129,7 +130,7 @@ impl Comparison<'_> {
         }
         // After the missing events, because their repair MUST run first (`finish_payment`).
         findings.extend(self.money_mismatches(view).await?);
-        let fact_finding = |kind, row: &FactRow, what: String| Finding {
+        let fact_finding = |kind, row: &EffectRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),
             ..self.finding(kind, what)
@@ -164,9 +165,9 @@ impl Comparison<'_> {
             let Some(body) = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
                 continue;
             };
-            for consumer in criteria.consumers.of_event(row) {
-                let record = log.get(&(row.event_id.clone(), consumer.name.to_owned()));
-                self.of_consumer((row, &body), consumer, record, report, &mut findings);
+            for subscribed in criteria.subscriptions.of_event(row) {
+                let record = log.get(&(row.event_id.clone(), subscribed.consumer.name().to_owned()));
+                self.of_consumer((row, &body), subscribed, record, report, &mut findings);
             }
         }
         let released: Vec<&EventId> = rows
@@ -217,14 +218,15 @@ impl Comparison<'_> {
     fn of_consumer(
         &self,
         (row, body): (&OutboxRow, &EventBody),
-        consumer: &Subscribed,
+        subscribed: &Subscribed,
         record: Option<&Consumed>,
         report: &mut Reconciliation,
         findings: &mut Vec<Finding>,
     ) {
-        let effect = self.effects.of(consumer.name, body, (self.rows.order, self.criteria.rules));
+        let consumer = subscribed.consumer.name();
+        let effect = self.effects.of(consumer, body, self.rows.order, self.criteria.rules);
         let of_consumer = |kind, what: String| Finding {
-            consumer: Some(consumer.name.to_owned()),
+            consumer: Some(consumer.to_owned()),
             ..self.of_event(row, kind, what)
         };
         match record.map(|consumed| consumed.record.status) {
@@ -242,11 +244,11 @@ impl Comparison<'_> {
             }
             None => {
                 let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
-                let is_lost =
-                    sent.is_some_and(|sent| sent + consumer.delay + self.criteria.grace < self.criteria.now);
+                let is_lost = sent
+                    .is_some_and(|sent| sent + subscribed.delay + self.criteria.grace < self.criteria.now);
                 if is_lost {
                     let present = if effect.is_present() { ", but its effect exists" } else { "" };
-                    let what = format!("no consume-log record of {}{present}", consumer.name);
+                    let what = format!("no consume-log record of {consumer}{present}");
                     findings.push(of_consumer(FindingKind::NotConsumed, what));
                 } else {
                     report.pending += 1;

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId};
-use marketplace_domain::{
-    Asset, AssetOperation, Entry, EventBody, EventType, OperationKey, OperationKind, Order, OrderId, Posting,
-};
+use marketplace_domain::{Asset, EventBody, EventType, Order, OrderId, Posting};
 use serde_json::{Value, json};
 
-use super::compare::Consumers;
+use super::compare::Subscriptions;
 use super::{Finding, FindingKind, Repair};
-use crate::consistency::{
-    Effect, MoneyMismatch, announce_missing, is_paid_for, occupy_product, read_effects, reconstructed_hold,
-};
+use crate::consistency::{MoneyMismatch, announce_missing, is_paid_for, occupy_product, reconstructed_hold};
+use crate::consumer::{Consumer, Effect, LostEffect};
 use crate::ports::Work;
 use crate::use_cases::{FinishPayment, Finished, finish_payment};
 use crate::{Actor, App, CommandContext, cash};
@@ -35,7 +32,7 @@ pub(super) struct RepairContext<'a> {
 pub(super) async fn repair(
     app: &App,
     by: RepairContext<'_>,
-    consumers: &Consumers,
+    subscriptions: &Subscriptions,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
@@ -74,7 +71,7 @@ pub(super) async fn repair(
             | FindingKind::ProductNotSold,
             Some(order),
         ) => {
-            let consumer = finding.consumer.as_deref().and_then(|name| consumers.named(name));
+            let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
             let job = Arc::new(RepairJob {
                 app: app.clone(),
                 finding: finding.clone(),
@@ -137,7 +134,7 @@ struct RepairJob {
     app: App,
     finding: Finding,
     order: OrderId,
-    consumer: Option<&'static str>,
+    consumer: Option<Arc<dyn Consumer>>,
     entry: AuditEntry,
 }
 
@@ -163,27 +160,30 @@ impl RepairJob {
         if requires_payment(&row) && !is_paid_for(&order, &unit.payments_of(tenant, &[order.id]).await?) {
             return Ok(None);
         }
-        let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
+        let (Some(consumer), true) = (&self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
             return self.redrive(unit, event).await;
         };
         let Some(body) = envelope_of(&row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
             return Ok(None);
         };
-        let effect = read_effects(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
-        let record = unit.outbox().consumption(consumer, event).await?;
+        let stored = consumer.read_effects(unit, std::slice::from_ref(&order)).await?;
+        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.app.rules.points));
+        let effect = compared.unwrap_or(Effect::Invisible);
+        let name = consumer.name();
+        let record = unit.outbox().consumption(name, event).await?;
         match record.as_ref().map(|record| record.status) {
             None if effect.is_present() => {
-                unit.outbox().record(&[backfilled_record(consumer, &row, self.entry.at)]).await?;
+                unit.outbox().record(&[backfilled_record(name, &row, self.entry.at)]).await?;
                 Ok(Some(Repair::RecordWritten))
             }
             None => self.redrive(unit, event).await,
             Some(ConsumeStatus::Success) if effect.is_missing() => {
-                if let Effect::Operations { missing } = &effect
-                    && self.write_operations(unit, &order, (&row, &body), missing).await?
-                {
+                let now = self.entry.at;
+                let lost = LostEffect { order: &order, row: &row, event: &body, effect: &effect, now };
+                if consumer.restore(unit, &lost).await? {
                     return Ok(Some(Repair::RecordWritten));
                 }
-                unit.outbox().record(&[retry_record(consumer, &row, record.as_ref(), self.entry.at)]).await?;
+                unit.outbox().record(&[retry_record(name, &row, record.as_ref(), self.entry.at)]).await?;
                 Ok(Some(Repair::Reapplied))
             }
             Some(
@@ -201,59 +201,6 @@ impl RepairJob {
         let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
         let moved = history::redrive(unit.outbox(), &[redrive], by, self.entry.at).await?;
         Ok((moved > 0).then_some(Repair::Redriven))
-    }
-
-    /// Writes the lost rows of asset operations whose entries exist. No amount is moved. If one of the operations has
-    /// no entries, writes nothing and returns `false`.
-    async fn write_operations(
-        &self,
-        unit: &mut Work,
-        order: &Order,
-        (row, body): (&OutboxRow, &EventBody),
-        missing: &[OperationKey],
-    ) -> Result<bool, StoreError> {
-        let entries = unit.entries_by_key(order.tenant, missing).await?;
-        let mut postings = Vec::with_capacity(missing.len());
-        for key in missing {
-            let of_key: Vec<&Entry> =
-                entries.iter().filter(|(of, _)| of == key).map(|(_, entry)| entry).collect();
-            let Some(kind) = kind_of(key) else { return Ok(false) };
-            if of_key.is_empty() {
-                return Ok(false);
-            }
-            let refund = match body {
-                EventBody::OrderRefunded(body) => Some(body.refund),
-                EventBody::OrderCreated(_)
-                | EventBody::OrderPaid(_)
-                | EventBody::OrderStatusChanged(_)
-                | EventBody::OrderTimeout(_)
-                | EventBody::OrderCancelled(_)
-                | EventBody::PaymentSucceeded(_)
-                | EventBody::PaymentFailed(_)
-                | EventBody::RefundSucceeded(_)
-                | EventBody::RefundFailed(_)
-                | EventBody::InvoiceGenerated(_) => None,
-            };
-            let asset = if key.as_str().starts_with("wallet:") { Asset::Wallet } else { Asset::Points };
-            let operation = AssetOperation {
-                tenant: order.tenant,
-                key: key.clone(),
-                asset,
-                kind,
-                user: order.buyer,
-                order: Some(order.id),
-                refund,
-                coupon: None,
-                amount: of_key.iter().map(|entry| entry.amount.max(0)).sum(),
-                balance_after: None,
-                event_id: Some(row.event_id.clone()),
-                trace_id: Some(row.trace_id().to_owned()),
-                at: self.entry.at,
-            };
-            postings.push(Posting { operation, entries: Vec::new() });
-        }
-        unit.post(&postings).await?;
-        Ok(true)
     }
 
     /// Writes a lost hold, reconstructed from other rows. No amount is moved.
@@ -278,7 +225,7 @@ impl RepairJob {
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
         let stored = unit.captures_of(order.tenant, &[order.id]).await?;
         let captures = cash::captures_of(&payments, stored);
-        let event_factory = self.app.empty_event_factory(&self.entry.trace_id, self.entry.at);
+        let event_factory = self.app.handlers.events.empty_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
         for capture in &captures {
             postings.extend(cash::captured(capture, order, None, &event_factory));
@@ -315,17 +262,4 @@ impl From<Finished> for Repair {
 fn requires_payment(row: &OutboxRow) -> bool {
     let of_paid_order = [EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderRefunded];
     of_paid_order.iter().any(|it| it.as_str() == row.event_type)
-}
-
-/// Derives the kind of a consumer's asset operation from the last part of the operation key.
-fn kind_of(key: &OperationKey) -> Option<OperationKind> {
-    match key.as_str().rsplit(':').next()? {
-        "freeze" => Some(OperationKind::Freeze),
-        "commit" => Some(OperationKind::Commit),
-        "release" => Some(OperationKind::Release),
-        "revert" => Some(OperationKind::Revert),
-        "earn" => Some(OperationKind::Earn),
-        "unearn" => Some(OperationKind::Unearn),
-        _ => None,
-    }
 }

@@ -1,6 +1,6 @@
 //! Converts rows into timeline items.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
@@ -11,7 +11,7 @@ use marketplace_domain::{
 
 use super::{TimelineItem, TimelineKind, Visibility};
 use crate::App;
-use crate::ports::{CreditChange, ListingChange, ListingChangeKind, Notification, OrderSide, ShipmentTask};
+use crate::consumer::{Audience, Consumer, EffectRow, RowDescription};
 use handover_outbox::MASK;
 use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow};
 use handover_outbox::relay::envelope_of;
@@ -25,7 +25,9 @@ const REDRIVEN: &str = "redriven; to be published again";
 pub(super) struct Items<'a> {
     visibility: Visibility,
     /// Consumer of each queue.
-    consumers: BTreeMap<&'static str, &'static str>,
+    consumers: BTreeMap<String, String>,
+    /// Consumers whose results concern the assets of the buyer.
+    of_buyer: BTreeSet<String>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
     items: Vec<(SortKey, TimelineItem)>,
 }
@@ -35,13 +37,13 @@ type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
     pub(super) fn new(app: &App, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
-        let consumers = app
-            .subscribers()
-            .iter()
-            .map(|subscriber| (subscriber.queue, subscriber.handler.name()))
-            .collect();
+        let queue_of = |consumer: &dyn Consumer| consumer.queue(app.rules.pending_timeout).name;
+        let consumers =
+            app.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
+        let of_buyer = app.consumers.iter().filter(|it| it.audience() == Audience::Buyer);
+        let of_buyer = of_buyer.map(|it| it.name().to_owned()).collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { visibility, consumers, events, items: Vec::new() }
+        Items { visibility, consumers, of_buyer, events, items: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -124,7 +126,7 @@ impl<'a> Items<'a> {
             ConsumeStatus::Dead => format!("failed permanently at {consumer}"),
         };
         let detail = match record.status {
-            ConsumeStatus::Success if !self.visibility.assets && is_asset_consumer(&consumer) => None,
+            ConsumeStatus::Success if !self.visibility.assets && self.of_buyer.contains(&consumer) => None,
             ConsumeStatus::Success => consumed.consume_result,
             ConsumeStatus::Processing
             | ConsumeStatus::Waiting
@@ -155,7 +157,7 @@ impl<'a> Items<'a> {
     /// Adds the creation of a dead letter and, if there is one, the decision of an operator.
     pub(super) fn of_dead_letter(&mut self, dead_letter: DeadLetter) {
         let Ok(event) = dead_letter.key.parse::<EventId>() else { return };
-        let consumer = self.consumers.get(dead_letter.queue.as_str()).map(|name| (*name).to_owned());
+        let consumer = self.consumers.get(&dead_letter.queue).cloned();
         let parked = TimelineItem {
             consumer: consumer.clone(),
             status: Some(DeadLetterStatus::Open.as_str()),
@@ -180,71 +182,46 @@ impl<'a> Items<'a> {
         self.push(&event, decided);
     }
 
-    pub(super) fn of_listings(&mut self, changes: Vec<ListingChange>) {
-        for change in changes {
-            let what = match change.kind {
-                ListingChangeKind::Occupied => {
-                    format!("product {} removed from the seller's listing", change.product)
+    /// Adds the effects of a consumer.
+    pub(super) fn of_effects(&mut self, rows: Vec<EffectRow>) {
+        for row in rows {
+            match (row.description, row.event_id) {
+                (RowDescription::Operation(operation), _) => self.of_operation(operation),
+                (RowDescription::Text(text), Some(event)) => {
+                    self.push(&event, new_item(row.at, TimelineKind::Effect, text));
                 }
-                ListingChangeKind::Released => {
-                    format!("product {} returned to the seller's listing", change.product)
+                (RowDescription::Text(text), None) => {
+                    let item = new_item(row.at, TimelineKind::Effect, text);
+                    self.items.push(((item.at, i64::MAX, item.kind), item));
                 }
-            };
-            self.push(&change.event_id, new_item(change.at, TimelineKind::Effect, what));
-        }
-    }
-
-    pub(super) fn of_shipments(&mut self, tasks: Vec<ShipmentTask>) {
-        for task in tasks {
-            let item = new_item(task.at, TimelineKind::Effect, "shipment task opened for the seller");
-            self.push(&task.event_id, item);
-        }
-    }
-
-    pub(super) fn of_notifications(&mut self, notifications: Vec<Notification>) {
-        for notification in notifications {
-            let side = match notification.side {
-                OrderSide::Buyer => "buyer",
-                OrderSide::Seller => "seller",
-            };
-            let what = format!("{side} notified: {} -> {}", notification.old_status, notification.new_status);
-            self.push(&notification.event_id, new_item(notification.at, TimelineKind::Effect, what));
-        }
-    }
-
-    pub(super) fn of_credit(&mut self, changes: Vec<CreditChange>) {
-        for change in changes {
-            let what = format!("order counted for the buyer's credit as {}", change.step);
-            self.push(&change.event_id, new_item(change.at, TimelineKind::Effect, what));
-        }
-    }
-
-    /// Adds every asset operation with its key and the available balance after it.
-    pub(super) fn of_operations(&mut self, operations: Vec<AssetOperation>) {
-        for operation in operations {
-            let asset = operation.asset;
-            let kind = operation.kind;
-            let amount = asset.show(operation.amount);
-            let item = TimelineItem {
-                consumer: match asset {
-                    Asset::Coupon | Asset::Wallet | Asset::Points => Some(asset.as_str().to_owned()),
-                    Asset::Cash => None,
-                },
-                status: Some(kind.as_str()),
-                idempotency_key: Some(operation.key.to_string()),
-                balance_after: operation.balance_after.map(|balance| asset.show(balance)),
-                trace_id: operation.trace_id,
-                ..new_item(
-                    operation.at,
-                    TimelineKind::Effect,
-                    format!("{asset}: {} of {amount}", operation_noun(kind)),
-                )
-            };
-            let item = TimelineItem { amount: Some(amount), ..item };
-            match operation.event_id {
-                Some(event) => self.push(&event, item),
-                None => self.items.push(((item.at, i64::MAX, item.kind), item)),
             }
+        }
+    }
+
+    /// Adds an asset operation with its key and the available balance after it.
+    fn of_operation(&mut self, operation: AssetOperation) {
+        let asset = operation.asset;
+        let kind = operation.kind;
+        let amount = asset.show(operation.amount);
+        let item = TimelineItem {
+            consumer: match asset {
+                Asset::Coupon | Asset::Wallet | Asset::Points => Some(asset.as_str().to_owned()),
+                Asset::Cash => None,
+            },
+            status: Some(kind.as_str()),
+            idempotency_key: Some(operation.key.to_string()),
+            balance_after: operation.balance_after.map(|balance| asset.show(balance)),
+            trace_id: operation.trace_id,
+            ..new_item(
+                operation.at,
+                TimelineKind::Effect,
+                format!("{asset}: {} of {amount}", operation_noun(kind)),
+            )
+        };
+        let item = TimelineItem { amount: Some(amount), ..item };
+        match operation.event_id {
+            Some(event) => self.push(&event, item),
+            None => self.items.push(((item.at, i64::MAX, item.kind), item)),
         }
     }
 
@@ -371,11 +348,6 @@ const fn operation_noun(kind: OperationKind) -> &'static str {
 
 fn started(payment: &Payment) -> String {
     format!("payment of {} {} started", payment.amount, payment.currency.as_str())
-}
-
-/// Whether the results of a consumer contain assets of the buyer.
-fn is_asset_consumer(consumer: &str) -> bool {
-    Asset::HELD.iter().any(|asset| asset.as_str() == consumer)
 }
 
 /// Creates an item without optional fields.

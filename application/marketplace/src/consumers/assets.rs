@@ -1,17 +1,24 @@
 //! Consumers `coupon`, `wallet` and `points`: the assets of an order (spec §2 "Assets"; document 004).
 
+mod effects;
+
+use std::time::Duration;
+
 use async_trait::async_trait;
 use marketplace_domain::{
     Asset, AssetRefusal, CancelCause, EventBody, EventType, OperationKey, Order, OrderAction, OrderActor,
-    OrderRefusal, OrderStatus, Points, RefundId,
+    OrderRefusal, OrderStatus, Points, PointsRules, RefundId,
 };
 
 use super::facts::{Orders, applied_twice, body_of, unsupported};
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
-use crate::ports::Work;
-use crate::use_cases::{UseCaseError, transition};
-use crate::{Actor, App, CommandContext};
-use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError};
+use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, Queue, StoredEffects, names_of};
+use crate::context::{Actor, CommandContext};
+use crate::error::UseCaseError;
+use crate::ports::{MarketView, Work};
+use crate::use_cases::transition;
+use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
+use handover_outbox::ports::StoreError;
 
 /// Locks, commits, releases and reverts one kind of asset, and credits earned points. The natural key of an effect is the
 /// key of its operation (004), so a second event of the same fact has no effect.
@@ -19,27 +26,21 @@ use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, Handler, Handl
 /// Late events: a release before its lock leaves a tombstone, and the lock is then skipped. An event that is applied before
 /// the step that it requires (a commit before its lock, a revert before its commit) is rejected and becomes a dead letter.
 /// It can be replayed after that step. Every delivery sequence therefore ends with the same balances or with dead letters.
-pub struct AssetHandler {
-    app: App,
+pub struct AssetConsumer {
     asset: Asset,
+    queue: &'static str,
+    effect: &'static str,
 }
 
-impl AssetHandler {
-    /// The consumer `coupon`.
-    pub fn of_coupons(app: App) -> AssetHandler {
-        AssetHandler { app, asset: Asset::Coupon }
-    }
+/// Queue of the coupon consumer.
+pub const COUPON_QUEUE: &str = "asset.coupon.queue";
+/// Queue of the wallet consumer.
+pub const WALLET_QUEUE: &str = "asset.wallet.queue";
+/// Queue of the points consumer.
+pub const POINTS_QUEUE: &str = "asset.points.queue";
 
-    /// The consumer `wallet`.
-    pub fn of_wallets(app: App) -> AssetHandler {
-        AssetHandler { app, asset: Asset::Wallet }
-    }
-
-    /// The consumer `points`.
-    pub fn of_points(app: App) -> AssetHandler {
-        AssetHandler { app, asset: Asset::Points }
-    }
-}
+const EVENTS: &[EventType] =
+    &[EventType::OrderCreated, EventType::OrderPaid, EventType::OrderCancelled, EventType::OrderRefunded];
 
 /// Change of the order's assets that an event causes.
 #[derive(Debug, Clone, Copy)]
@@ -62,23 +63,42 @@ struct PlannedStep<'e> {
     step: AssetStep,
 }
 
-impl AssetHandler {
-    fn plan<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<PlannedStep<'e>, HandlerError> {
+/// Description of the effects on wallet and points.
+const POSTINGS: &str = "`asset_holds`, `asset_operations`, `ledger_entries`, `asset_balances`: see [below](#coupons-wallet-points)";
+
+impl AssetConsumer {
+    /// The consumer `coupon`.
+    pub const fn of_coupons() -> AssetConsumer {
+        let effect = "`coupons`, `asset_holds`, `asset_operations`: see [below](#coupons-wallet-points)";
+        AssetConsumer { asset: Asset::Coupon, queue: COUPON_QUEUE, effect }
+    }
+
+    /// The consumer `wallet`.
+    pub const fn of_wallets() -> AssetConsumer {
+        AssetConsumer { asset: Asset::Wallet, queue: WALLET_QUEUE, effect: POSTINGS }
+    }
+
+    /// The consumer `points`.
+    pub const fn of_points() -> AssetConsumer {
+        AssetConsumer { asset: Asset::Points, queue: POINTS_QUEUE, effect: POSTINGS }
+    }
+
+    fn plan<'e>(
+        event: &'e Event,
+        orders: &'e Orders,
+        points: PointsRules,
+    ) -> Result<PlannedStep<'e>, HandlerError> {
         let body = body_of(event)?;
-        let step = match &body {
-            EventBody::OrderCreated(_) => AssetStep::Lock,
-            EventBody::OrderPaid(body) => {
-                AssetStep::Commit { earned: self.app.rules.points.earned(body.amount) }
-            }
-            EventBody::OrderCancelled(_) => AssetStep::Release,
-            EventBody::OrderRefunded(body) => AssetStep::Revert { refund: body.refund },
-            EventBody::OrderStatusChanged(_)
-            | EventBody::OrderTimeout(_)
-            | EventBody::PaymentSucceeded(_)
-            | EventBody::PaymentFailed(_)
-            | EventBody::RefundSucceeded(_)
-            | EventBody::RefundFailed(_)
-            | EventBody::InvoiceGenerated(_) => return Err(unsupported(event)),
+        let step = if let EventBody::OrderCreated(_) = &body {
+            AssetStep::Lock
+        } else if let EventBody::OrderPaid(body) = &body {
+            AssetStep::Commit { earned: points.earned(body.amount) }
+        } else if let EventBody::OrderCancelled(_) = &body {
+            AssetStep::Release
+        } else if let EventBody::OrderRefunded(body) = &body {
+            AssetStep::Revert { refund: body.refund }
+        } else {
+            return Err(unsupported(event));
         };
         Ok(PlannedStep { event, order: orders.confirming(event, &body)?, step })
     }
@@ -131,6 +151,7 @@ impl AssetHandler {
 
     async fn apply_one(
         &self,
+        context: &HandlerContext,
         unit: &mut Work,
         accounts: &mut AssetAccounts,
         planned: &PlannedStep<'_>,
@@ -152,7 +173,7 @@ impl AssetHandler {
                     Ok(operation_outcome) => outcome.add("locked", &operation_outcome),
                     Err(refusal) => {
                         accounts.insert_tombstone(subject);
-                        let cancelled = self.cancel(unit, planned, order).await?;
+                        let cancelled = self.cancel(context, unit, planned, order).await?;
                         outcome.applied.result = Some(format!("lock refused: {refusal}; {cancelled}"));
                     }
                 }
@@ -206,6 +227,7 @@ impl AssetHandler {
     /// of the order.
     async fn cancel(
         &self,
+        handler: &HandlerContext,
         unit: &mut Work,
         planned: &PlannedStep<'_>,
         order: &Order,
@@ -218,12 +240,12 @@ impl AssetHandler {
             return Ok(format!("the order is {}", order.status));
         }
         let context = CommandContext {
-            actor: Actor::System(self.name()),
+            actor: Actor::System(self.asset.as_str()),
             tenant: order.tenant,
             trace: planned.event.row.trace(),
             idempotency: None,
         };
-        let event_factory = self.app.event_factory(&context, 1);
+        let event_factory = handler.events.factory(&context, 1);
         let action = OrderAction::Cancel(CancelCause::AssetLockFailed);
         match transition::apply::<OrderRefusal>(unit, &order, &action, OrderActor::System, &event_factory, 0)
             .await
@@ -293,35 +315,59 @@ impl EventOutcome<'_> {
 }
 
 #[async_trait]
-impl Handler<Work> for AssetHandler {
-    fn name(&self) -> &'static str {
+impl Consumer for AssetConsumer {
+    fn name(&self) -> &str {
         self.asset.as_str()
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        const {
-            &[
-                EventType::OrderCreated.as_str(),
-                EventType::OrderPaid.as_str(),
-                EventType::OrderCancelled.as_str(),
-                EventType::OrderRefunded.as_str(),
-            ]
-        }
+    fn event_types(&self) -> Vec<&str> {
+        names_of(EVENTS)
     }
 
-    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    fn queue(&self, _: Duration) -> Queue {
+        Queue::of_events(self.queue, EVENTS)
+    }
+
+    fn effect(&self) -> &'static str {
+        self.effect
+    }
+
+    fn audience(&self) -> Audience {
+        Audience::Buyer
+    }
+
+    async fn apply(
+        &self,
+        context: &HandlerContext,
+        unit: &mut Work,
+        events: &[Event],
+    ) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
-        let planned = events.iter().map(|event| self.plan(event, &orders)).collect::<Result<Vec<_>, _>>()?;
+        let planned = events
+            .iter()
+            .map(|event| AssetConsumer::plan(event, &orders, context.points))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut selection = RowSelection::default();
         for planned in &planned {
             self.select_rows(&mut selection, planned);
         }
-        let mut accounts = AssetAccounts::open(unit, self.asset, selection, self.app.now()).await?;
+        let mut accounts = AssetAccounts::open(unit, self.asset, selection, context.now()).await?;
         let mut applied = Vec::with_capacity(planned.len());
         for planned in &planned {
-            applied.push(self.apply_one(unit, &mut accounts, planned).await?);
+            applied.push(self.apply_one(context, unit, &mut accounts, planned).await?);
         }
         accounts.write(unit).await?;
         Ok(applied)
+    }
+    async fn read_effects(
+        &self,
+        view: &mut dyn MarketView,
+        orders: &[Order],
+    ) -> Result<Vec<Box<dyn StoredEffects>>, StoreError> {
+        effects::read(self.asset, view, orders).await
+    }
+
+    async fn restore(&self, unit: &mut Work, lost: &LostEffect<'_>) -> Result<bool, StoreError> {
+        effects::restore_operations(self.asset, unit, lost).await
     }
 }

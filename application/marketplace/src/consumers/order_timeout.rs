@@ -4,48 +4,66 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventType, Order};
 
 use super::facts::{body_of, unsupported};
-use crate::App;
-use crate::ports::Work;
-use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
-use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+use crate::consumer::{
+    Audience, Consumer, HandlerContext, LostEffect, NoEffects, Queue, StoredEffects, names_of,
+};
+use crate::error::UseCaseError;
+use crate::ports::{MarketView, Work};
+use crate::queues::{TIMEOUT_KEY, timeout_delay_queue};
+use crate::use_cases::close_overdue_order::{self, Closed};
+use handover_outbox::consumers::{Applied, Event, HandlerError};
+use handover_outbox::ports::StoreError;
 
 /// Closes overdue orders.
 ///
 /// Late events: the status of the order decides, so a timeout can be applied at any time.
-pub struct OrderTimeoutHandler {
-    app: App,
-}
+pub struct OrderTimeoutConsumer;
 
-impl OrderTimeoutHandler {
-    pub fn new(app: App) -> OrderTimeoutHandler {
-        OrderTimeoutHandler { app }
-    }
-}
+const NAME: &str = "order-timeout";
+
+/// Queue of expired order timeouts.
+pub const TIMEOUT_QUEUE: &str = "order.timeout.queue";
+
+const EVENTS: &[EventType] = &[EventType::OrderTimeout];
 
 #[async_trait]
-impl Handler<Work> for OrderTimeoutHandler {
-    fn name(&self) -> &'static str {
-        "order-timeout"
+impl Consumer for OrderTimeoutConsumer {
+    fn name(&self) -> &str {
+        NAME
     }
 
-    fn event_types(&self) -> &'static [&'static str] {
-        const { &[EventType::OrderTimeout.as_str()] }
+    fn event_types(&self) -> Vec<&str> {
+        names_of(EVENTS)
     }
 
-    fn delay(&self) -> Duration {
-        self.app.rules.pending_timeout
+    fn queue(&self, pending_timeout: Duration) -> Queue {
+        let delay = Some(timeout_delay_queue(pending_timeout));
+        Queue { delay, ..Queue::bound_to(TIMEOUT_QUEUE, &[TIMEOUT_KEY]) }
     }
 
-    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    fn effect(&self) -> &'static str {
+        "closes the unpaid order"
+    }
+
+    fn audience(&self) -> Audience {
+        Audience::Parties
+    }
+
+    async fn apply(
+        &self,
+        context: &HandlerContext,
+        unit: &mut Work,
+        events: &[Event],
+    ) -> Result<Vec<Applied>, HandlerError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(unsupported(event)) };
             let command = close_overdue_order::command(
-                &self.app,
-                self.name(),
+                context,
+                NAME,
                 event.row.aggregate.tenant,
                 timeout.order.order_id,
                 event.row.trace(),
@@ -66,5 +84,16 @@ impl Handler<Work> for OrderTimeoutHandler {
             }));
         }
         Ok(applied)
+    }
+    async fn read_effects(
+        &self,
+        _: &mut dyn MarketView,
+        orders: &[Order],
+    ) -> Result<Vec<Box<dyn StoredEffects>>, StoreError> {
+        Ok(NoEffects::of_orders(orders))
+    }
+
+    async fn restore(&self, _: &mut Work, _: &LostEffect<'_>) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }

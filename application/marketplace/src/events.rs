@@ -1,0 +1,132 @@
+//! Builds the outbox rows of the events of a command.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, EventId, TenantId, Trace};
+use marketplace_domain::EventBody;
+
+use crate::context::CommandContext;
+use crate::ports::Work;
+use handover_outbox::ports::{Clock, EventMetadata, NewEvent, RandomSource, StoreError};
+use handover_outbox::uuid_v7;
+
+/// Chooses the ids and the time of events. Clones share clock and random source.
+#[derive(Clone)]
+pub struct EventSource {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn RandomSource>,
+    max_retry_count: u32,
+}
+
+impl EventSource {
+    /// `max_retry_count` is the maximum number of publish retries, stored in each outbox row.
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn RandomSource>, max_retry_count: u32) -> EventSource {
+        EventSource { clock, random, max_retry_count }
+    }
+
+    /// Current time of the deployment's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// Maximum number of publish retries of an event.
+    pub(crate) const fn max_retry_count(&self) -> u32 {
+        self.max_retry_count
+    }
+
+    /// Returns a new event id: a UUIDv7 with the current time of the clock.
+    pub fn event_id(&self) -> EventId {
+        uuid_v7(self.now(), self.random.as_ref()).into()
+    }
+
+    /// Returns an event factory without event ids, for a change that appends no events.
+    pub(crate) fn empty_factory(&self, trace_id: &str, now: DateTime<Utc>) -> EventFactory {
+        let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
+        EventFactory { ids: Vec::new(), metadata, now, max_retry_count: self.max_retry_count }
+    }
+
+    /// Chooses the ids and the time for up to `events` events of a command, before its first attempt.
+    pub fn factory(&self, context: &CommandContext, events: usize) -> EventFactory {
+        EventFactory {
+            ids: (0..events).map(|_| self.event_id()).collect(),
+            metadata: context.metadata(),
+            now: self.now(),
+            max_retry_count: self.max_retry_count,
+        }
+    }
+}
+
+/// Builds the events of a command. Their ids and time are fixed before the first attempt, so that a repeated attempt
+/// writes events with the same ids.
+#[derive(Debug, Clone)]
+pub struct EventFactory {
+    ids: Vec<EventId>,
+    metadata: EventMetadata,
+    /// Time of the command.
+    pub now: DateTime<Utc>,
+    max_retry_count: u32,
+}
+
+impl EventFactory {
+    /// Id of the command's first event. If the command appends events, this id is in the outbox exactly when the
+    /// command was committed.
+    pub fn first_id(&self) -> Option<&EventId> {
+        self.ids.first()
+    }
+
+    /// Whether an earlier attempt committed the command: its first event is in the outbox.
+    pub(crate) async fn is_announced(&self, unit: &mut Work) -> Result<bool, StoreError> {
+        match self.first_id() {
+            Some(id) => Ok(!unit.outbox().outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns a copy of the factory whose events have this trace, for a command that continues an earlier request.
+    /// With `None`, the events keep the trace of the command.
+    pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> EventFactory {
+        let mut events = self.clone();
+        if let Some(Trace { trace_id, traceparent }) = trace.cloned() {
+            events.metadata.trace_id = Some(trace_id);
+            events.metadata.traceparent = traceparent;
+        }
+        events
+    }
+
+    /// Trace id of the command.
+    pub fn trace_id(&self) -> &str {
+        self.metadata.trace_id.as_deref().unwrap_or_default()
+    }
+
+    /// Builds the outbox rows of one aggregate change. Skips the first `skip` ids, which belong to earlier changes of
+    /// the same command.
+    pub fn rows(
+        &self,
+        skip: usize,
+        tenant: TenantId,
+        aggregate_seq: i64,
+        bodies: &[EventBody],
+    ) -> Vec<NewEvent> {
+        debug_assert!(skip + bodies.len() <= self.ids.len(), "more events than chosen ids");
+        self.ids
+            .iter()
+            .skip(skip)
+            .zip(bodies)
+            .map(|(event_id, body)| NewEvent {
+                event_id: event_id.clone(),
+                event_type: body.event_type().as_str().to_owned(),
+                aggregate: AggregateRef {
+                    tenant,
+                    kind: body.event_type().aggregate().as_str().to_owned(),
+                    id: body.aggregate_id(),
+                },
+                aggregate_seq,
+                payload: body.to_json(),
+                metadata: self.metadata.clone(),
+                occurred_at: self.now,
+                max_retry_count: self.max_retry_count,
+            })
+            .collect()
+    }
+}
