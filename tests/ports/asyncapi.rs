@@ -9,7 +9,7 @@ use handover_events::Envelope;
 use jsonschema::Validator;
 use marketplace::consumers;
 use marketplace::queues::DEFAULT_TIMEOUT;
-use marketplace_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventKind};
 use serde_json::{Value, json};
 
 use samples::samples;
@@ -22,8 +22,8 @@ const WITH_ASSETS: &str =
 /// A type that no use case emits, so the document does not contain it.
 const NOT_EMITTED: &str = "INVOICE_GENERATED";
 
-fn emitted() -> impl Iterator<Item = &'static EventType> {
-    EventType::ALL.iter().filter(|event_type| event_type.as_str() != NOT_EMITTED)
+fn emitted() -> impl Iterator<Item = &'static EventKind> {
+    EventKind::ALL.iter().filter(|event_type| event_type.as_str() != NOT_EMITTED)
 }
 
 fn document() -> Value {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::EventId;
 use marketplace_domain::{
-    AssetOperation, CancelReason, EventBody, EventType, OperationKey, Order, OrderStatus, PointsRules,
+    AssetOperation, CancelReason, EventBody, EventKind, OperationKey, Order, OrderStatus, PointsRules,
 };
 
 use crate::events::EventSource;
@@ -73,7 +73,7 @@ impl Queue {
     }
 
     /// A queue that receives the events of these types.
-    pub fn of_events(name: &str, events: &[EventType]) -> Queue {
+    pub fn of_events(name: &str, events: &[EventKind]) -> Queue {
         let keys: Vec<&str> = events.iter().map(|event| event.routing_key()).collect();
         Queue::bound_to(name, &keys)
     }
@@ -87,7 +87,7 @@ impl Queue {
 }
 
 /// Names of event types.
-pub(crate) fn names_of(events: &[EventType]) -> Vec<&str> {
+pub(crate) fn names_of(events: &[EventKind]) -> Vec<&str> {
     events.iter().map(|event| event.as_str()).collect()
 }
 

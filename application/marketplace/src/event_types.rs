@@ -3,36 +3,31 @@
 use std::time::Duration;
 
 use handover_outbox::{EventRegistry, EventSpec};
-use marketplace_domain::{AggregateType, EventType, PaymentMethod};
+use marketplace_domain::{AggregateType, EventKind, PaymentMethod};
 use tracing::info_span;
 
-use crate::privacy::VISIBLE_FIELDS;
-use crate::queues::timeout_delay_key;
+use crate::queues::{TIMEOUT_DELAY_KEY, timeout_delay_key};
+
+/// Fields of rows that other programs insert. They have no personal data, and no event type has them.
+const FOREIGN_FIELDS: [&str; 3] = ["status", "updateTime", "version"];
 
 /// The event types of the marketplace (spec §3). The payment deadline selects the delay queue of ORDER_TIMEOUT.
 pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
-    let spec = |event_type: &EventType| {
-        let routing_key = if *event_type == EventType::OrderTimeout {
-            timeout_delay_key(pending_timeout)
-        } else {
-            event_type.routing_key().to_owned()
-        };
-        let aggregate = event_type.aggregate();
-        let id_field = match aggregate {
-            AggregateType::Order => "orderId",
-            AggregateType::Payment => "paymentId",
-            AggregateType::Refund => "refundId",
-            AggregateType::Invoice => "invoiceId",
-        };
-        let spec = EventSpec::new(event_type.as_str(), routing_key)
-            .about(aggregate.as_str(), id_field)
-            .visible(&VISIBLE_FIELDS)
+    let spec = |kind: &EventKind| {
+        let spec = EventSpec::described(&kind.description())
+            .routed(routing_key(*kind, pending_timeout))
+            .visible(&FOREIGN_FIELDS)
             .closed("paymentMethod", &PaymentMethod::ACCEPTED, PaymentMethod::MASK);
-        let spec = match aggregate {
-            AggregateType::Order => spec.logged_in(|id| info_span!("order", orderId = id)),
-            AggregateType::Payment | AggregateType::Refund | AggregateType::Invoice => spec,
-        };
-        if event_type.is_ordered() { spec } else { spec.unordered() }
+        let is_of_order = kind.aggregate() == AggregateType::Order.as_str();
+        if is_of_order { spec.logged_in(|id| info_span!("order", orderId = id)) } else { spec }
     };
-    EventType::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
+    EventKind::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
+}
+
+/// The routing key with which events of this type are published.
+pub fn routing_key(kind: EventKind, pending_timeout: Duration) -> String {
+    match kind.routing_key() {
+        TIMEOUT_DELAY_KEY => timeout_delay_key(pending_timeout),
+        key => key.to_owned(),
+    }
 }

@@ -118,7 +118,7 @@ impl EventFactory {
                 event_type: body.event_type().as_str().to_owned(),
                 aggregate: AggregateRef {
                     tenant,
-                    kind: body.event_type().aggregate().as_str().to_owned(),
+                    kind: body.event_type().aggregate().to_owned(),
                     id: body.aggregate_id(),
                 },
                 aggregate_seq,

@@ -10,7 +10,7 @@ pub mod consumer;
 pub mod consumers;
 mod context;
 mod error;
-mod event_types;
+pub mod event_types;
 mod events;
 mod gateway_reports;
 pub mod idempotency;

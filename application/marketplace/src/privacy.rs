@@ -4,40 +4,6 @@ use handover_outbox::MASK;
 
 use crate::{CommandContext, Role};
 
-/// Payload fields without personal data. All other fields are masked: `buyerId`, `sellerId`, `paymentMethod` and
-/// `transactionId`.
-pub(crate) const VISIBLE_FIELDS: [&str; 29] = [
-    "amount",
-    "cancelledAt",
-    "changedAt",
-    "couponId",
-    "createTime",
-    "currency",
-    "invoiceId",
-    "newStatus",
-    "occurredTime",
-    "oldStatus",
-    "orderId",
-    "orderNo",
-    "payTime",
-    "paymentId",
-    "periodEnd",
-    "periodStart",
-    "points",
-    "price",
-    "productId",
-    "quantity",
-    "reason",
-    "refundId",
-    "refundedAt",
-    "status",
-    "total",
-    "totalAmount",
-    "updateTime",
-    "version",
-    "walletAmount",
-];
-
 /// Whether the caller may see personal data.
 pub(crate) fn sees_personal_data(context: &CommandContext) -> bool {
     context.has(Role::Pii)

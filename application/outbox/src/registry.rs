@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::Envelope;
+use handover_events::{Envelope, EventDescription, EventType};
 use serde_json::Value;
 use tracing::Span;
 
@@ -49,6 +49,25 @@ impl EventSpec {
             closed: Vec::new(),
             span: None,
         }
+    }
+
+    /// The event type of a payload with `#[derive(Event)]`.
+    pub fn of<E: EventType>() -> EventSpec {
+        EventSpec::described(&EventDescription::of::<E>())
+    }
+
+    /// An event type with this description: routing key, order, aggregate and visible fields.
+    pub fn described(description: &EventDescription) -> EventSpec {
+        let EventDescription { name, aggregate, key_field, routing_key, is_ordered, .. } = *description;
+        let spec = EventSpec::new(name, routing_key)
+            .about(aggregate, key_field)
+            .visible(&description.visible_fields());
+        EventSpec { is_ordered, ..spec }
+    }
+
+    /// Sets the routing key.
+    pub fn routed(self, routing_key: impl Into<String>) -> EventSpec {
+        EventSpec { routing_key: routing_key.into(), ..self }
     }
 
     /// Marks events of this type as not ordered within their aggregate: such an event neither waits for other events

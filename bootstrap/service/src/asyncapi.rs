@@ -1,8 +1,7 @@
 //! The AsyncAPI document of the events (`handover asyncapi`), built from the definitions that publish and route them.
 //!
-//! **Invariant:** exchange, queues and bindings come from `topology`, event types and their routing keys from the
-//! domain. The payload schemas are written a second time, in `payloads.rs`; tests compare them with what the domain
-//! writes and reads.
+//! **Invariant:** exchange, queues and bindings come from the consumers, event types, routing keys and payload schemas from
+//! the event types of the domain.
 
 mod channels;
 mod messages;

@@ -20,7 +20,8 @@ pub enum IdError {
 }
 
 /// Declares identifier types: integers from 1 to [`MAX_ID`](crate::MAX_ID). `TryFrom<i64>` and `FromStr` fail with
-/// [`IdError`](crate::IdError). In JSON an id is a number. A crate that uses this macro must depend on serde.
+/// [`IdError`](crate::IdError). In JSON an id is a number. A crate that uses this macro must depend on
+/// serde and serde_json.
 #[macro_export]
 macro_rules! integer_id {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -48,6 +49,16 @@ macro_rules! integer_id {
         impl From<$name> for i64 {
             fn from(id: $name) -> i64 {
                 id.0
+            }
+        }
+
+        impl $crate::Field for $name {
+            fn read(fields: &$crate::Fields<'_>, name: &str) -> Result<Self, $crate::EnvelopeError> {
+                fields.id(name)
+            }
+
+            fn schema() -> ::serde_json::Value {
+                $crate::id_schema()
             }
         }
 

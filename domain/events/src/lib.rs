@@ -9,6 +9,7 @@
 mod aggregate;
 mod consume;
 mod envelope;
+mod event_type;
 mod fields;
 mod ids;
 mod named;
@@ -20,7 +21,12 @@ mod trace;
 pub use aggregate::AggregateRef;
 pub use consume::{ConsumeStatus, FailureKind};
 pub use envelope::{Envelope, rfc3339};
+pub use event_type::{
+    Alternative, EventDescription, EventType, Field, Keyed, Payload, PayloadField, deserialize_payload,
+    id_schema, with_field, with_part,
+};
 pub use fields::{EnvelopeError, Fields};
+pub use handover_macros::{Event, Payload};
 pub use ids::{EventId, IdError, MAX_ID, TenantId};
 pub use named::UnknownName;
 pub use outbox::{HistoryKind, OutboxStatus, PARTITIONS, Partition, PartitionSet};

@@ -1,11 +1,16 @@
-//! Attribute macros for ports.
+//! Attribute macros for ports, and derive macros for events.
 
 #![warn(missing_docs)]
+
+mod event;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
-use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemFn, Type, parse_macro_input};
+use syn::{
+    DeriveInput, Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemFn, Type,
+    parse_macro_input,
+};
 
 /// Generates the trait `PWrapper` for a port `P` of a unit of work or view, and implements `P` for `Wrapped<W>`
 /// (`handover_outbox::wrap`) where `W` implements `PWrapper`.
@@ -22,6 +27,22 @@ pub fn wrappable(part: TokenStream, port: TokenStream) -> TokenStream {
     let part = parse_macro_input!(part as Option<Ident>);
     let port = parse_macro_input!(port as ItemTrait);
     expand(part.as_ref(), &port).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Implements `handover_events::EventType` for the struct of a payload, and everything that
+/// [`Payload`](macro@Payload) implements. See `EventType` for the attributes.
+#[proc_macro_derive(Event, attributes(event))]
+pub fn derive_event(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    event::event(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Implements `handover_events::Payload` and `serde::Deserialize` for a part that several payloads share. With
+/// `#[event(key)]` on a field, also `handover_events::Keyed`.
+#[proc_macro_derive(Payload, attributes(event))]
+pub fn derive_payload(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    event::payload(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(part: Option<&Ident>, port: &ItemTrait) -> syn::Result<Tokens> {

@@ -1,15 +1,34 @@
-//! Event types of the marketplace and their payloads.
+//! The events of the marketplace, one per file. To add an event, create a file here and add it to the list in
+//! [`events!`].
 
-mod body;
+mod change;
 mod fields;
+mod invoice_generated;
+mod order_cancelled;
+mod order_created;
+mod order_paid;
+mod order_refunded;
+mod order_status_changed;
+mod order_timeout;
+mod parts;
+mod payment_failed;
+mod payment_succeeded;
+mod refund_failed;
+mod refund_succeeded;
 
-pub use body::{
-    EventBody, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded,
-    OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled, RefundSettled,
+use std::sync::LazyLock;
+
+use handover_events::{
+    Envelope, EnvelopeError, EventDescription, EventType, Fields, Keyed, Payload, UnknownName, named,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use handover_events::named;
+use crate::Order;
+use crate::order::evidence::Contradiction;
+
+pub use change::{Change, ChangeKind};
+pub use parts::{OrderFacts, PaymentFor, PaymentSettled, RefundSettled};
 
 /// The type of aggregate that an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,80 +41,156 @@ pub enum AggregateType {
 
 named!(AggregateType { Order => "Order", Payment => "Payment", Refund => "Refund", Invoice => "Invoice" });
 
-/// The event types of spec §3. Their names are frozen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum EventType {
-    /// An order was placed.
-    OrderCreated,
-    /// `pending` -> `paid`.
-    OrderPaid,
-    /// `paid` -> `shipped`, `shipped` -> `completed`.
-    OrderStatusChanged,
-    /// Triggers the check of the payment deadline. The delay queue delays the message until the deadline.
-    OrderTimeout,
-    /// `pending` -> `cancelled`.
-    OrderCancelled,
-    /// `paid` -> `refunded`.
-    OrderRefunded,
-    /// The gateway reported a successful payment.
-    PaymentSucceeded,
-    /// The gateway reported a failed payment.
-    PaymentFailed,
-    /// The gateway reported a successful refund.
-    RefundSucceeded,
-    /// The gateway reported a failed refund.
-    RefundFailed,
-    /// An invoice was created.
-    InvoiceGenerated,
+/// An event of the marketplace.
+pub trait MarketEvent: EventType {
+    /// The order fields of the payload; `None` if the aggregate is not an order.
+    fn order(&self) -> Option<&OrderFacts>;
+
+    /// Checks the fields of the event, and the transition that it announces, against the row of its order. Later
+    /// transitions of the row do no harm: they never remove `pay_time` or the shipment, which prove the earlier ones.
+    /// Events of payments, refunds and invoices are not checked.
+    fn check(&self, order: &Order) -> Result<(), Contradiction>;
+
+    /// The change that the event announces, for the timeline of the order; `None` if it announces none.
+    fn change(&self) -> Option<Change>;
 }
 
-named!(EventType {
-    OrderCreated => "ORDER_CREATED", OrderPaid => "ORDER_PAID", OrderStatusChanged => "ORDER_STATUS_CHANGED",
-    OrderTimeout => "ORDER_TIMEOUT", OrderCancelled => "ORDER_CANCELLED", OrderRefunded => "ORDER_REFUNDED",
-    PaymentSucceeded => "PAYMENT_SUCCEEDED", PaymentFailed => "PAYMENT_FAILED",
-    RefundSucceeded => "REFUND_SUCCEEDED", RefundFailed => "REFUND_FAILED", InvoiceGenerated => "INVOICE_GENERATED"
-});
+/// Defines `EventKind` and `EventBody` from the list of events.
+macro_rules! events {
+    ($($file:ident::$event:ident),+ $(,)?) => {
+        $(pub use $file::$event;)+
 
-/// A routing key of the topic exchange.
-pub type RoutingKey = &'static str;
-
-impl EventType {
-    /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue (spec §3).
-    pub const fn routing_key(self) -> RoutingKey {
-        match self {
-            EventType::OrderCreated => "order.created",
-            EventType::OrderPaid => "order.paid",
-            EventType::OrderStatusChanged => "order.status.changed",
-            EventType::OrderTimeout => "order.timeout.delay",
-            EventType::OrderCancelled => "order.cancelled",
-            EventType::OrderRefunded => "order.refunded",
-            EventType::PaymentSucceeded => "payment.succeeded",
-            EventType::PaymentFailed => "payment.failed",
-            EventType::RefundSucceeded => "refund.succeeded",
-            EventType::RefundFailed => "refund.failed",
-            EventType::InvoiceGenerated => "invoice.generated",
+        /// The event types of spec §3. Their names are frozen.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+        pub enum EventKind {
+            $($event),+
         }
+
+        impl EventKind {
+            /// All values, in the order of their declaration.
+            pub const ALL: &'static [EventKind] = &[$(EventKind::$event),+];
+
+            /// The name in columns and JSON.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(EventKind::$event => <$event as EventType>::NAME),+ }
+            }
+
+            /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue (spec §3).
+            pub const fn routing_key(self) -> &'static str {
+                match self { $(EventKind::$event => <$event as EventType>::ROUTING_KEY),+ }
+            }
+
+            /// The type of the event's aggregate ([`AggregateType`]).
+            pub const fn aggregate(self) -> &'static str {
+                match self { $(EventKind::$event => <$event as EventType>::AGGREGATE),+ }
+            }
+
+            /// Whether events of this type are ordered within their aggregate.
+            pub const fn is_ordered(self) -> bool {
+                match self { $(EventKind::$event => <$event as EventType>::IS_ORDERED),+ }
+            }
+
+            /// Name, routing key and fields of the event type.
+            pub fn description(self) -> EventDescription {
+                match self { $(EventKind::$event => EventDescription::of::<$event>()),+ }
+            }
+        }
+
+        /// Payload of an event.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+        #[serde(untagged)]
+        pub enum EventBody {
+            $($event($event)),+
+        }
+
+        impl EventBody {
+            pub const fn event_type(&self) -> EventKind {
+                match self { $(EventBody::$event(_) => EventKind::$event),+ }
+            }
+
+            pub fn aggregate_id(&self) -> i64 {
+                match self { $(EventBody::$event(body) => body.key()),+ }
+            }
+
+            /// The order fields of the payload; `None` if the aggregate is not an order.
+            pub fn order(&self) -> Option<&OrderFacts> {
+                match self { $(EventBody::$event(body) => body.order()),+ }
+            }
+
+            /// See [`MarketEvent::check`].
+            pub(crate) fn check(&self, order: &Order) -> Result<(), Contradiction> {
+                match self { $(EventBody::$event(body) => body.check(order)),+ }
+            }
+
+            /// See [`MarketEvent::change`].
+            pub fn change(&self) -> Option<Change> {
+                match self { $(EventBody::$event(body) => body.change()),+ }
+            }
+
+            /// Parses the payload of an event type. The error names the first field that is missing or has the wrong
+            /// type.
+            pub fn parse(event_type: EventKind, payload: &Value) -> Result<EventBody, EnvelopeError> {
+                let fields = Fields::of(payload, "payload")?;
+                Ok(match event_type {
+                    $(EventKind::$event => EventBody::$event(<$event as Payload>::read(&fields)?)),+
+                })
+            }
+        }
+    };
+}
+
+events! {
+    order_created::OrderCreated,
+    order_paid::OrderPaid,
+    order_status_changed::OrderStatusChanged,
+    order_timeout::OrderTimeout,
+    order_cancelled::OrderCancelled,
+    order_refunded::OrderRefunded,
+    payment_succeeded::PaymentSucceeded,
+    payment_failed::PaymentFailed,
+    refund_succeeded::RefundSucceeded,
+    refund_failed::RefundFailed,
+    invoice_generated::InvoiceGenerated,
+}
+
+impl std::fmt::Display for EventKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for EventKind {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<EventKind, UnknownName> {
+        static EXPECTED: LazyLock<String> = LazyLock::new(|| {
+            let names: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+            names.join(" ")
+        });
+        let kind = EventKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+        kind.ok_or_else(|| UnknownName { expected: EXPECTED.as_str() })
+    }
+}
+
+impl EventBody {
+    /// Serializes the payload for the outbox row, with the fields in the order of the contract.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The type of the event's aggregate.
-    pub const fn aggregate(self) -> AggregateType {
-        match self {
-            EventType::OrderCreated
-            | EventType::OrderPaid
-            | EventType::OrderStatusChanged
-            | EventType::OrderTimeout
-            | EventType::OrderCancelled
-            | EventType::OrderRefunded => AggregateType::Order,
-            EventType::PaymentSucceeded | EventType::PaymentFailed => AggregateType::Payment,
-            EventType::RefundSucceeded | EventType::RefundFailed => AggregateType::Refund,
-            EventType::InvoiceGenerated => AggregateType::Invoice,
+    /// Parses the payload of an envelope. Rejects unknown types, missing fields, fields of the wrong type, and a
+    /// payload that contradicts the aggregate of the envelope.
+    pub fn of(envelope: &Envelope) -> Result<EventBody, EnvelopeError> {
+        let unknown = |_| EnvelopeError::UnknownType { name: envelope.event_type.clone() };
+        let event_type: EventKind = envelope.event_type.parse().map_err(unknown)?;
+        if envelope.aggregate_type != event_type.aggregate() {
+            return Err(EnvelopeError::Contradiction { field: "aggregateType".into(), other: "eventType" });
         }
-    }
-
-    /// Whether events of this type are ordered within their aggregate. `ORDER_TIMEOUT` neither waits for earlier events
-    /// nor blocks later ones.
-    pub const fn is_ordered(self) -> bool {
-        !matches!(self, EventType::OrderTimeout)
+        let body = EventBody::parse(event_type, &envelope.payload)?;
+        if body.aggregate_id() != envelope.aggregate_id {
+            return Err(EnvelopeError::Contradiction { field: "aggregateId".into(), other: "payload" });
+        }
+        Ok(body)
     }
 }

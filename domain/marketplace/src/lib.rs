@@ -8,7 +8,7 @@
 mod assets;
 mod capture;
 mod credit;
-mod event;
+pub mod event;
 mod gateway_report;
 mod ids;
 mod money;
@@ -28,9 +28,9 @@ pub use assets::{
 pub use capture::{BookedTransaction, Capture};
 pub use credit::{CreditCounts, CreditOutcome};
 pub use event::{
-    AggregateType, EventBody, EventType, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts,
-    OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled, RefundSettled,
-    RoutingKey,
+    AggregateType, EventBody, EventKind, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts,
+    OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFailed, PaymentFor, PaymentSettled,
+    PaymentSucceeded, RefundFailed, RefundSettled, RefundSucceeded,
 };
 pub use gateway_report::{ClosedBy, GatewayReport, ReportKind, ReportOutcome, ReportState};
 pub use ids::{

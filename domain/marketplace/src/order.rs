@@ -3,7 +3,7 @@
 //! **Invariant:** only this module decides whether a (status, action, actor) combination is allowed.
 
 mod action;
-mod evidence;
+pub(crate) mod evidence;
 
 pub use action::{CancelCause, OrderAction, OrderActor, OrderRefusal, Shipment};
 pub use evidence::Contradiction;

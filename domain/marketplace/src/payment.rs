@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::event::{EventBody, PaymentFor, PaymentSettled};
+use super::event::{EventBody, PaymentFailed, PaymentFor, PaymentSettled, PaymentSucceeded};
 use super::{
     BookedTransaction, CancelCause, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus,
     PaymentId, PaymentMethod, Reference, RefundCause, ReportOutcome,
@@ -194,8 +194,10 @@ impl Payment {
             occurred_time: now,
         };
         let event = match status {
-            PaymentStatus::Success => EventBody::PaymentSucceeded(settled),
-            PaymentStatus::Failed | PaymentStatus::Processing => EventBody::PaymentFailed(settled),
+            PaymentStatus::Success => EventBody::PaymentSucceeded(PaymentSucceeded(settled)),
+            PaymentStatus::Failed | PaymentStatus::Processing => {
+                EventBody::PaymentFailed(PaymentFailed(settled))
+            }
         };
         let after = Payment {
             status,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::event::{EventBody, PaymentFor, RefundSettled};
+use super::event::{EventBody, PaymentFor, RefundFailed, RefundSettled, RefundSucceeded};
 use super::{
     Account, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus, Payment, PaymentId,
     Reference, RefundId, ReportOutcome,
@@ -323,8 +323,11 @@ impl Refund {
             ..self.updated(now)
         };
         let settled = self.event_payload(order, now);
-        let event =
-            if succeeded { EventBody::RefundSucceeded(settled) } else { EventBody::RefundFailed(settled) };
+        let event = if succeeded {
+            EventBody::RefundSucceeded(RefundSucceeded(settled))
+        } else {
+            EventBody::RefundFailed(RefundFailed(settled))
+        };
         (after, event)
     }
 
@@ -338,7 +341,7 @@ impl Refund {
         if was_sent {
             return (after, None);
         }
-        let event = EventBody::RefundFailed(self.event_payload(order, now));
+        let event = EventBody::RefundFailed(RefundFailed(self.event_payload(order, now)));
         (Refund { status: RefundStatus::Failed, ..after }, Some(event))
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use handover_outbox::topology::{QueueSpec, topic_matches};
 use marketplace::queues::timeout_delay_key;
-use marketplace_domain::EventType;
+use marketplace_domain::EventKind;
 
 use crate::error::{BenchError, service_error};
 use crate::fixture::Fixture;
@@ -20,8 +20,8 @@ pub(crate) use latency::LatencyRun;
 pub(crate) use orders::orders;
 
 fn routing_key(fixture: &Fixture, event_type: &str) -> Result<String, BenchError> {
-    let event_type: EventType = event_type.parse().map_err(service_error)?;
-    Ok(if event_type == EventType::OrderTimeout {
+    let event_type: EventKind = event_type.parse().map_err(service_error)?;
+    Ok(if event_type == EventKind::OrderTimeout {
         timeout_delay_key(fixture.config.rules.pending_timeout)
     } else {
         event_type.routing_key().to_owned()

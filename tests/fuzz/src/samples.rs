@@ -1,6 +1,6 @@
 //! Samples of each decoder: fixed samples, and samples derived from the OpenAPI document and the configuration.
 
-use marketplace_domain::EventType;
+use marketplace_domain::EventKind;
 use marketplace_wiring::config::{Config, Shown, Sources};
 use serde_json::{Map, Value, json};
 
@@ -26,12 +26,12 @@ pub(crate) fn envelope() -> Vec<Vec<u8>> {
 /// An envelope of every type. Unknown payload fields are ignored, so one payload fits all types.
 fn events() -> Vec<Vec<u8>> {
     let payload = r#"{"orderId":900001,"orderNo":"202602041030001234","buyerId":10001,"sellerId":10002,"totalAmount":88.50,"productId":70001,"quantity":1,"price":88.50,"payTime":"2026-02-04T10:31:00Z","amount":88.50,"oldStatus":"paid","newStatus":"shipped","changedAt":"2026-02-04T10:31:00Z","createTime":"2026-02-04T10:30:00Z","reason":"timeout","cancelledAt":"2026-02-04T10:31:00Z","refundId":5,"refundedAt":"2026-02-04T10:31:00Z","paymentId":6,"transactionId":"txn-1","currency":"CNY","paymentMethod":"online","occurredTime":"2026-02-04T10:31:00Z"}"#;
-    let envelope = |event_type: &EventType| {
+    let envelope = |event_type: &EventKind| {
         format!(
             r#"{{"eventId":"0192f0c1-0000-7000-8000-000000000001","eventType":"{event_type}","aggregateType":"Order","aggregateId":900001,"occurredAt":"2026-02-04T10:30:00Z","traceId":"trace-xxx","payload":{payload}}}"#
         )
     };
-    EventType::ALL.iter().map(|event_type| envelope(event_type).into_bytes()).collect()
+    EventKind::ALL.iter().map(|event_type| envelope(event_type).into_bytes()).collect()
 }
 
 pub(crate) fn token() -> Vec<Vec<u8>> {

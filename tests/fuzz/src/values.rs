@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover_events::Envelope;
 use hmac::{Hmac, KeyInit, Mac};
-use marketplace_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventKind};
 use marketplace_http::{KeySet, TokenRules, Tokens};
 use marketplace_wiring::Explanation;
 use marketplace_wiring::config::{Config, ConfigError, Sources};
@@ -22,7 +22,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
     let Ok(read) = Envelope::parse(text) else { return };
     assert_eq!(Envelope::parse(&read.to_json()).as_ref(), Ok(&read), "{text}");
     let Ok(body) = EventBody::of(&read) else { return };
-    let event_type: EventType = read.event_type.parse().unwrap();
+    let event_type: EventKind = read.event_type.parse().unwrap();
     let payload: Value = serde_json::from_str(&body.to_json()).unwrap();
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }

@@ -7,7 +7,8 @@ use marketplace_contract::samples::user;
 use marketplace_domain::{
     CancelReason, Currency, EventBody, InvoiceGenerated, InvoiceId, Money, OrderCancelled, OrderCreated,
     OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout,
-    PaymentFor, PaymentId, PaymentMethod, PaymentSettled, Points, ProductId, RefundId, RefundSettled,
+    PaymentFailed, PaymentFor, PaymentId, PaymentMethod, PaymentSettled, PaymentSucceeded, Points, ProductId,
+    RefundFailed, RefundId, RefundSettled, RefundSucceeded,
 };
 
 fn at() -> DateTime<Utc> {
@@ -105,10 +106,10 @@ fn bodies() -> Vec<EventBody> {
         }),
     ];
     for of in [PaymentFor::Order(order()), PaymentFor::Invoice { invoice: invoice() }] {
-        bodies.push(EventBody::PaymentSucceeded(payment(of.clone())));
-        bodies.push(EventBody::PaymentFailed(payment(of.clone())));
-        bodies.push(EventBody::RefundSucceeded(refund(of.clone())));
-        bodies.push(EventBody::RefundFailed(refund(of)));
+        bodies.push(EventBody::PaymentSucceeded(PaymentSucceeded(payment(of.clone()))));
+        bodies.push(EventBody::PaymentFailed(PaymentFailed(payment(of.clone()))));
+        bodies.push(EventBody::RefundSucceeded(RefundSucceeded(refund(of.clone()))));
+        bodies.push(EventBody::RefundFailed(RefundFailed(refund(of))));
     }
     bodies
 }

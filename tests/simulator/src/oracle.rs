@@ -25,7 +25,7 @@ use handover_outbox::ports::{
 };
 use marketplace::App;
 use marketplace::ports::{MarketStore, MarketView};
-use marketplace_domain::{EventType, Order, OrderId};
+use marketplace_domain::{EventKind, Order, OrderId};
 
 use super::actors::journal::Journal;
 use super::faults::Faults;
@@ -103,7 +103,7 @@ impl Checker<'_> {
     }
 
     /// The events of the given types that must have an effect at the consumer: all except dead and skipped events.
-    fn expected_events(&self, consumer: &str, rows: &[&OutboxRow], types: &[EventType]) -> Vec<EventId> {
+    fn expected_events(&self, consumer: &str, rows: &[&OutboxRow], types: &[EventKind]) -> Vec<EventId> {
         let mut events = Vec::new();
         for row in rows.iter().filter(|row| types.iter().any(|kind| kind.as_str() == row.event_type)) {
             let record = self.record(consumer, &row.event_id);
@@ -176,7 +176,7 @@ pub(crate) async fn open_dead_letters(store: &MarketStore) -> Result<usize, Stor
 /// Number of orders and of events.
 pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreError> {
     let rows = evidence.rows().await?;
-    let orders = rows.iter().filter(|row| row.event_type == EventType::OrderCreated.as_str()).count();
+    let orders = rows.iter().filter(|row| row.event_type == EventKind::OrderCreated.as_str()).count();
     Ok((orders, rows.len()))
 }
 

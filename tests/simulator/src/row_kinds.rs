@@ -3,7 +3,7 @@
 
 use handover_events::EventId;
 use handover_outbox::ports::OutboxRow;
-use marketplace_domain::EventType;
+use marketplace_domain::EventKind;
 
 /// Prefix of the ids of manually inserted events. The longer prefixes below mark invalid events.
 pub(crate) const MANUAL: &str = "by-hand-";
@@ -12,7 +12,7 @@ pub(crate) const UNPUBLISHABLE: &str = "by-hand-unsendable-";
 
 /// Whether the event must be applied after the earlier events of its aggregate.
 pub(crate) fn is_ordered(row: &OutboxRow) -> bool {
-    row.event_type.parse().map_or(true, EventType::is_ordered)
+    row.event_type.parse().map_or(true, EventKind::is_ordered)
 }
 
 /// Whether this event was inserted manually.

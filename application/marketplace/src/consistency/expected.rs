@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, Trace};
 use marketplace_domain::{
-    CancelReason, EventBody, EventType, Order, OrderCancelled, OrderCreated, OrderPaid, OrderRefunded,
-    OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled, PaymentStatus,
-    Refund, RefundSettled, RefundStatus,
+    CancelReason, EventBody, EventKind, Order, OrderCancelled, OrderCreated, OrderPaid, OrderRefunded,
+    OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFailed, PaymentFor, PaymentSettled,
+    PaymentStatus, PaymentSucceeded, Refund, RefundFailed, RefundSettled, RefundStatus, RefundSucceeded,
 };
 
 use super::money::is_paid_for;
@@ -25,14 +25,14 @@ pub(crate) struct ExpectedEvent {
 }
 
 impl ExpectedEvent {
-    pub(crate) fn event_type(&self) -> EventType {
+    pub(crate) fn event_type(&self) -> EventKind {
         self.body.event_type()
     }
 
     pub(crate) fn aggregate(&self, order: &Order) -> AggregateRef {
         AggregateRef {
             tenant: order.tenant,
-            kind: self.event_type().aggregate().as_str().to_owned(),
+            kind: self.event_type().aggregate().to_owned(),
             id: self.body.aggregate_id(),
         }
     }
@@ -198,8 +198,8 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
     };
     let body = match payment.status {
         PaymentStatus::Processing => return None,
-        PaymentStatus::Success => EventBody::PaymentSucceeded(settled),
-        PaymentStatus::Failed => EventBody::PaymentFailed(settled),
+        PaymentStatus::Success => EventBody::PaymentSucceeded(PaymentSucceeded(settled)),
+        PaymentStatus::Failed => EventBody::PaymentFailed(PaymentFailed(settled)),
     };
     Some(ExpectedEvent {
         body,
@@ -219,8 +219,8 @@ fn of_refund(order: &Order, refund: &Refund) -> Option<ExpectedEvent> {
     };
     let body = match refund.status {
         RefundStatus::Processing => return None,
-        RefundStatus::Success => EventBody::RefundSucceeded(settled),
-        RefundStatus::Failed => EventBody::RefundFailed(settled),
+        RefundStatus::Success => EventBody::RefundSucceeded(RefundSucceeded(settled)),
+        RefundStatus::Failed => EventBody::RefundFailed(RefundFailed(settled)),
     };
     Some(ExpectedEvent {
         body,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use marketplace_domain::{
-    Asset, AssetRefusal, CancelCause, EventBody, EventType, OperationKey, Order, OrderAction, OrderActor,
+    Asset, AssetRefusal, CancelCause, EventBody, EventKind, OperationKey, Order, OrderAction, OrderActor,
     OrderRefusal, OrderStatus, Points, PointsRules, RefundId,
 };
 
@@ -39,8 +39,8 @@ pub const WALLET_QUEUE: &str = "asset.wallet.queue";
 /// Queue of the points consumer.
 pub const POINTS_QUEUE: &str = "asset.points.queue";
 
-const EVENTS: &[EventType] =
-    &[EventType::OrderCreated, EventType::OrderPaid, EventType::OrderCancelled, EventType::OrderRefunded];
+const EVENTS: &[EventKind] =
+    &[EventKind::OrderCreated, EventKind::OrderPaid, EventKind::OrderCancelled, EventKind::OrderRefunded];
 
 /// Change of the order's assets that an event causes.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use marketplace_domain::{
-    CancelReason, CreditOutcome, EventBody, EventType, Order, OrderStatus, PointsRules,
+    CancelReason, CreditOutcome, EventBody, EventKind, Order, OrderStatus, PointsRules,
 };
 
 use super::effects::{of_orders, rows};
@@ -26,7 +26,7 @@ pub struct BuyerCredit;
 /// Queue of the buyer credit consumer.
 pub const CREDIT_QUEUE: &str = "buyer.credit.queue";
 
-const EVENTS: &[EventType] = &[EventType::OrderCancelled, EventType::OrderStatusChanged];
+const EVENTS: &[EventKind] = &[EventKind::OrderCancelled, EventKind::OrderStatusChanged];
 
 /// The order outcome that an event adds to the buyer's credit; `None` if it adds none.
 fn outcome_of(body: &EventBody) -> Option<CreditOutcome> {

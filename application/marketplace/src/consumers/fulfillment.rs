@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventBody, EventType, Order, OrderStatus, PointsRules};
+use marketplace_domain::{EventBody, EventKind, Order, OrderStatus, PointsRules};
 
 use super::effects::{of_orders, rows};
 use super::facts::{Facts, Orders, body_of, stale, unsupported};
@@ -24,7 +24,7 @@ pub struct Fulfillment;
 /// Queue of shipment tasks.
 pub const FULFILLMENT_QUEUE: &str = "order.fulfillment.queue";
 
-const EVENTS: &[EventType] = &[EventType::OrderPaid];
+const EVENTS: &[EventKind] = &[EventKind::OrderPaid];
 
 #[async_trait]
 impl Consumer for Fulfillment {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use marketplace_domain::{EventBody, EventType, Order, OrderFacts, PointsRules, ProductId};
+use marketplace_domain::{EventBody, EventKind, Order, OrderFacts, PointsRules, ProductId};
 
 use super::effects::{of_orders, rows};
 use super::facts::{Facts, Orders, body_of, stale, unsupported};
@@ -28,7 +28,7 @@ pub struct Inventory;
 /// Queue of the listing projection.
 pub const INVENTORY_QUEUE: &str = "inventory.update.queue";
 
-const EVENTS: &[EventType] = &[EventType::OrderCreated, EventType::OrderCancelled, EventType::OrderRefunded];
+const EVENTS: &[EventKind] = &[EventKind::OrderCreated, EventKind::OrderCancelled, EventKind::OrderRefunded];
 
 impl Inventory {
     fn change(event: &Event, body: &EventBody, at: DateTime<Utc>) -> Result<ListingChange, HandlerError> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventBody, EventType, Order};
+use marketplace_domain::{EventBody, EventKind, Order};
 
 use super::facts::{body_of, unsupported};
 use crate::consumer::{
@@ -27,7 +27,7 @@ const NAME: &str = "order-timeout";
 /// Queue of expired order timeouts.
 pub const TIMEOUT_QUEUE: &str = "order.timeout.queue";
 
-const EVENTS: &[EventType] = &[EventType::OrderTimeout];
+const EVENTS: &[EventKind] = &[EventKind::OrderTimeout];
 
 #[async_trait]
 impl Consumer for OrderTimeoutConsumer {

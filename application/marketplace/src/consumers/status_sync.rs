@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventBody, EventType, Order, OrderStatus, PointsRules};
+use marketplace_domain::{EventBody, EventKind, Order, OrderStatus, PointsRules};
 
 use super::effects::{of_orders, rows};
 use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, unsupported};
@@ -26,7 +26,7 @@ pub struct StatusSync;
 /// Queue of notifications.
 pub const STATUS_SYNC_QUEUE: &str = "order.status.sync.queue";
 
-const EVENTS: &[EventType] = &[EventType::OrderStatusChanged];
+const EVENTS: &[EventKind] = &[EventKind::OrderStatusChanged];
 
 #[async_trait]
 impl Consumer for StatusSync {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventType, Order};
+use marketplace_domain::{EventKind, Order};
 
 use super::facts::{Orders, body_of, is_about_order};
 use crate::consumer::{
@@ -23,17 +23,17 @@ pub struct Webhooks;
 /// Queue of the consumer `webhooks`.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 
-const EVENTS: &[EventType] = &[
-    EventType::OrderCreated,
-    EventType::OrderPaid,
-    EventType::OrderStatusChanged,
-    EventType::OrderCancelled,
-    EventType::OrderRefunded,
-    EventType::PaymentSucceeded,
-    EventType::PaymentFailed,
-    EventType::RefundSucceeded,
-    EventType::RefundFailed,
-    EventType::InvoiceGenerated,
+const EVENTS: &[EventKind] = &[
+    EventKind::OrderCreated,
+    EventKind::OrderPaid,
+    EventKind::OrderStatusChanged,
+    EventKind::OrderCancelled,
+    EventKind::OrderRefunded,
+    EventKind::PaymentSucceeded,
+    EventKind::PaymentFailed,
+    EventKind::RefundSucceeded,
+    EventKind::RefundFailed,
+    EventKind::InvoiceGenerated,
 ];
 
 const BINDINGS: &[&str] = &[

@@ -2,7 +2,7 @@
 
 use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{
-    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
+    AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
 };
 
 use super::{UseCaseError, one_row};
@@ -48,7 +48,7 @@ pub(crate) async fn trace_of_order(
 ) -> Result<Option<Trace>, StoreError> {
     let aggregate = AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get() };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
-    let placed = rows.iter().find(|row| row.event_type == EventType::OrderCreated.as_str());
+    let placed = rows.iter().find(|row| row.event_type == EventKind::OrderCreated.as_str());
     Ok(placed.map(OutboxRow::trace))
 }
 

@@ -6,7 +6,7 @@ use handover_events::EventId;
 use handover_outbox::ports::OutboxRow;
 use marketplace::ports::{ListingChangeKind, OrderSide};
 use marketplace_domain::{
-    Asset, CreditCounts, CreditOutcome, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
+    Asset, CreditCounts, CreditOutcome, EventBody, EventKind, OperationKind, Order, OrderFacts, OrderId,
     OrderStatus, UserId,
 };
 
@@ -99,7 +99,7 @@ fn describe(effect: &Effect<'_>) -> String {
 
 /// The effects that an event must have; `None` if the event cannot be parsed.
 fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
-    let event_type: EventType = row.event_type.parse().ok()?;
+    let event_type: EventKind = row.event_type.parse().ok()?;
     let payload = serde_json::from_str(&row.payload).ok()?;
     let effect =
         |order: &OrderFacts, kind, user| Effect { event: &row.event_id, order: order.order_id, kind, user };
@@ -110,65 +110,52 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
     let on_points = |order: &OrderFacts, kind: OperationKind| {
         effect(order, Kind::OnAsset(kind, Asset::Points), order.buyer_id)
     };
-    Some(match EventBody::parse(event_type, &payload).ok()? {
-        EventBody::OrderCreated(body) => {
-            let mut expected = on_assets(&body.order, OperationKind::Freeze);
-            // If the order was already cancelled or refunded when the event was applied, the event is stale and does
-            // not change the seller's listing.
-            if !order_is(database, &body.order, Order::is_cancelled_or_refunded)
-                || was_listed(database, &body.order)
-            {
-                expected.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
-            }
-            expected
+    let body = EventBody::parse(event_type, &payload).ok()?;
+    Some(if let EventBody::OrderCreated(body) = &body {
+        let mut expected = on_assets(&body.order, OperationKind::Freeze);
+        // If the order was already cancelled or refunded when the event was applied, the event is stale and does
+        // not change the seller's listing.
+        if !order_is(database, &body.order, Order::is_cancelled_or_refunded)
+            || was_listed(database, &body.order)
+        {
+            expected.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
         }
-        EventBody::OrderPaid(body) => {
-            let mut expected = on_assets(&body.order, OperationKind::Commit);
-            if body.amount.minor() >= MINOR_PER_POINT {
-                expected.push(on_points(&body.order, OperationKind::Earn));
-            }
-            // If the order was already refunded when the event was applied, the event is stale and adds no shipment
-            // task.
-            let is_refunded = |order: &Order| order.status == OrderStatus::Refunded;
-            let has_task = database.shipments.iter().any(|task| task.order == body.order.order_id);
-            if !order_is(database, &body.order, is_refunded) || has_task {
-                expected.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
-            }
-            expected
+        expected
+    } else if let EventBody::OrderPaid(body) = &body {
+        let mut expected = on_assets(&body.order, OperationKind::Commit);
+        if body.amount.minor() >= MINOR_PER_POINT {
+            expected.push(on_points(&body.order, OperationKind::Earn));
         }
-        EventBody::OrderStatusChanged(body) => {
-            let notified =
-                [(Kind::NotifiedBuyer, body.order.buyer_id), (Kind::NotifiedSeller, body.order.seller_id)];
-            let completed = (body.new_status == OrderStatus::Completed)
-                .then_some((Kind::CreditCompleted, body.order.buyer_id));
-            notified
-                .into_iter()
-                .chain(completed)
-                .map(|(kind, user)| effect(&body.order, kind, user))
-                .collect()
+        // If the order was already refunded when the event was applied, the event is stale and adds no shipment
+        // task.
+        let is_refunded = |order: &Order| order.status == OrderStatus::Refunded;
+        let has_task = database.shipments.iter().any(|task| task.order == body.order.order_id);
+        if !order_is(database, &body.order, is_refunded) || has_task {
+            expected.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
         }
-        EventBody::OrderCancelled(body) => {
-            let counted = CreditOutcome::of_cancellation(body.reason);
-            let counted = counted.map(|step| effect(&body.order, Kind::of_step(step), body.order.buyer_id));
-            let freed = effect(&body.order, Kind::Released, body.order.seller_id);
-            let mut expected = on_assets(&body.order, OperationKind::Release);
-            expected.extend([freed].into_iter().chain(counted));
-            expected
-        }
-        EventBody::OrderRefunded(body) => {
-            let mut expected = on_assets(&body.order, OperationKind::Revert);
-            // An `Unearn` operation is expected even if no points were earned: it prevents a later event from earning
-            // points.
-            expected.push(on_points(&body.order, OperationKind::Unearn));
-            expected.push(effect(&body.order, Kind::Released, body.order.seller_id));
-            expected
-        }
-        EventBody::OrderTimeout(_)
-        | EventBody::PaymentSucceeded(_)
-        | EventBody::PaymentFailed(_)
-        | EventBody::RefundSucceeded(_)
-        | EventBody::RefundFailed(_)
-        | EventBody::InvoiceGenerated(_) => Vec::new(),
+        expected
+    } else if let EventBody::OrderStatusChanged(body) = &body {
+        let notified =
+            [(Kind::NotifiedBuyer, body.order.buyer_id), (Kind::NotifiedSeller, body.order.seller_id)];
+        let completed = (body.new_status == OrderStatus::Completed)
+            .then_some((Kind::CreditCompleted, body.order.buyer_id));
+        notified.into_iter().chain(completed).map(|(kind, user)| effect(&body.order, kind, user)).collect()
+    } else if let EventBody::OrderCancelled(body) = &body {
+        let counted = CreditOutcome::of_cancellation(body.reason);
+        let counted = counted.map(|step| effect(&body.order, Kind::of_step(step), body.order.buyer_id));
+        let freed = effect(&body.order, Kind::Released, body.order.seller_id);
+        let mut expected = on_assets(&body.order, OperationKind::Release);
+        expected.extend([freed].into_iter().chain(counted));
+        expected
+    } else if let EventBody::OrderRefunded(body) = &body {
+        let mut expected = on_assets(&body.order, OperationKind::Revert);
+        // An `Unearn` operation is expected even if no points were earned: it prevents a later event from earning
+        // points.
+        expected.push(on_points(&body.order, OperationKind::Unearn));
+        expected.push(effect(&body.order, Kind::Released, body.order.seller_id));
+        expected
+    } else {
+        Vec::new()
     })
 }
 

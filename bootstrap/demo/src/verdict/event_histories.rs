@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use handover_outbox::ports::OutboxRow;
 use marketplace_domain::{
-    AggregateType, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
+    AggregateType, EventKind, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
 };
 
 use super::{Evidence, Promise, Violations, promise};
@@ -76,15 +76,15 @@ fn requested_refunds<'a>(evidence: &Evidence<'a>, order: OrderId) -> Vec<&'a Ref
 /// The events, with sequence numbers, that lead to the state of an order. The start and the failure of a refund change
 /// the order's version without an event of the order; the refund has its own events.
 fn expected_events(order: &Order, refunds: Vec<&Refund>) -> Vec<(&'static str, i64)> {
-    let steps: &[EventType] = match order.status {
+    let steps: &[EventKind] = match order.status {
         OrderStatus::Pending => &[],
-        OrderStatus::Paid => &[EventType::OrderPaid],
-        OrderStatus::Shipped => &[EventType::OrderPaid, EventType::OrderStatusChanged],
+        OrderStatus::Paid => &[EventKind::OrderPaid],
+        OrderStatus::Shipped => &[EventKind::OrderPaid, EventKind::OrderStatusChanged],
         OrderStatus::Completed => {
-            &[EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderStatusChanged]
+            &[EventKind::OrderPaid, EventKind::OrderStatusChanged, EventKind::OrderStatusChanged]
         }
-        OrderStatus::Cancelled => &[EventType::OrderCancelled],
-        OrderStatus::Refunded => &[EventType::OrderPaid, EventType::OrderRefunded],
+        OrderStatus::Cancelled => &[EventKind::OrderCancelled],
+        OrderStatus::Refunded => &[EventKind::OrderPaid, EventKind::OrderRefunded],
     };
     let without_event: i64 = refunds
         .iter()
@@ -95,7 +95,7 @@ fn expected_events(order: &Order, refunds: Vec<&Refund>) -> Vec<(&'static str, i
         .sum();
     // Version 1 has two events: the creation and the payment deadline.
     let mut expected: Vec<(&str, i64)> =
-        vec![(EventType::OrderCreated.as_str(), 1), (EventType::OrderTimeout.as_str(), 1)];
+        vec![(EventKind::OrderCreated.as_str(), 1), (EventKind::OrderTimeout.as_str(), 1)];
     let mut seq = 1;
     for (number, step) in steps.iter().enumerate() {
         seq += if number == 1 { 1 + without_event } else { 1 };
@@ -113,8 +113,8 @@ fn expected_events(order: &Order, refunds: Vec<&Refund>) -> Vec<(&'static str, i
 fn expected_refund_events(refund: &Refund) -> Vec<(&'static str, i64)> {
     match refund.status {
         RefundStatus::Processing => Vec::new(),
-        RefundStatus::Success => vec![(EventType::RefundSucceeded.as_str(), refund.version)],
-        RefundStatus::Failed => vec![(EventType::RefundFailed.as_str(), refund.version)],
+        RefundStatus::Success => vec![(EventKind::RefundSucceeded.as_str(), refund.version)],
+        RefundStatus::Failed => vec![(EventKind::RefundFailed.as_str(), refund.version)],
     }
 }
 
@@ -123,9 +123,9 @@ fn expected_payment_events(payment: &Payment) -> Vec<(&'static str, i64)> {
         PaymentStatus::Processing => Vec::new(),
         // The gateway reported the payment as failed first.
         PaymentStatus::Success if payment.version == 3 => {
-            vec![(EventType::PaymentFailed.as_str(), 2), (EventType::PaymentSucceeded.as_str(), 3)]
+            vec![(EventKind::PaymentFailed.as_str(), 2), (EventKind::PaymentSucceeded.as_str(), 3)]
         }
-        PaymentStatus::Success => vec![(EventType::PaymentSucceeded.as_str(), payment.version)],
-        PaymentStatus::Failed => vec![(EventType::PaymentFailed.as_str(), payment.version)],
+        PaymentStatus::Success => vec![(EventKind::PaymentSucceeded.as_str(), payment.version)],
+        PaymentStatus::Failed => vec![(EventKind::PaymentFailed.as_str(), payment.version)],
     }
 }

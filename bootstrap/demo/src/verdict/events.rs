@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use handover_outbox::ports::DeadLetterStatus;
-use marketplace_domain::{EventType, OrderStatus};
+use marketplace_domain::{EventKind, OrderStatus};
 
 use super::{Evidence, Promise, Violations, promise, seconds};
 
@@ -14,7 +14,7 @@ use super::{Evidence, Promise, Violations, promise, seconds};
 pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut created: BTreeMap<i64, usize> = BTreeMap::new();
-    for event in database.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()) {
+    for event in database.events.iter().filter(|event| event.event_type == EventKind::OrderCreated.as_str()) {
         *created.entry(event.aggregate.id).or_insert(0) += 1;
     }
     let mut violations = Violations::default();
@@ -29,7 +29,7 @@ pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
         violations.add(|| format!("order {id}: has an ORDER_CREATED event, but is not in the table"))
     });
     let count =
-        database.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()).count();
+        database.events.iter().filter(|event| event.event_type == EventKind::OrderCreated.as_str()).count();
     let promised = format!("{} ORDER_CREATED", evidence.expected.orders);
     promise("every order has one ORDER_CREATED", promised, format!("{count} ORDER_CREATED"), &violations)
 }

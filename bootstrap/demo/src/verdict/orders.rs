@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace_domain::{
-    CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
+    CancelReason, EventKind, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };
 
 use super::super::journal::{ClientOrder, Step};
@@ -122,7 +122,7 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
             Err(_) => violations.add(|| format!("order {}: cancelled before its deadline", order.id)),
         }
     }
-    let kind = EventType::OrderTimeout.as_str();
+    let kind = EventKind::OrderTimeout.as_str();
     for event in evidence.database.events.iter().filter(|event| event.event_type == kind) {
         let key = (TIMEOUT_QUEUE.to_owned(), event.event_id.clone());
         if evidence.injected.message_counts.get(&key).is_none_or(|counts| counts.acked == 0) {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
-use marketplace::queues::{DEAD_LETTER_KEY, timeout_delay_key};
-use marketplace_domain::EventType;
+use marketplace::event_types::routing_key;
+use marketplace::queues::DEAD_LETTER_KEY;
+use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
 use super::messages::emitted;
@@ -14,7 +15,7 @@ const BINDING: &str = "0.3.0";
 /// One channel per routing key and one per queue.
 pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let keys = emitted().map(|event_type| {
-        let key = key(event_type, timeout);
+        let key = routing_key(event_type, timeout);
         let channel = json!({
             "address": key,
             "description": format!("Publishes {} to the exchange `{}`.", event_type.as_str(), topology.exchange),
@@ -37,7 +38,7 @@ pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Va
 /// One `send` operation per event type, one `receive` operation per queue with a consumer.
 pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let sent = emitted().map(|event_type| {
-        let channel = key(event_type, timeout);
+        let channel = routing_key(event_type, timeout);
         let operation = json!({
             "action": "send",
             "channel": channel_named(&channel),
@@ -108,10 +109,10 @@ fn carried<'a>(
     queue: &'a QueueSpec,
     topology: &'a Topology,
     timeout: Duration,
-) -> impl Iterator<Item = EventType> + 'a {
+) -> impl Iterator<Item = EventKind> + 'a {
     let is_bound_to = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
     emitted().filter(move |event_type| {
-        let first_key = key(*event_type, timeout);
+        let first_key = routing_key(*event_type, timeout);
         let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first_key);
         let later_key =
             topology.queues.iter().find(waits_in).and_then(|waiting| waiting.dead_letter_key.as_deref());
@@ -119,32 +120,15 @@ fn carried<'a>(
     })
 }
 
-/// The routing key with which events of this type are published.
-fn key(event_type: EventType, timeout: Duration) -> String {
-    match event_type {
-        EventType::OrderTimeout => timeout_delay_key(timeout),
-        EventType::OrderCreated
-        | EventType::OrderPaid
-        | EventType::OrderStatusChanged
-        | EventType::OrderCancelled
-        | EventType::OrderRefunded
-        | EventType::PaymentSucceeded
-        | EventType::PaymentFailed
-        | EventType::RefundSucceeded
-        | EventType::RefundFailed
-        | EventType::InvoiceGenerated => event_type.routing_key().to_owned(),
-    }
-}
-
 fn every_server() -> Value {
     json!([{ "$ref": "#/servers/rabbitmq" }, { "$ref": "#/servers/database" }])
 }
 
-fn message(event_type: EventType) -> Value {
+fn message(event_type: EventKind) -> Value {
     json!({ "$ref": format!("#/components/messages/{}", event_type.as_str()) })
 }
 
-fn message_in(channel: &str, event_type: EventType) -> Value {
+fn message_in(channel: &str, event_type: EventKind) -> Value {
     json!({ "$ref": format!("#/channels/{channel}/messages/{}", event_type.as_str()) })
 }
 

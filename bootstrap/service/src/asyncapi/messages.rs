@@ -1,14 +1,14 @@
 //! The messages: the envelope of each event type and its AMQP properties (spec §3).
 
-use marketplace_domain::EventType;
+use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
 use super::payloads::enveloped;
 
 /// The event types that the service emits. Others are omitted, because no message of them would ever arrive.
-pub(super) fn emitted() -> impl Iterator<Item = EventType> {
+pub(super) fn emitted() -> impl Iterator<Item = EventKind> {
     // No use case creates invoices yet, so no message of this type is sent.
-    EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::InvoiceGenerated)
+    EventKind::ALL.iter().copied().filter(|event_type| *event_type != EventKind::InvoiceGenerated)
 }
 
 /// One message per emitted event type.
@@ -16,11 +16,11 @@ pub(super) fn messages() -> Map<String, Value> {
     emitted().map(|event_type| (event_type.as_str().to_owned(), message(event_type))).collect()
 }
 
-fn message(event_type: EventType) -> Value {
+fn message(event_type: EventKind) -> Value {
     json!({
         "name": event_type.as_str(),
         "title": event_type.as_str(),
-        "summary": summary(event_type),
+        "summary": event_type.description().summary,
         "contentType": "application/json",
         "correlationId": {
             "description": "The trace id; also the property `correlation_id`.",
@@ -61,22 +61,4 @@ fn headers() -> Value {
             },
         },
     })
-}
-
-fn summary(event_type: EventType) -> &'static str {
-    match event_type {
-        EventType::OrderCreated => "An order was placed; its product is sold",
-        EventType::OrderPaid => "An order was paid",
-        EventType::OrderStatusChanged => "An order was shipped or completed",
-        EventType::OrderTimeout => "The payment deadline of an order is to be checked",
-        EventType::OrderCancelled => "An order was cancelled; its product is for sale again",
-        EventType::OrderRefunded => {
-            "An order was refunded before it was shipped; its product is for sale again"
-        }
-        EventType::PaymentSucceeded => "The gateway reported that a payment succeeded",
-        EventType::PaymentFailed => "The gateway reported that a payment failed",
-        EventType::RefundSucceeded => "The gateway reported that a refund succeeded",
-        EventType::RefundFailed => "The gateway reported that a refund failed",
-        EventType::InvoiceGenerated => "An invoice was generated",
-    }
 }

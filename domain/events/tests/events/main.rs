@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 
 mod envelope;
+mod event_type;
 mod fields;
 mod ids;
 mod outbox;

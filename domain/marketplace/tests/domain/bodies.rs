@@ -3,10 +3,10 @@
 use chrono::NaiveDate;
 use handover_events::{Envelope, MAX_ID};
 use marketplace_domain::{
-    CancelReason, CouponId, Currency, EventBody, EventType, InvoiceGenerated, InvoiceId, OrderCancelled,
+    CancelReason, CouponId, Currency, EventBody, EventKind, InvoiceGenerated, InvoiceId, OrderCancelled,
     OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
-    OrderTimeout, PaymentFor, PaymentId, PaymentMethod, PaymentSettled, Points, ProductId, RefundId,
-    RefundSettled, UserId,
+    OrderTimeout, PaymentFailed, PaymentFor, PaymentId, PaymentMethod, PaymentSettled, PaymentSucceeded,
+    Points, ProductId, RefundFailed, RefundId, RefundSettled, RefundSucceeded, UserId,
 };
 use proptest::{option, prelude::*};
 
@@ -85,15 +85,15 @@ fn days() -> impl Strategy<Value = NaiveDate> {
 }
 
 /// A strategy for payloads of an event type. The match is exhaustive, so a new type must be added here.
-fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
+fn bodies_of(event_type: EventKind) -> BoxedStrategy<EventBody> {
     match event_type {
-        EventType::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
-        EventType::OrderPaid => (facts(), times(), amounts(), ids::<ProductId>())
+        EventKind::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
+        EventKind::OrderPaid => (facts(), times(), amounts(), ids::<ProductId>())
             .prop_map(|(order, pay_time, amount, product)| {
                 EventBody::OrderPaid(OrderPaid { order, pay_time, amount, product })
             })
             .boxed(),
-        EventType::OrderStatusChanged => {
+        EventKind::OrderStatusChanged => {
             (facts(), one_of(OrderStatus::ALL), one_of(OrderStatus::ALL), times())
                 .prop_map(|(order, old_status, new_status, changed_at)| {
                     EventBody::OrderStatusChanged(OrderStatusChanged {
@@ -105,24 +105,30 @@ fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
                 })
                 .boxed()
         }
-        EventType::OrderTimeout => (facts(), times())
+        EventKind::OrderTimeout => (facts(), times())
             .prop_map(|(order, create_time)| EventBody::OrderTimeout(OrderTimeout { order, create_time }))
             .boxed(),
-        EventType::OrderCancelled => (facts(), one_of(CancelReason::ALL), times(), ids::<ProductId>())
+        EventKind::OrderCancelled => (facts(), one_of(CancelReason::ALL), times(), ids::<ProductId>())
             .prop_map(|(order, reason, cancelled_at, product)| {
                 EventBody::OrderCancelled(OrderCancelled { order, reason, cancelled_at, product })
             })
             .boxed(),
-        EventType::OrderRefunded => (facts(), ids::<RefundId>(), amounts(), times(), ids::<ProductId>())
+        EventKind::OrderRefunded => (facts(), ids::<RefundId>(), amounts(), times(), ids::<ProductId>())
             .prop_map(|(order, refund, amount, refunded_at, product)| {
                 EventBody::OrderRefunded(OrderRefunded { order, refund, amount, refunded_at, product })
             })
             .boxed(),
-        EventType::PaymentSucceeded => payments().prop_map(EventBody::PaymentSucceeded).boxed(),
-        EventType::PaymentFailed => payments().prop_map(EventBody::PaymentFailed).boxed(),
-        EventType::RefundSucceeded => refunds().prop_map(EventBody::RefundSucceeded).boxed(),
-        EventType::RefundFailed => refunds().prop_map(EventBody::RefundFailed).boxed(),
-        EventType::InvoiceGenerated => (ids::<InvoiceId>(), days(), days(), amounts())
+        EventKind::PaymentSucceeded => {
+            payments().prop_map(|it| EventBody::PaymentSucceeded(PaymentSucceeded(it))).boxed()
+        }
+        EventKind::PaymentFailed => {
+            payments().prop_map(|it| EventBody::PaymentFailed(PaymentFailed(it))).boxed()
+        }
+        EventKind::RefundSucceeded => {
+            refunds().prop_map(|it| EventBody::RefundSucceeded(RefundSucceeded(it))).boxed()
+        }
+        EventKind::RefundFailed => refunds().prop_map(|it| EventBody::RefundFailed(RefundFailed(it))).boxed(),
+        EventKind::InvoiceGenerated => (ids::<InvoiceId>(), days(), days(), amounts())
             .prop_map(|(invoice, period_start, period_end, total)| {
                 let currency = Currency::CNY;
                 EventBody::InvoiceGenerated(InvoiceGenerated {
@@ -138,7 +144,7 @@ fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
 }
 
 fn bodies() -> impl Strategy<Value = EventBody> {
-    one_of(EventType::ALL).prop_flat_map(bodies_of)
+    one_of(EventKind::ALL).prop_flat_map(bodies_of)
 }
 
 proptest! {

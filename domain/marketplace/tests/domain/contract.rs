@@ -1,7 +1,7 @@
 //! The payloads of spec §3 as a table, written independently of the code that parses and serializes them.
 
 use handover_events::{Envelope, EnvelopeError};
-use marketplace_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventKind};
 use serde_json::{Map, Value};
 
 use crate::common::at;
@@ -180,7 +180,7 @@ impl Kind {
 }
 
 impl Row {
-    pub(crate) fn event_type(&self) -> EventType {
+    pub(crate) fn event_type(&self) -> EventKind {
         self.name.parse().expect("an event type of the contract")
     }
 

@@ -2,7 +2,7 @@
 
 use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 use marketplace_domain::{
-    Account, AggregateType, Asset, CancelReason, CouponStatus, EventType, HoldStatus, OperationKind,
+    Account, AggregateType, Asset, CancelReason, CouponStatus, EventKind, HoldStatus, OperationKind,
     OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus, ReportKind,
     ReportOutcome, ReportState,
 };
@@ -53,7 +53,7 @@ fn names_of_orders_and_events_are_frozen_and_round_trip() {
     names_in_json_too!(ConsumeStatus, ["PROCESSING", "WAITING", "SUCCESS", "FAILED", "DEAD"]);
     names_in_json_too!(AggregateType, ["Order", "Payment", "Refund", "Invoice"]);
     names_in_json_too!(
-        EventType,
+        EventKind,
         [
             "ORDER_CREATED",
             "ORDER_PAID",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use handover_events::{Envelope, EnvelopeError};
-use marketplace_domain::{AggregateType, EventBody, EventType};
+use marketplace_domain::{AggregateType, EventBody, EventKind};
 use serde_json::{Value, json};
 
 use crate::contract::{ORDER, ROWS};
@@ -18,21 +18,21 @@ fn missing(field: &str) -> EnvelopeError {
 #[test]
 fn table_contains_every_event_type() {
     let listed: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
-    assert_eq!(listed, EventType::ALL.iter().map(|event_type| event_type.as_str()).collect());
+    assert_eq!(listed, EventKind::ALL.iter().map(|event_type| event_type.as_str()).collect());
 }
 
 #[test]
 fn routing_key_and_aggregate_match_the_contract() {
     for row in ROWS {
         assert_eq!(row.event_type().routing_key(), row.routing_key, "{}", row.name);
-        assert_eq!(row.event_type().aggregate().as_str(), row.aggregate, "{}", row.name);
+        assert_eq!(row.event_type().aggregate(), row.aggregate, "{}", row.name);
     }
 }
 
 #[test]
 fn only_the_event_type_order_timeout_is_unordered() {
-    for event_type in EventType::ALL {
-        assert_eq!(event_type.is_ordered(), *event_type != EventType::OrderTimeout, "{event_type}");
+    for event_type in EventKind::ALL {
+        assert_eq!(event_type.is_ordered(), *event_type != EventKind::OrderTimeout, "{event_type}");
     }
 }
 

@@ -66,7 +66,7 @@ fn settlement_event_has_the_right_type_and_the_order_fields() {
         let decision = decide(&payment(), &report, &order(OrderStatus::Pending));
         let (_, event): (Payment, EventBody) = decision.settled.unwrap();
         assert_eq!(event.event_type().as_str(), name);
-        assert_eq!(event.event_type().aggregate().as_str(), "Payment");
+        assert_eq!(event.event_type().aggregate(), "Payment");
         assert_eq!(event.aggregate_id(), 600_001);
         assert_eq!(
             event.to_json(),

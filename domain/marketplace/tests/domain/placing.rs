@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use handover_events::MAX_ID;
 use marketplace_domain::{
-    CancelCause, EventBody, EventType, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
+    CancelCause, EventBody, EventKind, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
     OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, UserId,
 };
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn placed_order_announces_order_created_and_order_timeout() {
     let (_, _, events) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
     assert_eq!(
         events.iter().map(EventBody::event_type).collect::<Vec<_>>(),
-        [EventType::OrderCreated, EventType::OrderTimeout]
+        [EventKind::OrderCreated, EventKind::OrderTimeout]
     );
     assert_eq!(events[0].to_json(), format!(r#"{{{FACTS},"productId":70001,"quantity":1,"price":88.50}}"#));
     assert_eq!(events[1].to_json(), format!(r#"{{{FACTS},"createTime":"2026-02-04T10:30:00.000000Z"}}"#));

@@ -141,7 +141,7 @@ fn settlement_event_has_the_right_type_and_the_order_fields() {
         let decision = decide(&refund(), result, &refunding(OrderStatus::Paid), &capture());
         let (_, event) = decision.settled.unwrap();
         assert_eq!(event.event_type().as_str(), name);
-        assert_eq!(event.event_type().aggregate().as_str(), "Refund");
+        assert_eq!(event.event_type().aggregate(), "Refund");
         assert_eq!(event.aggregate_id(), 500_001);
         let own = r#""refundId":500001,"amount":80.25,"currency":"CNY","occurredTime":"2026-02-04T11:00:00.500000Z""#;
         assert_eq!(event.to_json(), format!("{{{FACTS},{own}}}"));

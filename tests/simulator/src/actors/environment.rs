@@ -8,7 +8,7 @@ use marketplace::consumers::{
     COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
     TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
 };
-use marketplace_domain::EventType;
+use marketplace_domain::EventKind;
 use marketplace_memory::MemoryStore;
 
 use crate::fault_kinds::Fault;
@@ -92,7 +92,7 @@ fn purge_queue(faults: &Faults, broker: &MemoryBroker) {
 
 /// Deletes outbox rows that all consumers have applied. Returns only if the run does not enable this fault.
 pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStore) {
-    let paid = EventType::OrderPaid.as_str();
+    let paid = EventKind::OrderPaid.as_str();
     let filter = OutboxFilter {
         event_type: Some(paid.to_owned()),
         status: Some(OutboxStatus::Sent),

@@ -8,7 +8,7 @@ use handover_outbox::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow, S
 use handover_outbox::with_tx;
 use marketplace::App;
 use marketplace_domain::{
-    AggregateType, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderFacts, OrderId, OrderPaid,
+    AggregateType, CancelReason, EventBody, EventKind, Order, OrderCancelled, OrderFacts, OrderId, OrderPaid,
     OrderStatus, OrderStatusChanged,
 };
 
@@ -107,7 +107,7 @@ fn contradiction(faults: &Faults, order: &Order, row: &OutboxRow) -> Option<NewE
 
 /// A row that the relay cannot convert to a message.
 fn unpublishable(faults: &Faults, order: &Order, row: &OutboxRow) -> NewEvent {
-    let paid = EventType::OrderPaid.as_str();
+    let paid = EventKind::OrderPaid.as_str();
     let of_another_order = format!("{{\"orderId\":{}}}", FIRST_UNKNOWN_ORDER + order.id.get());
     let candidates = [
         (paid, "[]".to_owned()),

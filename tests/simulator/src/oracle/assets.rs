@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use handover_events::{ConsumeStatus, TenantId};
 use handover_outbox::ports::{OutboxRow, StoreError};
 use marketplace_domain::{
-    Asset, AssetOperation, Capture, CouponId, CouponStatus, EventType, Hold, HoldStatus, Money,
+    Asset, AssetOperation, Capture, CouponId, CouponStatus, EventKind, Hold, HoldStatus, Money,
     OperationKind, Order, OrderId, OrderStatus, Purse, Refund, RefundCause, RefundResult, RefundStatus,
     UserId,
 };
@@ -66,7 +66,7 @@ fn add(usage: &mut AssetUsage, hold: &Hold) {
 }
 
 /// Whether this consumer has applied an event of this type.
-fn applied(checker: &Checker<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventType) -> bool {
+fn applied(checker: &Checker<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventKind) -> bool {
     let mut of_kind = rows.iter().filter(|row| row.event_type == kind.as_str());
     of_kind.any(|row| {
         let record = checker.record(consumer, &row.event_id);
@@ -76,7 +76,7 @@ fn applied(checker: &Checker<'_>, consumer: &str, rows: &[&OutboxRow], kind: Eve
 
 /// Whether only an operator can end this hold: the ORDER_PAID that would end it is dead, or blocked by a FAILED event.
 pub(super) fn is_dead_or_blocked(checker: &Checker<'_>, order: &Order, asset: Asset) -> bool {
-    let paid = EventType::OrderPaid.as_str();
+    let paid = EventKind::OrderPaid.as_str();
     let about = |row: &&OutboxRow| {
         let is_about = row.aggregate.tenant == order.tenant && row.aggregate.id == order.id.get();
         is_about && row.event_type == paid && !is_invalid(&row.event_id)
@@ -104,14 +104,14 @@ fn check_hold(
         None
     } else {
         match order.status {
-            OrderStatus::Refunded if has(EventType::OrderRefunded) => Some("REVERTED"),
-            OrderStatus::Refunded if has(EventType::OrderPaid) => Some("COMMITTED"),
+            OrderStatus::Refunded if has(EventKind::OrderRefunded) => Some("REVERTED"),
+            OrderStatus::Refunded if has(EventKind::OrderPaid) => Some("COMMITTED"),
             OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed
-                if has(EventType::OrderPaid) =>
+                if has(EventKind::OrderPaid) =>
             {
                 Some("COMMITTED")
             }
-            OrderStatus::Cancelled if has(EventType::OrderCancelled) => Some("RELEASED"),
+            OrderStatus::Cancelled if has(EventKind::OrderCancelled) => Some("RELEASED"),
             // The event that should have ended the hold is dead: the hold is missing, or the reaper releases it.
             OrderStatus::Cancelled if hold.is_none() => None,
             OrderStatus::Cancelled => Some("RELEASED"),
@@ -191,8 +191,8 @@ fn check_points(
     let is_paid = order.pay_time.is_some();
     let per_unit = i64::from(checker.evidence.app.rules.points.earned_per_unit);
     let worth = if is_paid { order.payable.minor() / 100 * per_unit } else { 0 };
-    let paid = applied(checker, "points", rows, EventType::OrderPaid);
-    let refunded = applied(checker, "points", rows, EventType::OrderRefunded);
+    let paid = applied(checker, "points", rows, EventKind::OrderPaid);
+    let refunded = applied(checker, "points", rows, EventKind::OrderRefunded);
     // Points revoked before they were earned are never earned.
     let never_earned = refunded && revoked == [0];
     let expected: &[i64] = if worth == 0 || never_earned || !paid { &[] } else { &[worth] };

@@ -11,7 +11,7 @@ use marketplace::ports::{MarketStore, MarketView};
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile, reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
-    Account, Asset, CouponStatus, EventType, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
+    Account, Asset, CouponStatus, EventKind, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
     Refund, RefundResult, RefundStatus, UserId,
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
     let paid: BTreeSet<(TenantId, i64)> = checker
         .rows
         .iter()
-        .filter(|row| row.event_type == EventType::OrderPaid.as_str() && !is_invalid(&row.event_id))
+        .filter(|row| row.event_type == EventKind::OrderPaid.as_str() && !is_invalid(&row.event_id))
         .map(|row| (row.aggregate.tenant, row.aggregate.id))
         .collect();
     for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{OutboxRow, StoreError};
 use marketplace::ports::OrderSide;
-use marketplace_domain::{CreditCounts, CreditOutcome, EventType, Order, UserId};
+use marketplace_domain::{CreditCounts, CreditOutcome, EventKind, Order, UserId};
 
 use super::Checker;
 
@@ -29,7 +29,7 @@ async fn check_notifications(
     order: &Order,
     rows: &[&OutboxRow],
 ) -> Result<(), StoreError> {
-    let expected = checker.expected_events("status-sync", rows, &[EventType::OrderStatusChanged]);
+    let expected = checker.expected_events("status-sync", rows, &[EventKind::OrderStatusChanged]);
     let all = checker.view.notifications_about(order.tenant, &[order.id]).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own = all.iter().filter(|it| it.side == side && it.recipient == user);
@@ -66,7 +66,7 @@ async fn check_credit(
     rows: &[&OutboxRow],
     totals: &mut CreditTotals,
 ) -> Result<(), StoreError> {
-    let types = [EventType::OrderCancelled, EventType::OrderStatusChanged];
+    let types = [EventKind::OrderCancelled, EventKind::OrderStatusChanged];
     let mut expected = checker.expected_events("buyer-credit", rows, &types);
     let steps: BTreeMap<&EventId, CreditOutcome> =
         rows.iter().filter_map(|row| Some((&row.event_id, credit_step_of(row)?))).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition};
 use handover_outbox::ports::{OwnedPartition, RelayId, StoreError, Unapplied};
 use marketplace::ports::Work;
-use marketplace_domain::{Balance, EventType};
+use marketplace_domain::{Balance, EventKind};
 
 use super::Process;
 use crate::fault_kinds::CrashPoint;
@@ -70,7 +70,7 @@ struct OrderedEvent {
 impl UnitWrites {
     /// Records the unapplied events that the consumer read to find the events that it must apply first.
     pub(super) fn read_unapplied(&mut self, consumer: &str, unapplied: &[Unapplied]) {
-        let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventType::is_ordered);
+        let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventKind::is_ordered);
         let rows = unapplied.iter().filter(is_ordered).filter(|row| row.event.status != OutboxStatus::Failed);
         let ordered_event = |row: &Unapplied| OrderedEvent {
             event: row.event.event_id.clone(),

@@ -4,7 +4,7 @@ mod items;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Asset, EventType, Order, OrderActor, OrderId};
+use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId};
 
 use crate::consistency::row_of_operation;
 use crate::consumer::Audience as EffectAudience;
@@ -251,7 +251,7 @@ async fn visible_order<'a>(
 /// Finds the tenant of an order from its ORDER_CREATED event.
 async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
     let filter = OutboxFilter {
-        event_type: Some(EventType::OrderCreated.as_str().to_owned()),
+        event_type: Some(EventKind::OrderCreated.as_str().to_owned()),
         aggregate_id: Some(id.get()),
         ..OutboxFilter::default()
     };

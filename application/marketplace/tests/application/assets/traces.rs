@@ -52,14 +52,14 @@ async fn repair(market: &Market) -> u64 {
     ConsistencyRepair::new(market.app().clone(), settings).repair().await.unwrap()
 }
 
-async fn row(market: &Market, event_type: EventType) -> OutboxRow {
+async fn row(market: &Market, event_type: EventKind) -> OutboxRow {
     let mut rows = market.world.rows().await;
     rows.retain(|row| row.event_type == event_type.as_str());
     assert_eq!(rows.len(), 1, "{event_type}");
     rows.remove(0)
 }
 
-async fn trace_of(market: &Market, event_type: EventType) -> Trace {
+async fn trace_of(market: &Market, event_type: EventKind) -> Trace {
     row(market, event_type).await.trace()
 }
 
@@ -69,7 +69,7 @@ async fn events_of_a_payment_callback_have_the_trace_of_the_payment_request() {
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
     settled(&market, &payment).await;
-    for event_type in [EventType::PaymentSucceeded, EventType::OrderPaid] {
+    for event_type in [EventKind::PaymentSucceeded, EventKind::OrderPaid] {
         assert_eq!(trace_of(&market, event_type).await, trace("pay"), "{event_type}");
     }
     let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
@@ -90,7 +90,7 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     assert_eq!(RefundDispatcher::new(app, RefundSettings::default()).dispatch().await.unwrap(), 1);
     let command = refund_report(refund.id, RefundResult::Success);
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
-    for event_type in [EventType::RefundSucceeded, EventType::OrderRefunded] {
+    for event_type in [EventKind::RefundSucceeded, EventKind::OrderRefunded] {
         assert_eq!(trace_of(&market, event_type).await, trace("refund"), "{event_type}");
     }
 }
@@ -101,25 +101,25 @@ async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_th
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
     sweep(&market).await;
-    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
+    assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, trace("place"));
     assert!(settled(&market, &payment).await.refund_due);
     let refunds = market.world.view().await.refunds_of(order.tenant, &[order.id]).await.unwrap();
     assert_eq!(refunds[0].trace, Some(trace("pay")));
     let command = refund_report(refunds[0].id, RefundResult::Failed);
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
-    assert_eq!(trace_of(&market, EventType::RefundFailed).await, trace("pay"));
+    assert_eq!(trace_of(&market, EventKind::RefundFailed).await, trace("pay"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn timeout_has_a_new_trace_when_the_order_created_event_is_lost() {
     let market = Market::new().await;
     let order = placed(&market).await;
-    let created = row(&market, EventType::OrderCreated).await.event_id;
+    let created = row(&market, EventKind::OrderCreated).await.event_id;
     market.world.mark_sent_without_message(&[created.as_str()]).await;
     assert!(market.world.store.delete_sent_event(&created));
     sweep(&market).await;
     let new_trace = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
-    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, new_trace);
+    assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, new_trace);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,12 +129,12 @@ async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     let product = market.process.listed().await.id;
     let place = PlaceOrder { wallet: money(2_000), ..PlaceOrder::of(product) };
     let order = place_order(market.app(), &traced(by(BUYER), "place"), place).await.unwrap();
-    let created = row(&market, EventType::OrderCreated).await;
+    let created = row(&market, EventKind::OrderCreated).await;
     market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &created).await.unwrap();
     pass(secs(30 * 60)).await;
     let reaper = LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default());
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
-    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
+    assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, trace("place"));
     let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
     let release = operations.iter().find(|it| it.kind == OperationKind::Release).unwrap();
     assert_eq!(release.trace_id.as_deref(), Some("place"));
@@ -149,21 +149,21 @@ async fn lost_event_is_repaired_with_the_trace_of_its_request_if_known() {
     let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
     ship_order(market.app(), &traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
     // The lost events were not consumed, so the consume log cannot provide their traces.
-    for event_type in [EventType::OrderCreated, EventType::OrderPaid, EventType::OrderStatusChanged] {
+    for event_type in [EventKind::OrderCreated, EventKind::OrderPaid, EventKind::OrderStatusChanged] {
         let lost = row(&market, event_type).await.event_id;
         market.world.mark_sent_without_message(&[lost.as_str()]).await;
         assert!(market.world.store.delete_sent_event(&lost));
     }
     assert_eq!(repair(&market).await, 3);
     assert_eq!(
-        trace_of(&market, EventType::OrderCreated).await,
+        trace_of(&market, EventKind::OrderCreated).await,
         trace("place"),
         "expected the trace of the ORDER_TIMEOUT event of the order"
     );
-    assert_eq!(trace_of(&market, EventType::OrderPaid).await, trace("pay"));
+    assert_eq!(trace_of(&market, EventKind::OrderPaid).await, trace("pay"));
     let new_trace = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
     assert_eq!(
-        trace_of(&market, EventType::OrderStatusChanged).await,
+        trace_of(&market, EventKind::OrderStatusChanged).await,
         new_trace,
         "expected a new trace, because the request is unknown"
     );
@@ -174,11 +174,11 @@ async fn consumed_lost_event_is_repaired_with_the_trace_of_the_consume_log() {
     let market = Market::running().await;
     let order = placed(&market).await;
     market.process_pending().await;
-    for event_type in [EventType::OrderCreated, EventType::OrderTimeout] {
+    for event_type in [EventKind::OrderCreated, EventKind::OrderTimeout] {
         let lost = row(&market, event_type).await.event_id;
         assert!(market.world.store.delete_sent_event(&lost));
     }
     assert_eq!(repair(&market).await, 2);
-    assert_eq!(trace_of(&market, EventType::OrderCreated).await.trace_id, "place");
+    assert_eq!(trace_of(&market, EventKind::OrderCreated).await.trace_id, "place");
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Pending);
 }

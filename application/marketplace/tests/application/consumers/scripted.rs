@@ -9,7 +9,7 @@ use handover_outbox::ports::*;
 use handover_outbox::{ConsumerSettings, Tasks};
 use marketplace::consumers::WEBHOOK_QUEUE;
 use marketplace::ports::*;
-use marketplace_domain::{EventType, OrderId};
+use marketplace_domain::{EventKind, OrderId};
 
 use crate::support::{Process, TENANT, World};
 
@@ -86,7 +86,7 @@ impl Handler<Work> for Scripted {
     }
 
     fn event_types(&self) -> Vec<&str> {
-        vec![EventType::OrderStatusChanged.as_str()]
+        vec![EventKind::OrderStatusChanged.as_str()]
     }
 
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {

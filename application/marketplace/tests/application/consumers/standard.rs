@@ -16,8 +16,8 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, TENANT, World, by, eventually, pass, secs};
 
-fn routing_key(event_type: EventType, timeout: std::time::Duration) -> String {
-    if event_type == EventType::OrderTimeout {
+fn routing_key(event_type: EventKind, timeout: std::time::Duration) -> String {
+    if event_type == EventKind::OrderTimeout {
         timeout_delay_key(timeout)
     } else {
         event_type.routing_key().to_owned()
@@ -28,7 +28,7 @@ fn routing_key(event_type: EventType, timeout: std::time::Duration) -> String {
 fn every_event_type_has_a_queue() {
     for timeout in [DEFAULT_TIMEOUT, secs(30)] {
         let topology = consumers::topology(timeout);
-        for event_type in EventType::ALL {
+        for event_type in EventKind::ALL {
             let key = routing_key(*event_type, timeout);
             let matching_queues = topology
                 .queues
@@ -82,10 +82,10 @@ async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
     for subscriber in &subscribers {
         let queue = topology.queues.iter().find(|queue| queue.name == subscriber.queue).unwrap();
         let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
-        for event_type in EventType::ALL {
+        for event_type in EventKind::ALL {
             let handles = subscriber.handler.event_types().contains(&event_type.as_str());
             // A timeout message arrives with the dead-letter routing key of the delay queue.
-            let key = if *event_type == EventType::OrderTimeout {
+            let key = if *event_type == EventKind::OrderTimeout {
                 "order.timeout"
             } else {
                 event_type.routing_key()

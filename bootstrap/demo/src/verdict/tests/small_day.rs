@@ -14,7 +14,7 @@ use handover_outbox::ports::{
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
 use marketplace_domain::{
-    CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
+    CancelCause, Currency, EventBody, EventKind, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
     PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,
     RefundId, RefundResult, Settlement, Shipment, UserId,
 };
@@ -279,7 +279,7 @@ impl SmallDay {
             event_type: event.event_type().as_str().to_owned(),
             aggregate: AggregateRef {
                 tenant: TenantId::DEFAULT,
-                kind: event.event_type().aggregate().as_str().to_owned(),
+                kind: event.event_type().aggregate().to_owned(),
                 id: event.aggregate_id(),
             },
             aggregate_seq,
@@ -296,7 +296,7 @@ impl SmallDay {
             released_time: None,
         };
         self.database.events.push(row.clone());
-        if event.event_type() == EventType::OrderTimeout {
+        if event.event_type() == EventKind::OrderTimeout {
             *self.counts(TIMEOUT_QUEUE, id) = MessageCounts { intact: 1, copies: 0, acked: 1 };
         }
         for consumer in

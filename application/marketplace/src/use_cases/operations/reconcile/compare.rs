@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use marketplace_domain::{
-    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PointsRules,
+    Asset, EventBody, EventKind, Hold, OperationKey, OperationKind, Order, PointsRules,
 };
 
 use super::{Finding, FindingKind, Reconciliation};
@@ -173,7 +173,7 @@ impl Comparison<'_> {
         let released: Vec<&EventId> = rows
             .events
             .iter()
-            .filter(|row| row.event_type == EventType::OrderCancelled.as_str())
+            .filter(|row| row.event_type == EventKind::OrderCancelled.as_str())
             .map(|row| &row.event_id)
             .collect();
         let is_released = |asset: Asset| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId};
-use marketplace_domain::{Asset, EventBody, EventType, Order, OrderId, Posting};
+use marketplace_domain::{Asset, EventBody, EventKind, Order, OrderId, Posting};
 use serde_json::{Value, json};
 
 use super::compare::Subscriptions;
@@ -260,6 +260,6 @@ impl From<Finished> for Repair {
 
 /// Whether only a paid order has this event.
 fn requires_payment(row: &OutboxRow) -> bool {
-    let of_paid_order = [EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderRefunded];
+    let of_paid_order = [EventKind::OrderPaid, EventKind::OrderStatusChanged, EventKind::OrderRefunded];
     of_paid_order.iter().any(|it| it.as_str() == row.event_type)
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
+use marketplace_domain::event::ChangeKind;
 use marketplace_domain::{
-    Asset, AssetOperation, EventBody, GatewayReport, OperationKind, OrderStatus, Payment, PaymentSettled,
-    PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
+    Asset, AssetOperation, EventBody, GatewayReport, OperationKind, Payment, PaymentStatus, Refund,
+    RefundCause, RefundStatus,
 };
 
 use super::{TimelineItem, TimelineKind, Visibility};
@@ -70,8 +71,16 @@ impl<'a> Items<'a> {
     /// and redrives, and its current status.
     pub(super) fn of_event<'h>(&mut self, row: &OutboxRow, history: impl Iterator<Item = &'h HistoryEntry>) {
         let body = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok());
-        if let Some(change) = body.and_then(|body| change(row.create_time, body, self.visibility)) {
-            self.push(&row.event_id, change);
+        if let Some(change) = body.and_then(|body| body.change()) {
+            let kind = match change.kind {
+                ChangeKind::Order => TimelineKind::State,
+                ChangeKind::Payment => TimelineKind::Payment,
+            };
+            let detail = change.detail;
+            let detail = detail.map(|text| if change.is_free_text { self.free_text(&text) } else { text });
+            let status = Some(change.status);
+            let item = TimelineItem { status, detail, ..new_item(row.create_time, kind, change.what) };
+            self.push(&row.event_id, item);
         }
         let what = format!("{} committed to the outbox", row.event_type);
         self.push(&row.event_id, new_item(row.create_time, TimelineKind::Event, what));
@@ -285,48 +294,6 @@ impl<'a> Items<'a> {
 
     fn for_operators(&self, text: Option<String>) -> Option<String> {
         if self.visibility.operations { text } else { None }
-    }
-}
-
-/// The change of the order, its payment or its refund that an event announces.
-fn change(at: DateTime<Utc>, body: EventBody, visibility: Visibility) -> Option<TimelineItem> {
-    let state = |status: OrderStatus, what: &str| TimelineItem {
-        status: Some(status.as_str()),
-        ..new_item(at, TimelineKind::State, what)
-    };
-    let settled = |body: PaymentSettled, status: PaymentStatus, how: &str| TimelineItem {
-        status: Some(status.as_str()),
-        detail: Some(if visibility.free_text { body.payment_method.to_string() } else { MASK.to_owned() }),
-        ..new_item(
-            at,
-            TimelineKind::Payment,
-            format!("payment of {} {} {how}", body.amount, body.currency.as_str()),
-        )
-    };
-    let refunded = |body: RefundSettled, status: RefundStatus, how: &str| TimelineItem {
-        status: Some(status.as_str()),
-        ..new_item(
-            at,
-            TimelineKind::Payment,
-            format!("refund of {} {} {how}", body.amount, body.currency.as_str()),
-        )
-    };
-    match body {
-        EventBody::OrderCreated(_) => Some(state(OrderStatus::Pending, "order placed")),
-        EventBody::OrderPaid(_) => Some(state(OrderStatus::Paid, "order paid")),
-        EventBody::OrderStatusChanged(body) => {
-            Some(state(body.new_status, &format!("order {}", body.new_status)))
-        }
-        EventBody::OrderCancelled(body) => {
-            let detail = Some(body.reason.as_str().to_owned());
-            Some(TimelineItem { detail, ..state(OrderStatus::Cancelled, "order cancelled") })
-        }
-        EventBody::OrderRefunded(_) => Some(state(OrderStatus::Refunded, "order refunded")),
-        EventBody::PaymentSucceeded(body) => Some(settled(body, PaymentStatus::Success, "succeeded")),
-        EventBody::PaymentFailed(body) => Some(settled(body, PaymentStatus::Failed, "failed")),
-        EventBody::RefundSucceeded(body) => Some(refunded(body, RefundStatus::Success, "succeeded")),
-        EventBody::RefundFailed(body) => Some(refunded(body, RefundStatus::Failed, "failed")),
-        EventBody::OrderTimeout(_) | EventBody::InvoiceGenerated(_) => None,
     }
 }
 

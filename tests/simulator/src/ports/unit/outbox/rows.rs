@@ -12,7 +12,7 @@ use handover_outbox::ports::{
     OwnedPartition, PartitionLease, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes,
 };
 use marketplace::ports::MarketUnit;
-use marketplace_domain::{EventType, Hold, HoldStatus, OrderId};
+use marketplace_domain::{EventKind, Hold, HoldStatus, OrderId};
 
 use super::super::{Faulty, Unit};
 use crate::fault_kinds::{CrashPoint, Fault};
@@ -155,7 +155,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// Removes the events whose rows are lost by a fault.
     fn without_lost_rows<'e>(&mut self, events: &'e [NewEvent]) -> Cow<'e, [NewEvent]> {
         let is_paid =
-            |event: &NewEvent| event.event_type == EventType::OrderPaid.as_str() && !has_repair_id(event);
+            |event: &NewEvent| event.event_type == EventKind::OrderPaid.as_str() && !has_repair_id(event);
         if events.iter().any(is_paid) && self.process.faults.occurs(Fault::RowNeverInserted) {
             self.process.note(|| {
                 format!(
@@ -175,7 +175,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         let [row] = rows else { return Ok(false) };
         let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
         let holds = self.inner.holds_of(row.aggregate.tenant, &[order]).await?;
-        let is_paid = row.event_type == EventType::OrderPaid.as_str();
+        let is_paid = row.event_type == EventKind::OrderPaid.as_str();
         let held = |hold: &Hold| matches!(hold.status, HoldStatus::Frozen | HoldStatus::Committed);
         Ok(is_paid && holds.iter().any(held))
     }

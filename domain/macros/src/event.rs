@@ -1,0 +1,271 @@
+//! `#[derive(Event)]` and `#[derive(Payload)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type, parenthesized};
+
+/// Attributes of the struct.
+#[derive(Default)]
+struct EventAttributes {
+    name: Option<LitStr>,
+    aggregate: Option<LitStr>,
+    routing_key: Option<LitStr>,
+    summary: Option<LitStr>,
+    is_unordered: bool,
+}
+
+/// A field of the struct.
+struct PayloadField<'a> {
+    member: Member,
+    ty: &'a Type,
+    /// Name in JSON; `None` for a flattened part.
+    name: Option<String>,
+    /// Type that reads and describes the value, if it is not the type of the field.
+    value: Option<Type>,
+    is_key: bool,
+    is_visible: bool,
+}
+
+/// Implements `Payload` and `Deserialize`, and `Keyed` if a field is marked with `#[event(key)]`.
+pub(crate) fn payload(input: &DeriveInput) -> syn::Result<TokenStream> {
+    let fields = fields_of(input)?;
+    let keyed = keyed(&input.ident, &fields)?;
+    let payload = payload_impl(&input.ident, &fields);
+    Ok(quote!(#payload #keyed))
+}
+
+/// Implements `EventType` in addition to what `payload` implements.
+pub(crate) fn event(input: &DeriveInput) -> syn::Result<TokenStream> {
+    let fields = fields_of(input)?;
+    let ident = &input.ident;
+    let keyed = keyed(ident, &fields)?.ok_or_else(|| {
+        Error::new_spanned(ident, "mark the field with the id of the aggregate: `#[event(key)]`")
+    })?;
+    let payload = payload_impl(ident, &fields);
+    let attributes = EventAttributes::of(&input.attrs)?;
+    let missing =
+        |what| Error::new_spanned(ident, format!("an event needs `#[event({what} = \"..\")]` on the struct"));
+    let name = attributes.name.ok_or_else(|| missing("name"))?;
+    let aggregate = attributes.aggregate.ok_or_else(|| missing("aggregate"))?;
+    let routing_key = attributes.routing_key.unwrap_or_else(|| name.clone());
+    let summary = attributes.summary.unwrap_or_else(|| LitStr::new("", ident.span()));
+    let is_ordered = !attributes.is_unordered;
+    Ok(quote! {
+        #payload
+        #keyed
+        impl ::handover_events::EventType for #ident {
+            const NAME: &'static str = #name;
+            const AGGREGATE: &'static str = #aggregate;
+            const ROUTING_KEY: &'static str = #routing_key;
+            const IS_ORDERED: bool = #is_ordered;
+            const SUMMARY: &'static str = #summary;
+        }
+    })
+}
+
+impl EventAttributes {
+    fn of(attributes: &[Attribute]) -> syn::Result<EventAttributes> {
+        let mut found = EventAttributes::default();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("event")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("unordered") {
+                    found.is_unordered = true;
+                    return Ok(());
+                }
+                let target = if meta.path.is_ident("name") {
+                    &mut found.name
+                } else if meta.path.is_ident("aggregate") {
+                    &mut found.aggregate
+                } else if meta.path.is_ident("routing_key") {
+                    &mut found.routing_key
+                } else if meta.path.is_ident("summary") {
+                    &mut found.summary
+                } else {
+                    return Err(
+                        meta.error("expected `name`, `aggregate`, `routing_key`, `summary` or `unordered`")
+                    );
+                };
+                *target = Some(meta.value()?.parse()?);
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
+}
+
+fn fields_of(input: &DeriveInput) -> syn::Result<Vec<PayloadField<'_>>> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "a payload is a struct"));
+    };
+    let is_camel_case = has_serde(&input.attrs, "rename_all")?.is_some();
+    match &data.fields {
+        Fields::Named(named) => named.named.iter().map(|field| field_of(field, is_camel_case)).collect(),
+        // A struct around another payload has its fields and its key.
+        Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1 => {
+            let part = |field| PayloadField {
+                member: Member::from(0),
+                ty: field,
+                name: None,
+                value: None,
+                is_key: true,
+                is_visible: false,
+            };
+            Ok(unnamed.unnamed.iter().map(|field| part(&field.ty)).collect())
+        }
+        Fields::Unnamed(_) | Fields::Unit => {
+            Err(Error::new_spanned(&input.ident, "a payload has named fields, or wraps one other payload"))
+        }
+    }
+}
+
+fn field_of(field: &Field, is_camel_case: bool) -> syn::Result<PayloadField<'_>> {
+    let Some(ident) = &field.ident else {
+        return Err(Error::new_spanned(field, "expected a named field"));
+    };
+    let mut parsed = PayloadField {
+        member: Member::Named(ident.clone()),
+        ty: &field.ty,
+        name: None,
+        value: None,
+        is_key: false,
+        is_visible: false,
+    };
+    for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("event")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("key") {
+                parsed.is_key = true;
+            } else if meta.path.is_ident("visible") {
+                parsed.is_visible = true;
+            } else if meta.path.is_ident("value") {
+                parsed.value = Some(meta.value()?.parse()?);
+            } else {
+                return Err(meta.error("expected `key`, `visible` or `value`"));
+            }
+            Ok(())
+        })?;
+    }
+    if has_serde(&field.attrs, "flatten")?.is_none() {
+        let renamed = has_serde(&field.attrs, "rename")?.flatten();
+        let own = ident.to_string();
+        let default = || if is_camel_case { camel_case(&own) } else { own.clone() };
+        parsed.name = Some(renamed.unwrap_or_else(default));
+    }
+    Ok(parsed)
+}
+
+/// The value of a serde attribute: `Some(None)` if it has none, `None` if the attribute is absent.
+fn has_serde(attributes: &[Attribute], name: &str) -> syn::Result<Option<Option<String>>> {
+    let mut found = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+        attribute.parse_nested_meta(|meta| {
+            let mut value = None;
+            if meta.input.peek(syn::Token![=]) {
+                value = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.input.peek(syn::token::Paren) {
+                let content;
+                parenthesized!(content in meta.input);
+                content.parse::<TokenStream>()?;
+            }
+            if meta.path.is_ident(name) {
+                found = Some(value);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut text, word| {
+        let mut chars = word.chars();
+        text.extend(chars.next().map(|first| first.to_ascii_uppercase()));
+        text.push_str(chars.as_str());
+        text
+    })
+}
+
+fn payload_impl(ident: &Ident, fields: &[PayloadField<'_>]) -> TokenStream {
+    let crate_path = quote!(::handover_events);
+    let members = fields.iter().map(|field| &field.member);
+    let reads = fields.iter().map(|field| {
+        let ty = field.ty;
+        match &field.name {
+            None => quote!(<#ty as #crate_path::Payload>::read(fields)?),
+            Some(name) => {
+                let value = field.value.as_ref().unwrap_or(ty);
+                quote!(<#value as #crate_path::Field<#ty>>::read(fields, #name)?)
+            }
+        }
+    });
+    let describes = fields.iter().map(|field| {
+        let ty = field.ty;
+        match &field.name {
+            None => quote! {
+                let all = #crate_path::with_part(&all, &<#ty as #crate_path::Payload>::alternatives());
+            },
+            Some(name) => {
+                let value = field.value.as_ref().unwrap_or(ty);
+                let is_visible = field.is_visible;
+                quote! {
+                    let field = #crate_path::PayloadField::of::<#ty, #value>(#name, #is_visible);
+                    let all = #crate_path::with_field(all, &field);
+                }
+            }
+        }
+    });
+    quote! {
+        impl #crate_path::Payload for #ident {
+            fn read(
+                fields: &#crate_path::Fields<'_>,
+            ) -> ::core::result::Result<Self, #crate_path::EnvelopeError> {
+                ::core::result::Result::Ok(#ident { #(#members: #reads),* })
+            }
+
+            fn alternatives() -> ::std::vec::Vec<#crate_path::Alternative> {
+                let all = ::std::vec![#crate_path::Alternative::default()];
+                #(#describes)*
+                all
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for #ident {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::core::result::Result<Self, D::Error> {
+                #crate_path::deserialize_payload(deserializer)
+            }
+        }
+    }
+}
+
+/// Implements `Keyed`; `None` if no field is the key.
+fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<TokenStream>> {
+    let mut keys = fields.iter().filter(|field| field.is_key);
+    let Some(key) = keys.next() else { return Ok(None) };
+    if let Some(second) = keys.next() {
+        return Err(Error::new_spanned(&second.member, "only one field is the key"));
+    }
+    let member = &key.member;
+    let ty = key.ty;
+    let (name, value) = match &key.name {
+        Some(name) => (
+            quote!(#name),
+            quote!(::core::convert::Into::<i64>::into(::core::clone::Clone::clone(&self.#member))),
+        ),
+        None => (
+            quote!(<#ty as ::handover_events::Keyed>::KEY_FIELD),
+            quote!(::handover_events::Keyed::key(&self.#member)),
+        ),
+    };
+    Ok(Some(quote! {
+        impl ::handover_events::Keyed for #ident {
+            const KEY_FIELD: &'static str = #name;
+
+            fn key(&self) -> i64 {
+                #value
+            }
+        }
+    }))
+}
