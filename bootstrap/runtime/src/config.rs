@@ -30,15 +30,17 @@ pub trait Configuration: Sized {
     /// Reads and validates every key, in the order of the documentation.
     ///
     /// This function and those that it calls declare all keys. MUST read every key, whether or not another is valid:
-    /// [`Keys::of`] lists the keys that it read, and all errors are reported at once.
+    /// [`Configuration::keys`] are those that it reads, and all errors are reported at once.
     fn read(reader: &Reader<'_>) -> Checked<Self>;
 
-    /// All keys: [`Keys::of`] this type.
-    fn keys() -> &'static Keys;
+    /// All keys.
+    fn keys() -> Keys {
+        Keys::of::<Self>()
+    }
 
     /// Reads and validates the configuration of these sources.
     fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
-        let (settings, errors) = layers::merge(sources, Self::keys());
+        let (settings, errors) = layers::merge(sources, &Self::keys());
         let reader = Reader::new(&settings, errors);
         let config = Self::read(&reader);
         reader.finish(config)
@@ -46,8 +48,9 @@ pub trait Configuration: Sized {
 
     /// Describes every setting with the origin of its value, and all errors.
     fn describe(sources: &Sources) -> Description {
-        let (settings, _) = layers::merge(sources, Self::keys());
-        Description::new(Self::keys(), settings, Self::load(sources).err())
+        let keys = Self::keys();
+        let (settings, _) = layers::merge(sources, &keys);
+        Description::new(&keys, settings, Self::load(sources).err())
     }
 }
 

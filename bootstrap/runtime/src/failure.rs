@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
+use handover_outbox::runtime::PrepareError;
 use handover_sql::{ForeignLog, SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
 use handover_system::EntropyError;
 
@@ -412,6 +413,15 @@ impl Failure {
             SchemaError::Unreleased => Failure::SchemaUnreleased { database },
             SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
             SchemaError::Store(cause) => Failure::database(&database)(cause),
+        }
+    }
+
+    /// Converts errors of the preparation of a process on this database to failures.
+    pub fn prepare(database: &DatabaseChoice) -> impl FnOnce(PrepareError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            PrepareError::Store(cause) => Failure::database(&database)(cause),
+            PrepareError::Broker(cause) => cause.into(),
         }
     }
 

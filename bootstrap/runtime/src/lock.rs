@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::settings::DatabaseChoice;
 use crate::sibling_file::sibling_file;
 
 /// Exclusive right to serve a database. Dropping it releases the lock.
@@ -35,6 +36,14 @@ impl DatabaseLock {
         }
         write_holder(&mut file).map_err(failed)?;
         Ok(DatabaseLock { _file: file })
+    }
+
+    /// The failure of a process that cannot bind its address because another process serves the same database file: its
+    /// port is usually the same, and an error about the port would lead to a second process on another port.
+    pub fn in_use(database: &DatabaseChoice) -> Option<Failure> {
+        let database = database.file()?;
+        let holder = DatabaseLock::holder(database).ok()??;
+        Some(Failure::InUse { database: database.to_owned(), holder })
     }
 
     /// The id of the process that holds the lock, as that process wrote it. Holds a shared lock on the file for a

@@ -20,7 +20,7 @@ use crate::cli::DoctorArgs;
 /// Runs all checks.
 pub(crate) async fn report(arguments: &DoctorArgs) -> Report {
     let sources = arguments.common.sources(&[arguments.address.flag()]);
-    warn(Config::keys(), &sources);
+    warn(&Config::keys(), &sources);
     let config = match Config::load(&sources) {
         Ok(config) => config,
         // Without a valid configuration the other checks would test the wrong systems.

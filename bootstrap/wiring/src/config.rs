@@ -11,9 +11,8 @@ mod redis;
 mod tests;
 
 use std::net::SocketAddr;
-use std::sync::LazyLock;
 
-use handover_runtime::config::{Checked, Configuration, Keys, Reader, Secret};
+use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
     BrokerChoice, DatabaseChoice, LogConfig, broker, consumer, database, listen, log, relay,
 };
@@ -132,11 +131,6 @@ impl Configuration for Config {
             },
             log: log?,
         })
-    }
-
-    fn keys() -> &'static Keys {
-        static KEYS: LazyLock<Keys> = LazyLock::new(Keys::of::<Config>);
-        &KEYS
     }
 }
 

@@ -7,14 +7,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use handover_outbox::consumers::Bound;
-use handover_outbox::runtime::PrepareError;
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
 use handover_runtime::roles::{self, Background, Role, Roles};
 use handover_runtime::stores::Database;
-use handover_runtime::{DatabaseLock, Failure, brokers, metrics};
+use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
 use marketplace::{App, service};
 use marketplace_gateway::Signer;
-use tokio::time::Instant;
 
 use crate::Secrets;
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
@@ -110,7 +108,11 @@ impl Service {
         check_gateway(config, &listens)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
         let listeners = match has_api {
-            true => Some(Listeners::bind(config).await.map_err(|failure| in_use(config).unwrap_or(failure))?),
+            true => Some(
+                Listeners::bind(config)
+                    .await
+                    .map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?,
+            ),
             false => None,
         };
         let wake = WakeupNotifier::default();
@@ -118,7 +120,7 @@ impl Service {
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
         let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
-        service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
         database.spawn_background_tasks(&app.tx.tasks);
         brokers::report_policies(&config.broker, &app.outbox);
         metrics::start(&app.outbox, &marketplace::METRICS);
@@ -178,39 +180,12 @@ impl Service {
     /// Stops gracefully: reports not ready, accepts no new requests, finishes work in progress, releases leases, closes
     /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
-        let begun = Instant::now();
-        let deadline = begun + within;
-        let in_time = |running: &str, done: bool| match done {
-            true => Ok(()),
-            false => Err(Failure::StillRunning {
-                after_ms: begun.elapsed().as_millis(),
-                running: running.to_owned(),
-            }),
-        };
+        let stop = Stop::within(within);
         if let Some((edge, _)) = self.edge {
             edge.close();
-            let ended = tokio::time::timeout_at(deadline, edge.ended()).await;
-            in_time("HTTP requests", ended.is_ok())?;
+            stop.wait_for("HTTP requests", edge.ended()).await?;
         }
-        let ended = tokio::time::timeout_at(deadline, self.app.tx.tasks.stop()).await;
-        in_time("relay, consumers or jobs", ended.is_ok())?;
-        let ended = tokio::time::timeout_at(deadline, self.database.close()).await;
-        in_time("the database", ended.is_ok())
-    }
-}
-
-/// The process that serves the database file already, if there is one. Its port is usually the same, and an error about the
-/// port would lead to a second process on another port.
-fn in_use(config: &Config) -> Option<Failure> {
-    let database = config.database.file()?;
-    let holder = DatabaseLock::holder(database).ok()??;
-    Some(Failure::InUse { database: database.to_owned(), holder })
-}
-
-fn prepare_failed(config: &Config, error: PrepareError) -> Failure {
-    match error {
-        PrepareError::Store(cause) => Failure::database(&config.database)(cause),
-        PrepareError::Broker(cause) => cause.into(),
+        stop.finish("relay, consumers or jobs", &self.app.tx.tasks, self.database).await
     }
 }
 

@@ -62,7 +62,7 @@ impl Common {
     /// Loads the configuration of this process with these flags. Warnings go to stderr.
     pub fn load<C: Configuration>(&self) -> Result<C, Failure> {
         let sources = self.sources(&[]);
-        warn(C::keys(), &sources);
+        warn(&C::keys(), &sources);
         Ok(C::load(&sources)?)
     }
 }

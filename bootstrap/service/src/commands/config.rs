@@ -14,7 +14,7 @@ use crate::cli::ConfigShowArgs;
 /// configuration errors.
 pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
     let sources = arguments.common.sources(&[]);
-    warn(Config::keys(), &sources);
+    warn(&Config::keys(), &sources);
     let description = Config::describe(&sources);
     say(&match arguments.output.output {
         Output::Table => table(&description),

@@ -19,7 +19,7 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let config = match Config::load(&sources) {
         Ok(config) => config,
         Err(errors) => {
-            warn(Config::keys(), &sources);
+            warn(&Config::keys(), &sources);
             return Err(errors.into());
         }
     };
