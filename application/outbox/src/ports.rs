@@ -10,6 +10,7 @@ mod clock;
 mod consume;
 mod dead_letters;
 mod history;
+mod jobs;
 mod leases;
 mod numbered;
 mod outbox;
@@ -31,6 +32,10 @@ pub use dead_letters::{
     MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
+pub use jobs::{
+    CandidateId, JobQueries, JobQueriesWrapper, JobRecord, JobRepo, JobRepoWrapper, LeaderLease, LeaderRepo,
+    LeaderRepoWrapper, Leadership, RunResult,
+};
 pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
     PartitionLease, RelayId,

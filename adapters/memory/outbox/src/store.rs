@@ -13,6 +13,7 @@ mod consume;
 mod consume_log;
 mod dead_letters;
 mod history;
+mod jobs;
 mod leases;
 mod locks;
 mod outbox;

@@ -5,6 +5,7 @@ mod consume;
 mod consume_log;
 mod dead_letters;
 mod history;
+mod jobs;
 mod leases;
 mod outbox;
 mod outbox_due;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, HistoryQueries,
-    HistoryRepo, LeaseQueries, LeaseRepo, OutboxQueries, OutboxRepo,
+    HistoryRepo, JobQueries, JobRepo, LeaderRepo, LeaseQueries, LeaseRepo, OutboxQueries, OutboxRepo,
 };
 
 use crate::handler::ErrorKind;
@@ -201,9 +201,9 @@ pub trait Store: Send + Sync {
 /// A store reduced to the outbox ports; used by relay, drainer and operations.
 pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
-/// All read access to the outbox: events, history, consume log, dead letters, leases, audit log.
+/// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log.
 pub trait OutboxView:
-    OutboxQueries + HistoryQueries + ConsumeQueries + DeadLetterQueries + LeaseQueries + AuditQueries
+    OutboxQueries + HistoryQueries + ConsumeQueries + DeadLetterQueries + LeaseQueries + JobQueries + AuditQueries
 {
 }
 
@@ -213,6 +213,7 @@ impl<T> OutboxView for T where
         + ConsumeQueries
         + DeadLetterQueries
         + LeaseQueries
+        + JobQueries
         + AuditQueries
         + ?Sized
 {
@@ -220,12 +221,29 @@ impl<T> OutboxView for T where
 
 /// All read and write access to the outbox, in one unit of work.
 pub trait OutboxUnit:
-    OutboxView + OutboxRepo + HistoryRepo + ConsumeLog + DeadLetterRepo + LeaseRepo + AuditRepo
+    OutboxView
+    + OutboxRepo
+    + HistoryRepo
+    + ConsumeLog
+    + DeadLetterRepo
+    + LeaseRepo
+    + LeaderRepo
+    + JobRepo
+    + AuditRepo
 {
 }
 
 impl<T> OutboxUnit for T where
-    T: OutboxView + OutboxRepo + HistoryRepo + ConsumeLog + DeadLetterRepo + LeaseRepo + AuditRepo + ?Sized
+    T: OutboxView
+        + OutboxRepo
+        + HistoryRepo
+        + ConsumeLog
+        + DeadLetterRepo
+        + LeaseRepo
+        + LeaderRepo
+        + JobRepo
+        + AuditRepo
+        + ?Sized
 {
 }
 

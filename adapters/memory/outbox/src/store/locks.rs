@@ -27,6 +27,8 @@ pub(super) enum Lock {
     DeadLetter(String, String),
     Relay(RelayId),
     Partition(Partition),
+    Leader(String),
+    Job(String),
 }
 
 /// A lock of the outbox or of the application's tables. One lock table covers both, so that deadlocks across them are

@@ -1,7 +1,9 @@
 //! Tables, locks and sequences of the outbox.
 
 use handover_events::Partition;
-use handover_outbox::ports::{AuditEntry, Heartbeat, HistoryEntry, Numbered, OutboxRow, PartitionLease};
+use handover_outbox::ports::{
+    AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
+};
 
 use super::consume::{ConsumptionRow, SubscriptionRow};
 use super::dead_letters::DeadLetterRow;
@@ -19,6 +21,8 @@ tables! {
         audit_log: Numbered<AuditEntry>,
         relays: Heartbeat,
         partitions: PartitionLease,
+        leaders: LeaderLease,
+        jobs: JobRecord,
     }
     pub(super) struct OutboxChanges;
     pub(super) trait OutboxRows;
