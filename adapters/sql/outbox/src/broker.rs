@@ -28,7 +28,7 @@ use handover_outbox::ports::{
 };
 use handover_outbox::topology::Topology;
 
-use crate::SqlStore;
+use crate::store::SqlStore;
 use crate::value::values;
 use routes::Routes;
 use subscription::{DatabaseSubscription, SubscriptionState};

@@ -59,7 +59,7 @@ impl SqlStore {
     /// Opens a database on a server. Connections are established on first use.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub fn open_server(
-        options: &crate::ServerOptions,
+        options: &crate::engine::server::ServerOptions,
         clock: Arc<dyn Clock>,
         wake: WakeupNotifier,
     ) -> SqlStore {

@@ -20,7 +20,8 @@ use crate::ports::{
     Unapplied, UnorderedTypes,
 };
 use crate::storable_text::storable;
-use crate::{texts, with_tx};
+use crate::texts;
+use crate::transaction::with_tx;
 
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {

@@ -16,9 +16,10 @@ use super::event_processor::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDe
 use super::group::GroupOutcome;
 use super::single::{CountFirst, CountedAttempt, SingleOutcome};
 use super::{Bound, sweep};
+use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
-use crate::{Outbox, UnitError, with_tx};
+use crate::transaction::{UnitError, with_tx};
 
 /// First pause after a failure of store or broker.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use super::consumer::outage;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::single::{CountFirst, SingleOutcome};
 use crate::ports::StoreError;
-use crate::with_tx;
+use crate::transaction::with_tx;
 
 /// Maximum number of events per query.
 const BATCH: u32 = 100;

@@ -21,8 +21,9 @@ use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
 use crate::consumers::broker_timeout;
 use crate::message::outgoing_to;
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
-use crate::{EventRegistry, Outbox};
+use crate::registry::EventRegistry;
 use batch::{Batch, BatchOutcome};
 
 /// Maximum number of dead letters per batch.

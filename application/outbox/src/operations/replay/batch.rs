@@ -12,8 +12,9 @@ use crate::consumers::retry_record;
 use crate::message::outgoing_to;
 use crate::operations::changed_by_earlier_attempt;
 use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
-use crate::{Attempt, Outbox, with_tx};
+use crate::transaction::{Attempt, with_tx};
 
 /// Time limit for the confirms of a batch.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
