@@ -16,6 +16,7 @@
 extern crate self as handover_outbox;
 
 pub mod consumers;
+mod error_kind;
 mod event_id;
 mod handler;
 pub mod history;

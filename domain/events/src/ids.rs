@@ -19,8 +19,8 @@ pub enum IdError {
     NotAnEventId,
 }
 
-/// Declares identifier types: integers from 1 to [`MAX_ID`](crate::ids::MAX_ID). `TryFrom<i64>` and `FromStr` fail with
-/// [`IdError`](crate::ids::IdError). In JSON an id is a number. A crate that uses this macro must depend on serde.
+/// Declares identifier types: integers from 1 to [`MAX_ID`](crate::MAX_ID). `TryFrom<i64>` and `FromStr` fail with
+/// [`IdError`](crate::IdError). In JSON an id is a number. A crate that uses this macro must depend on serde.
 #[macro_export]
 macro_rules! integer_id {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -39,9 +39,9 @@ macro_rules! integer_id {
         }
 
         impl TryFrom<i64> for $name {
-            type Error = $crate::ids::IdError;
-            fn try_from(value: i64) -> Result<Self, $crate::ids::IdError> {
-                if (1..=$crate::ids::MAX_ID).contains(&value) { Ok(Self(value)) } else { Err($crate::ids::IdError::OutOfRange) }
+            type Error = $crate::IdError;
+            fn try_from(value: i64) -> Result<Self, $crate::IdError> {
+                if (1..=$crate::MAX_ID).contains(&value) { Ok(Self(value)) } else { Err($crate::IdError::OutOfRange) }
             }
         }
 
@@ -58,9 +58,9 @@ macro_rules! integer_id {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::ids::IdError;
-            fn from_str(text: &str) -> Result<Self, $crate::ids::IdError> {
-                text.parse::<i64>().map_err(|_| $crate::ids::IdError::OutOfRange)?.try_into()
+            type Err = $crate::IdError;
+            fn from_str(text: &str) -> Result<Self, $crate::IdError> {
+                text.parse::<i64>().map_err(|_| $crate::IdError::OutOfRange)?.try_into()
             }
         }
     )+};

@@ -9,7 +9,7 @@ pub struct UnknownName {
 }
 
 /// Defines the names of an enum in columns and JSON: `as_str`, `Display`, `FromStr` with the error
-/// [`UnknownName`](crate::named::UnknownName), and `ALL`.
+/// [`UnknownName`](crate::UnknownName), and `ALL`.
 #[macro_export]
 macro_rules! named {
     ($enum:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
@@ -30,11 +30,11 @@ macro_rules! named {
         }
 
         impl std::str::FromStr for $enum {
-            type Err = $crate::named::UnknownName;
-            fn from_str(name: &str) -> Result<Self, $crate::named::UnknownName> {
+            type Err = $crate::UnknownName;
+            fn from_str(name: &str) -> Result<Self, $crate::UnknownName> {
                 match name {
                     $($name => Ok($enum::$variant),)+
-                    _ => Err($crate::named::UnknownName { expected: concat!($($name, " "),+).trim_ascii_end() }),
+                    _ => Err($crate::UnknownName { expected: concat!($($name, " "),+).trim_ascii_end() }),
                 }
             }
         }

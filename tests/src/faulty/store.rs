@@ -65,6 +65,7 @@ pub enum Fault {
     LeaderLeasesAreTooLong,
     EndedLeadersAreNotRenewed,
     LostLeadersRenew,
+    LeaderRenewalsAreLost,
     LeaderNamesIgnoreCase,
     LeadersAreNotReleased,
     LeaderFenceAlwaysSucceeds,

@@ -46,7 +46,7 @@ from! {
 /// Converts expressions to the parameter list of a statement, in order.
 #[macro_export]
 macro_rules! values {
-    ($($value:expr),* $(,)?) => { vec![$($crate::value::Value::from($value)),*] };
+    ($($value:expr),* $(,)?) => { vec![$($crate::Value::from($value)),*] };
 }
 pub(crate) use values;
 

@@ -12,8 +12,8 @@ use tracing::{debug, error, warn};
 
 use super::Bound;
 use super::broker_timeout::broker_timeout;
-use super::consumer::outage;
 use super::event_processor::{EventProcessor, Identity, ProcessError, identify, next_record};
+use super::outage::outage;
 use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,

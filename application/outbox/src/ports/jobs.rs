@@ -1,7 +1,7 @@
 //! Leadership by named leases, and the records of periodic jobs.
 //!
 //! **Invariant:** taking a leader lease increments its epoch, and a lease is taken only if its row is unchanged since it
-//! was read. The observer decides whether a lease has ended ([`crate::lease_watch::LeaseWatch`]), because the database
+//! was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
 //! clock may have been set.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::store::{Changed, StoreError};
+use super::error::{Changed, StoreError};
 
 /// Identifies one run of one candidate for leadership.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! Partition leases: which relay may publish which partition.
 //!
 //! **Invariant:** taking a partition increments its epoch, and a partition is taken only if its row is unchanged since
-//! it was read. The observer decides whether a lease has ended ([`crate::lease_watch::LeaseWatch`]), because the database
+//! it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
 //! clock may have been set.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::Partition;
 
-use super::{Changed, StoreError};
+use super::error::{Changed, StoreError};
 
 /// Identifies one run of one relay.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

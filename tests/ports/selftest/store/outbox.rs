@@ -138,7 +138,12 @@ faults! { broken_by(Fault) {
         "leadership_is_renewed_from_the_database_time",
     ]
     lost_leaders_renew: LostLeadersRenew breaks [
+        "lost_leadership_is_neither_renewed_nor_released",
+    ]
+    leader_renewals_are_lost: LeaderRenewalsAreLost breaks [
         "exactly_one_of_two_processes_leads",
+        "leadership_is_renewed_from_the_database_time",
+        "leadership_is_taken_only_if_its_lease_is_unchanged",
         "lost_leadership_is_neither_renewed_nor_released",
     ]
     leader_names_ignore_case: LeaderNamesIgnoreCase breaks [
@@ -152,6 +157,7 @@ faults! { broken_by(Fault) {
         "the_fence_accepts_only_the_current_leader",
     ]
     leader_fence_always_succeeds: LeaderFenceAlwaysSucceeds breaks [
+        "a_fenced_lease_changes_its_leader_only_after_the_commit",
         "a_frozen_leader_takes_no_step_after_its_lease",
         "another_process_leads_after_the_leader_was_killed",
         "the_fence_accepts_only_the_current_leader",

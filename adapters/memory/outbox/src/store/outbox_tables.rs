@@ -5,9 +5,8 @@ use handover_outbox::ports::{
     AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
 };
 
-use super::consume::{ConsumptionRow, SubscriptionRow};
-use super::dead_letters::DeadLetterRow;
 use super::locks::Lock;
+use super::rows::{ConsumptionRow, DeadLetterRow, SubscriptionRow};
 use crate::tables;
 
 tables! {

@@ -57,12 +57,14 @@ impl LeaderRepoWrapper for Unit {
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
         let name = self.stored_name(&seen.name, Fault::LeaderNamesIgnoreCase);
-        let mut seen = LeaderLease { name, ..seen.clone() };
-        if self.has(Fault::LeadersAreTakenUnseen) {
-            seen = self.inner().outbox().leader_lease(&seen.name).await?;
-        }
+        let seen = LeaderLease { name, ..seen.clone() };
         let for_ms = self.lease_ms(for_ms);
-        self.inner().outbox().acquire_leadership(candidate, &seen, for_ms).await
+        let mut changed = self.inner().outbox().acquire_leadership(candidate, &seen, for_ms).await?;
+        while self.has(Fault::LeadersAreTakenUnseen) && changed == Changed::None {
+            let current = self.inner().outbox().leader_lease(&seen.name).await?;
+            changed = self.inner().outbox().acquire_leadership(candidate, &current, for_ms).await?;
+        }
+        Ok(changed)
     }
 
     async fn renew_leadership(
@@ -70,6 +72,9 @@ impl LeaderRepoWrapper for Unit {
         leadership: &Leadership,
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
+        if self.has(Fault::LeaderRenewalsAreLost) {
+            return Ok(Changed::One);
+        }
         let leadership = self.stored_leadership(leadership);
         if self.has(Fault::EndedLeadersAreNotRenewed) {
             let now = self.inner().outbox().database_now().await?;
