@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use handover_outbox::ConsumerSettings;
 use handover_outbox::consumers::Consumer;
+use handover_runtime::terminal::progress::Progress;
 use marketplace::consumers::FULFILLMENT_QUEUE;
-use marketplace_wiring::terminal::progress::Progress;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

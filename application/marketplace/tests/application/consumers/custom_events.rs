@@ -9,7 +9,7 @@ use handover_outbox::ports::*;
 use handover_outbox::{ConsumerSettings, EventSpec};
 use marketplace::Settings;
 use marketplace::ports::*;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace_domain::UserId;
 
 use super::scripted::write_effect;
@@ -67,7 +67,7 @@ async fn custom_event_type_is_applied_once_and_in_order() {
     let outbox = process.app.outbox.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
     process.app.outbox = outbox.with_consumer(&loans, &["book.*"]);
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     process.start_consumer(&loans, ConsumerSettings::default()).await;
     let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
     process.commit(vec![lent("first", 1), lent("second", 2)]).await;
