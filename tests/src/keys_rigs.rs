@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_memory::SeededRandom;
-use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::idempotency::DatabaseIdempotencyStore;
 use marketplace::ports::IdempotencyStore;
@@ -29,14 +29,9 @@ pub struct DatabaseKeysRig<R> {
 impl<R: MarketRig> DatabaseKeysRig<R> {
     /// Stores the idempotency keys in the database of the given store rig.
     pub fn of(store: R) -> DatabaseKeysRig<R> {
-        let tx = Transactor {
-            store: store.market(),
-            tasks: Tasks::default(),
-            // This clock is used only for the pauses between attempts: a claim contains the current time.
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SeededRandom::new(1)),
-            policy: TxPolicy::default(),
-        };
+        // The clock is used only for the pauses between attempts: a claim contains the current time.
+        let clock = Arc::new(SystemClock);
+        let tx = Transactor::new(store.market(), clock, Arc::new(SeededRandom::new(1)), Tasks::default());
         DatabaseKeysRig {
             keys: Arc::new(DatabaseIdempotencyStore::new(tx)),
             passed: Mutex::default(),

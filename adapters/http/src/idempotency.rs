@@ -72,7 +72,7 @@ pub(crate) async fn handle_idempotency_key(
     };
     // The request runs in a separate task: after a disconnect or a timeout the task still stores the response, and a
     // repeated request gets the stored response.
-    let tasks = edge.app.tx.tasks.clone();
+    let tasks = edge.app.tx.tasks().clone();
     let processing = async move {
         let request = Request::from_parts(parts, Body::from(body));
         process(&edge, storage, request, context, keyed_request, next)

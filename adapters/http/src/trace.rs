@@ -25,7 +25,7 @@ pub(crate) async fn trace_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (trace, parent) = trace_of(request.headers(), edge.app.tx.random.as_ref());
+    let (trace, parent) = trace_of(request.headers(), edge.app.tx.random().as_ref());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
@@ -57,7 +57,7 @@ pub(crate) async fn trace_request(
 /// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
 /// rejections cheap under overload.
 pub(crate) fn overload_response(edge: &Edge, headers: &HeaderMap, refusal: Refusal) -> Response {
-    let (trace, _) = trace_of(headers, edge.app.tx.random.as_ref());
+    let (trace, _) = trace_of(headers, edge.app.tx.random().as_ref());
     tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
     finish_response(refusal.into_response(), &trace, Language::of(headers))
 }

@@ -100,11 +100,11 @@ impl App {
 
     /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
-        self.tx.clock.now()
+        self.tx.now()
     }
 
     /// Opens a view for reading.
     pub async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
-        self.tx.store.view().await
+        self.tx.view().await
     }
 }

@@ -17,7 +17,7 @@ use crate::ports::{MarketTransactor, Work};
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let pending_timeout = rules.pending_timeout;
-        let events = EventSource::new(Arc::clone(&tx.clock), Arc::clone(&tx.random), rules.max_retry_count);
+        let events = EventSource::new(Arc::clone(tx.clock()), Arc::clone(tx.random()), rules.max_retry_count);
         let handlers = HandlerContext { events, pending_timeout, points: rules.points };
         let consumers = consumers::standard();
         let outbox = Outbox {
@@ -45,6 +45,6 @@ impl App {
 
     /// Returns the consumers of this application, bound to its store.
     pub fn bound(&self) -> Vec<Bound> {
-        self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
+        self.subscribers().iter().map(|subscriber| subscriber.bind(self.tx.store())).collect()
     }
 }

@@ -83,7 +83,7 @@ async fn claim(
     storage: ResponseStorage,
 ) -> Result<ClaimOutcome, IdempotencyError> {
     let now = app.now();
-    let token = || format!("{:016x}{:016x}", app.tx.random.next(), app.tx.random.next());
+    let token = || format!("{:016x}{:016x}", app.tx.random().next(), app.tx.random().next());
     let request = RequestRecord {
         scope: request.scope,
         body_hash: request.body_hash,

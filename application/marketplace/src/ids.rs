@@ -57,7 +57,7 @@ impl Ids {
     pub async fn raise(&self) -> Result<Vec<(IdKind, IdState)>, StoreError> {
         let mut raised = Vec::new();
         for kind in IdKind::ALL {
-            let state = self.tx.store.view().await?.id_state(kind).await?;
+            let state = self.tx.view().await?.id_state(kind).await?;
             let next = next_above_rows(state);
             if next != state.next {
                 raised.push((kind, raise(&self.tx, kind).await?));
@@ -101,7 +101,7 @@ impl Ids {
 
     /// Returns a new reference for a payment or for an attempt at a refund.
     pub fn reference(&self) -> Reference {
-        uuid_v7(self.tx.clock.now(), self.tx.random.as_ref()).into()
+        uuid_v7(self.tx.now(), self.tx.random().as_ref()).into()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::transaction::Transactor;
 
 /// A new event id: UUIDv7 (RFC 9562) from the clock's current time and random bits.
 pub fn event_id<U: ?Sized, V: ?Sized>(tx: &Transactor<U, V>) -> EventId {
-    uuid_v7(tx.clock.now(), tx.random.as_ref()).into()
+    uuid_v7(tx.now(), tx.random().as_ref()).into()
 }
 
 /// A new UUIDv7 (RFC 9562) from a time and random bits.

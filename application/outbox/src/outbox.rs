@@ -82,11 +82,11 @@ impl Outbox {
 
     /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
-        self.tx.clock.now()
+        self.tx.now()
     }
 
     /// Begins a view of the store, for reads outside of a transaction.
     pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
-        self.tx.store.view().await
+        self.tx.view().await
     }
 }

@@ -54,13 +54,13 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
 /// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
 /// declaration: a slow broker would never finish one.
 async fn declare_until_done(outbox: Outbox) {
-    let stopping = outbox.tx.tasks.stopping();
+    let stopping = outbox.tx.stopping();
     let declaring = async {
         while let Err(error) = outbox.broker.declare(&outbox.topology).await {
             if let BrokerError::Refused { .. } = error {
                 error!(%error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
             }
-            outbox.tx.clock.sleep(DECLARE_AGAIN_AFTER).await;
+            outbox.tx.sleep(DECLARE_AGAIN_AFTER).await;
         }
     };
     tokio::select! {
@@ -76,7 +76,7 @@ pub fn start_relay(outbox: &Outbox, wake: &WakeupNotifier, settings: &RelaySetti
     let wake = wake.clone();
     let settings = settings.clone();
     keep_running(&outbox.tx, "relay", move || {
-        let id = RelayId(format!("relay-{:016x}", relay.tx.random.next()));
+        let id = RelayId(format!("relay-{:016x}", relay.tx.random().next()));
         Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
     });
 }
@@ -103,8 +103,8 @@ pub fn keep_running<F>(tx: &Transactor, name: &str, start: impl Fn() -> F + Send
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let tasks = tx.tasks.clone();
-    let clock = Arc::clone(&tx.clock);
+    let tasks = tx.tasks().clone();
+    let clock = Arc::clone(tx.clock());
     let name = name.to_owned();
     let supervisor = async move {
         while let Err(panic) = tasks.spawn(start()).await {
@@ -112,5 +112,5 @@ where
             clock.sleep(AFTER_PANIC).await;
         }
     };
-    drop(tx.tasks.spawn(supervisor));
+    drop(tx.spawn(supervisor));
 }

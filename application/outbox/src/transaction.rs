@@ -6,6 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
 use crate::metrics::with_pending_counters;
 use crate::ports::{Clock, RandomSource, Store, StoreError, UnitOfWork, View, outbox_of};
 use crate::tasks::Tasks;
@@ -61,21 +65,71 @@ impl UnitError for StoreError {
 
 /// The store and the process services that [`with_tx`] needs. Clones share them.
 pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
-    /// Store that begins the units of work.
-    pub store: Arc<dyn Store<Unit = U, View = V>>,
-    /// Tasks that run the units of work.
-    pub tasks: Tasks,
-    /// Clock for the pauses between attempts.
-    pub clock: Arc<dyn Clock>,
-    /// Random source for the jitter of the pauses.
-    pub random: Arc<dyn RandomSource>,
-    /// Retry policy.
-    pub policy: TxPolicy,
+    store: Arc<dyn Store<Unit = U, View = V>>,
+    tasks: Tasks,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn RandomSource>,
+    policy: TxPolicy,
 }
 
 impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
+    /// A transactor with the default retry policy. The clock times the pauses between attempts, the random source their
+    /// jitter, and the units of work run as tasks.
+    pub fn new(
+        store: Arc<dyn Store<Unit = U, View = V>>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn RandomSource>,
+        tasks: Tasks,
+    ) -> Transactor<U, V> {
+        Transactor { store, tasks, clock, random, policy: TxPolicy::default() }
+    }
+
+    /// Store that begins the units of work.
+    pub fn store(&self) -> &Arc<dyn Store<Unit = U, View = V>> {
+        &self.store
+    }
+
+    /// Clock of the deployment.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Random source of the process.
+    pub fn random(&self) -> &Arc<dyn RandomSource> {
+        &self.random
+    }
+
+    /// Tasks of the process.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Current time of the deployment's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// Waits for a time of the deployment's clock.
+    pub async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+
+    /// Runs a future as a task of the process ([`Tasks::spawn`]).
+    pub fn spawn<F>(&self, work: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.tasks.spawn(work)
+    }
+
+    /// Token that is cancelled when the process has to stop ([`Tasks::stopping`]).
+    pub fn stopping(&self) -> &CancellationToken {
+        self.tasks.stopping()
+    }
+
     /// A copy of this transactor with another store.
-    pub(crate) fn with_store<W: ?Sized, X: ?Sized>(
+    pub fn with_store<W: ?Sized, X: ?Sized>(
         &self,
         store: Arc<dyn Store<Unit = W, View = X>>,
     ) -> Transactor<W, X> {
@@ -88,6 +142,11 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         }
     }
 
+    /// A copy that starts no attempt at a unit of work after this time ([`TxPolicy::max_elapsed`]).
+    pub(crate) fn with_max_elapsed(self, max_elapsed: Duration) -> Transactor<U, V> {
+        Transactor { policy: TxPolicy { max_elapsed, ..self.policy }, ..self }
+    }
+
     /// A transactor for background work. It uses separate permits for units of work, so that background work does not
     /// wait behind requests.
     pub fn for_background_tasks(&self) -> Transactor<U, V> {
@@ -96,6 +155,16 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
 }
 
 impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {
+    /// Begins a unit of work without retries; see [`with_tx`].
+    pub async fn begin(&self) -> Result<Box<U>, StoreError> {
+        self.store.begin().await
+    }
+
+    /// Opens a view for reading.
+    pub async fn view(&self) -> Result<Box<V>, StoreError> {
+        self.store.view().await
+    }
+
     /// A transactor on the same store, reduced to the outbox ports.
     pub fn outbox(&self) -> Transactor {
         self.with_store(outbox_of(&self.store))

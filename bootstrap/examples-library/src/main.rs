@@ -12,8 +12,8 @@ use handover_outbox::consumers::{Applied, Bound, Event, Handler, HandlerError, S
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
-    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, WakeupNotifier,
-    event_id, runtime, with_tx,
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, WakeupNotifier, event_id, runtime,
+    with_tx,
 };
 use handover_sql::{DatabaseBroker, Session, SqlStore, SqliteOptions, values};
 use handover_system::{OsRandom, SystemClock};
@@ -108,24 +108,18 @@ async fn library(file: &std::path::Path) -> Result<Library, Error> {
     }
     unit.commit().await?;
     let broker = Arc::new(DatabaseBroker::new(&store));
-    let tx = Transactor {
-        store: Arc::new(store),
-        tasks: Tasks::default(),
-        clock,
-        random: Arc::new(OsRandom::seeded()?),
-        policy: TxPolicy::default(),
-    };
+    let tx = Transactor::new(Arc::new(store), clock, Arc::new(OsRandom::seeded()?), Tasks::default());
     let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
     let reminders = Subscriber { queue: "library.reminders".into(), handler: Arc::new(Reminders) };
     let outbox = Outbox::new(tx.outbox(), broker, topology)
         .with_event(EventSpec::new("BOOK_LENT", "book.lent"))
         .with_consumer(&reminders, &["book.lent"]);
-    let consumers = vec![reminders.bind(&tx.store)];
+    let consumers = vec![reminders.bind(tx.store())];
     Ok(Library { outbox, tx, consumers, wake })
 }
 
 async fn reminders(library: &Library) -> Result<Vec<String>, StoreError> {
-    let mut view = library.tx.store.view().await?;
+    let mut view = library.tx.view().await?;
     let rows = view.fetch("SELECT book, reader FROM reminders ORDER BY book", values![]).await?;
     rows.iter().map(|row| Ok(format!("book {} to {}", row.int("book")?, row.text("reader")?))).collect()
 }
@@ -143,7 +137,7 @@ async fn settled(outbox: &Outbox, events: usize) -> Result<(), Error> {
         if sent && consumed == events && queues.iter().all(|queue| queue.ready + queue.unacked == 0) {
             return Ok(());
         }
-        outbox.tx.clock.sleep(Duration::from_millis(10)).await;
+        outbox.tx.sleep(Duration::from_millis(10)).await;
     }
     Err("the events were not consumed within ten seconds".into())
 }
@@ -168,14 +162,14 @@ async fn run() -> Result<Vec<String>, Error> {
     let now = outbox.now();
     let again: Vec<Redrive> =
         rows.into_iter().map(|row| Redrive { event_id: row.event_id, due: now }).collect();
-    let mut unit = library.tx.store.begin().await?;
+    let mut unit = library.tx.begin().await?;
     let redriven = unit.outbox().redrive(&again, now).await?.len();
     unit.commit().await?;
     settled(outbox, 3).await?;
 
     let reminders = reminders(&library).await?;
     println!("{redriven} events sent twice; reminders: {}", reminders.join(", "));
-    outbox.tx.tasks.stop().await;
+    outbox.tx.tasks().stop().await;
     Ok(reminders)
 }
 

@@ -52,7 +52,7 @@ pub fn report_policies(choice: &BrokerChoice, outbox: &Outbox) {
     let BrokerChoice::Rabbit(settings) = choice else { return };
     let settings = settings.as_ref().clone();
     let topology = Arc::clone(&outbox.topology);
-    let stopping = outbox.tx.tasks.stopping().clone();
+    let stopping = outbox.tx.stopping().clone();
     let report = async move {
         let policies = tokio::select! {
             biased;
@@ -84,7 +84,7 @@ pub fn report_policies(choice: &BrokerChoice, outbox: &Outbox) {
             }
         }
     };
-    drop(outbox.tx.tasks.spawn(report));
+    drop(outbox.tx.spawn(report));
 }
 
 /// RabbitMQ for a command. It declares no queues.

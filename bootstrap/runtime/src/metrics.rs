@@ -72,8 +72,8 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
         }
     }
     let outbox = outbox.for_background_tasks();
-    let stopping = outbox.tx.tasks.stopping().clone();
-    let tasks = outbox.tx.tasks.clone();
+    let stopping = outbox.tx.stopping().clone();
+    let tasks = outbox.tx.tasks().clone();
     let upkeep = async move {
         while !stopping.is_cancelled() {
             let begun = now();
@@ -84,7 +84,7 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = outbox.tx.clock.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
+                () = outbox.tx.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
             }
         }
     };

@@ -8,7 +8,7 @@ mod schema;
 use std::sync::Arc;
 
 use handover_outbox::ports::{Clock, Store};
-use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_outbox::{Tasks, Transactor};
 use handover_sql::Migrations;
 use handover_system::{EntropyError, OsRandom};
 
@@ -25,11 +25,5 @@ pub fn transactor<U: ?Sized, V: ?Sized>(
     store: Arc<dyn Store<Unit = U, View = V>>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Transactor<U, V>, EntropyError> {
-    Ok(Transactor {
-        store,
-        tasks: Tasks::default(),
-        clock: Arc::clone(clock),
-        random: Arc::new(OsRandom::seeded()?),
-        policy: TxPolicy::default(),
-    })
+    Ok(Transactor::new(store, Arc::clone(clock), Arc::new(OsRandom::seeded()?), Tasks::default()))
 }

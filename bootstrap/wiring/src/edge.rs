@@ -185,7 +185,7 @@ impl HttpServer {
             None => (router_with(edge, metrics), None),
         };
         let stop = CancellationToken::new();
-        let tasks = app.tx.tasks.clone();
+        let tasks = app.tx.tasks().clone();
         let stop_signal = stop.clone();
         let serving = async move {
             let public = serve(listener, public, &tasks, stop_signal.clone(), &limits);
@@ -199,7 +199,7 @@ impl HttpServer {
             };
             tokio::try_join!(public, operators).map(|_| ())
         };
-        let served = app.tx.tasks.spawn(serving);
+        let served = app.tx.spawn(serving);
         Ok(HttpServer { address, operators, stopping, stop, served, verifiers })
     }
 

@@ -23,8 +23,8 @@ pub(crate) fn load(config: &Config) -> Result<Option<KeySet>, MarketFailure> {
 /// Watches the file and verifies tokens with its current keys as long as the service runs. A file that cannot be parsed
 /// is logged once, and the previous keys stay in use.
 pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
-    let clock = app.tx.clock.clone();
-    let stopping = app.tx.tasks.stopping().clone();
+    let clock = app.tx.clock().clone();
+    let stopping = app.tx.stopping().clone();
     let mut known = std::fs::read(&path).ok();
     let watching = async move {
         loop {
@@ -50,5 +50,5 @@ pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
             }
         }
     };
-    drop(app.tx.tasks.for_background_tasks().spawn(watching));
+    drop(app.tx.tasks().for_background_tasks().spawn(watching));
 }

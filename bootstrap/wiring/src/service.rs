@@ -121,7 +121,7 @@ impl Service {
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
         let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
         service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
-        database.spawn_background_tasks(&app.tx.tasks);
+        database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
         metrics::start(&app.outbox, &marketplace::METRICS);
         let background = app.for_background_tasks();
@@ -185,7 +185,7 @@ impl Service {
             edge.close();
             stop.wait_for("HTTP requests", edge.ended()).await?;
         }
-        stop.finish("relay, consumers or jobs", &self.app.tx.tasks, self.database).await
+        stop.finish("relay, consumers or jobs", self.app.tx.tasks(), self.database).await
     }
 }
 
@@ -228,8 +228,8 @@ mod tests {
         let config = config(folder.path(), "database:");
         let first = Service::start(&config, &all()).await.unwrap();
         assert!(matches!(Service::start(&config, &all()).await, Err(Failure::InUse { .. })));
-        first.app().tx.tasks.kill();
-        first.app().tx.tasks.ended().await;
+        first.app().tx.tasks().kill();
+        first.app().tx.tasks().ended().await;
         drop(first);
         Service::start(&config, &all()).await.unwrap().stop(WITHIN).await.unwrap();
     }

@@ -7,7 +7,7 @@ use chrono::Utc;
 use handover_events::MAX_ID;
 use handover_memory::SeededRandom;
 use handover_outbox::ports::{Store, StoreError};
-use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::Ids;
 use marketplace::ports::{END_OF_IDS, IdKind, IdsExhausted};
@@ -48,13 +48,12 @@ impl<'a> MakeWriter<'a> for Log {
 
 /// The ids of a process that starts now.
 fn restarted(fixture: &Fixture) -> Ids {
-    Ids::new(Transactor {
-        store: Arc::new(fixture.store.clone()),
-        tasks: Tasks::default(),
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SeededRandom::new(7)),
-        policy: TxPolicy::default(),
-    })
+    Ids::new(Transactor::new(
+        Arc::new(fixture.store.clone()),
+        Arc::new(SystemClock),
+        Arc::new(SeededRandom::new(7)),
+        Tasks::default(),
+    ))
 }
 
 async fn set_counter(fixture: &Fixture, next: i64) {

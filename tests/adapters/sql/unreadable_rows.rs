@@ -7,7 +7,7 @@ use chrono::{TimeDelta, Utc};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
 use handover_outbox::ports::{Clock, OnFailed, Store, UnreadableRow};
-use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
 use marketplace::{Actor, App, CommandContext, Role, Rules};
@@ -75,13 +75,12 @@ async fn unreadable_row_is_listed_for_its_tenant_if_the_tenant_is_readable() {
 async fn reconciliation_reports_unreadable_rows_without_repair() {
     let fixture = with_unreadable(3, &[(2, "update_time = '2026-02-31T10:30:00.000000Z'")]).await;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tx = Transactor {
-        store: Arc::new(fixture.store.clone()),
-        tasks: Tasks::default(),
-        clock: Arc::clone(&clock),
-        random: Arc::new(SeededRandom::new(7)),
-        policy: TxPolicy::default(),
-    };
+    let tx = Transactor::new(
+        Arc::new(fixture.store.clone()),
+        Arc::clone(&clock),
+        Arc::new(SeededRandom::new(7)),
+        Tasks::default(),
+    );
     let rules = Rules {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,

@@ -63,15 +63,15 @@ async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchErr
     let fulfillment = subscribers.iter().find(|subscriber| subscriber.queue == FULFILLMENT_QUEUE);
     let fulfillment =
         fulfillment.ok_or_else(|| service_error("the service has no consumer of shipment tasks"))?;
-    let bound = fulfillment.bind(&app.tx.store);
+    let bound = fulfillment.bind(app.tx.store());
     let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
     fixture.statements.reset();
     let consumer = Consumer::new(app.outbox.clone(), bound, Arc::new(settings));
-    let consumer = app.tx.tasks.spawn(consumer.run());
+    let consumer = app.tx.spawn(consumer.run());
     recorder.wait_for_acks(u64::from(plan.events)).await;
     let finished = Instant::now();
     let statements = fixture.statements.take();
-    app.tx.tasks.stop().await;
+    app.tx.tasks().stop().await;
     drop(consumer);
     let started = recorder.subscribed().unwrap_or(finished);
     let broker_time = recorder.broker_time();

@@ -66,20 +66,20 @@ pub(crate) async fn drain(
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
     let settings = RelaySettings { batch, ..fixture.config.settings.relay.clone() };
-    let id = RelayId(format!("bench-{:016x}", app.tx.random.next()));
+    let id = RelayId(format!("bench-{:016x}", app.tx.random().next()));
     let mut connection = fixture.connection().await?;
     let memory_before = memory::start();
     fixture.statements.reset();
     let relay = Relay::new(app.outbox.clone(), fixture.wake.clone(), id, settings);
-    let relay = app.tx.tasks.spawn(relay.run());
+    let relay = app.tx.spawn(relay.run());
     recorder.wait_for_confirms(u64::from(events)).await;
     while connection.has_pending().await.map_err(baseline_error("cannot read the outbox"))? {
-        app.tx.clock.sleep(POLL_INTERVAL).await;
+        app.tx.sleep(POLL_INTERVAL).await;
     }
     let finished = Instant::now();
     let statements = fixture.statements.take();
     let memory = memory::finish(memory_before);
-    app.tx.tasks.stop().await;
+    app.tx.tasks().stop().await;
     drop(relay);
     let started = recorder.first_view().unwrap_or(finished);
     Ok(Measurement::new(u64::from(events), finished - started)

@@ -102,7 +102,7 @@ async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latenc
     wait_for_effects(&app, &recorder, WARM_UP_ORDERS).await?;
     let committed = place_orders(&app, WARM_UP_ORDERS..WARM_UP_ORDERS + orders, rate).await?;
     wait_for_effects(&app, &recorder, WARM_UP_ORDERS + orders).await?;
-    app.tx.tasks.stop().await;
+    app.tx.tasks().stop().await;
     let times = recorder.event_times();
     let mut latencies = Latencies::default();
     let created = fixture.connection().await?.created_events().await;
@@ -150,7 +150,7 @@ async fn wait_for_effects(app: &App, recorder: &PortRecorder, events: u32) -> Re
             let what = format!("{} of {events} events had their effect within {SETTLE_WITHIN:?}", acked());
             return Err(BenchError::Measurement(what));
         }
-        app.tx.clock.sleep(POLL_INTERVAL).await;
+        app.tx.sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

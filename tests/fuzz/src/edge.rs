@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::OnFailed;
-use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::ports::Bucket;
 use marketplace::{App, Role, Rules, service};
 use marketplace_domain::{PointsRules, UserId};
@@ -119,13 +119,12 @@ pub(crate) fn send(mut request: Request<Body>) -> CheckedResponse {
 
 async fn open_router(header: ForwardedHeader) -> Router {
     let clock = Arc::new(VirtualClock::new(now()));
-    let tx = Transactor {
-        store: Arc::new(MemoryStore::new(clock.clone(), WakeupNotifier::default())),
-        tasks: Tasks::default(),
-        clock: clock.clone(),
-        random: Arc::new(SeededRandom::new(1)),
-        policy: TxPolicy::default(),
-    };
+    let tx = Transactor::new(
+        Arc::new(MemoryStore::new(clock.clone(), WakeupNotifier::default())),
+        clock.clone(),
+        Arc::new(SeededRandom::new(1)),
+        Tasks::default(),
+    );
     let rules = Rules {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,

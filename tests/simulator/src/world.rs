@@ -137,8 +137,8 @@ impl World {
         let (orders, events) =
             oracle::sizes(&self.evidence(true)).await.expect("reads without faults succeed");
         for slot in 0..self.slots.len() {
-            self.app(slot).tx.tasks.kill();
-            self.app(slot).tx.tasks.ended().await;
+            self.app(slot).tx.tasks().kill();
+            self.app(slot).tx.tasks().ended().await;
         }
         self.faults
             .note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
@@ -223,7 +223,7 @@ impl World {
         self.clocks.iter().for_each(FaultyClock::heal);
         for slot in 0..self.slots.len() {
             // Restart a process that has crashed or is being stopped: the fault phase ended before its restart.
-            let tasks = self.app(slot).tx.tasks;
+            let tasks = self.app(slot).tx.tasks().clone();
             if tasks.is_killed() || tasks.stopping().is_cancelled() {
                 tasks.kill();
                 tasks.ended().await;

@@ -21,7 +21,7 @@ impl World {
     /// Waits until the running relay and consumers are idle.
     pub(crate) async fn wait_until_idle(&self) {
         // Paused time advances only when all tasks wait, so relay and consumers are idle before the sleep ends.
-        self.app.tx.clock.sleep(Duration::from_secs(20)).await;
+        self.app.tx.sleep(Duration::from_secs(20)).await;
     }
 
     /// Creates an order that is paid, shipped and completed.

@@ -19,7 +19,7 @@ impl World {
         let order = self.order().await;
         let id = self.get_ops_data(&format!("outbox?aggregateId={order}&eventType=ORDER_CREATED")).await;
         let id = id["items"][0]["eventId"].as_str().unwrap().to_owned();
-        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let mut unit = self.app.tx.begin().await.unwrap();
         let event: EventId = id.parse().unwrap();
         let row = unit.outbox().outbox_by_event(&[event]).await.unwrap().remove(0);
         let now = self.app.now();
@@ -51,7 +51,7 @@ impl World {
     /// Parks a message that is not an event of this service; returns its key.
     async fn foreign_message(&self) -> String {
         let key = "0123456789abcdef".repeat(4);
-        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let mut unit = self.app.tx.begin().await.unwrap();
         unit.outbox().park(&[dead_letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
         unit.commit().await.unwrap();
         key

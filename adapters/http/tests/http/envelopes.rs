@@ -141,7 +141,7 @@ impl Store for SlowStore {
 #[tokio::test(start_paused = true)]
 async fn request_with_unknown_outcome_gets_its_response_when_repeated() {
     let world = World::new().await;
-    let store = Some(Arc::new(SlowStore(world.app.tx.store.clone())) as Arc<_>);
+    let store = Some(Arc::new(SlowStore(world.app.tx.store().clone())) as Arc<_>);
     let slow = World::with(Setup { store, ..Setup::default() }).await;
     let sell = || {
         let request = slow.post_as(SELLER, PRODUCTS).header("x-idempotency-key", "lamp-1");

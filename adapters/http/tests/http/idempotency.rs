@@ -297,7 +297,7 @@ async fn client_disconnect_at_any_point_leaves_one_effect_and_its_response() {
         let key = format!("k-{polls}");
         send_and_disconnect(world.listing(SELLER, &key), polls).await;
         send_and_disconnect(redrive(&key), polls).await;
-        world.app.tx.clock.sleep(Duration::from_secs(1)).await;
+        world.app.tx.sleep(Duration::from_secs(1)).await;
         world.listing(SELLER, &key).send().await.expect(201, "00000");
         assert_eq!(world.products().await, before + count + 1, "after {polls}");
         redrive(&key).send().await.expect(200, "00000");

@@ -30,7 +30,7 @@ async fn world(keys: MockIdempotencyStore) -> World {
 
 /// Ends the tasks, which own references to the mock: the mock checks its calls when it is dropped.
 async fn check_calls(world: World) {
-    world.app.tx.tasks.stop().await;
+    world.app.tx.tasks().stop().await;
 }
 
 /// Calls every POST route of the router, with every role.

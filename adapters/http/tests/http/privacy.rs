@@ -24,7 +24,7 @@ impl World {
             max_retry_count: 3,
         };
         let id = event.event_id.clone();
-        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let mut unit = self.app.tx.begin().await.unwrap();
         unit.outbox().append(&[event]).await.unwrap();
         unit.commit().await.unwrap();
         id
@@ -33,7 +33,7 @@ impl World {
     /// Adds a dead letter of this event with this body.
     async fn park(&self, event: &EventId, body: &str) {
         let parked = dead_letter("webhook.delivery.queue", event.as_str(), body, self.app.now());
-        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let mut unit = self.app.tx.begin().await.unwrap();
         unit.outbox().park(&[parked]).await.unwrap();
         unit.commit().await.unwrap();
     }

@@ -47,7 +47,7 @@ impl World {
                 error: "消息发送失败: NO_ROUTE".into(),
             })
             .collect();
-        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let mut unit = self.app.tx.begin().await.unwrap();
         unit.outbox().mark_failed(&failed, self.app.now()).await.unwrap();
         unit.commit().await.unwrap();
         (order, ids)

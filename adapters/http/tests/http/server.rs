@@ -44,10 +44,9 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let router = world.router.clone();
-        let tasks = world.app.tx.tasks.clone();
+        let tasks = world.app.tx.tasks().clone();
         let token = stop.clone();
-        let ended =
-            world.app.tx.tasks.spawn(async move { serve(listener, router, &tasks, token, &limits).await });
+        let ended = world.app.tx.spawn(async move { serve(listener, router, &tasks, token, &limits).await });
         Server { world, address, stop, ended }
     }
 
@@ -65,7 +64,7 @@ impl Server {
     async fn stopped(self) {
         self.stop.cancel();
         timeout(PATIENCE, self.ended).await.unwrap().unwrap().unwrap().unwrap();
-        timeout(PATIENCE, self.world.app.tx.tasks.stop()).await.unwrap();
+        timeout(PATIENCE, self.world.app.tx.tasks().stop()).await.unwrap();
     }
 }
 

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
-use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::ports::{
     Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimitDecision, RateLimiter, Work,
 };
@@ -116,13 +116,7 @@ impl World {
         let uses_memory = setup.store.is_none();
         let memory = MemoryStore::new(clock.clone(), WakeupNotifier::default());
         let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
-        let tx = Transactor {
-            store,
-            tasks: Tasks::default(),
-            clock,
-            random: Arc::new(SeededRandom::new(1)),
-            policy: TxPolicy::default(),
-        };
+        let tx = Transactor::new(store, clock, Arc::new(SeededRandom::new(1)), Tasks::default());
         let rules = Rules {
             pending_timeout: Duration::from_secs(900),
             max_retry_count: 3,

@@ -78,7 +78,7 @@ impl ConsistencyRepair {
             for (tenant, order, (mismatch, what)) in mismatches {
                 repaired += u64::from(self.finish(tenant, order, mismatch, &what).await?);
             }
-            if self.app.tx.tasks.stopping().is_cancelled() {
+            if self.app.tx.stopping().is_cancelled() {
                 return Ok(repaired);
             }
         }

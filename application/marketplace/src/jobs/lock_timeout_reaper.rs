@@ -79,7 +79,7 @@ impl LockTimeoutReaper {
             let Some(last) = holds.last() else { break };
             after = Some((last.create_time, last.order, last.asset));
             for hold in &holds {
-                if self.app.tx.tasks.stopping().is_cancelled() {
+                if self.app.tx.stopping().is_cancelled() {
                     return Ok(reaped);
                 }
                 match self.process(hold, cutoff).await {
@@ -162,7 +162,7 @@ impl LockTimeoutReaper {
         let mut expired = 0;
         loop {
             let coupons = self.app.view().await?.coupons_expired(now, self.settings.batch.get()).await?;
-            if coupons.is_empty() || self.app.tx.tasks.stopping().is_cancelled() {
+            if coupons.is_empty() || self.app.tx.stopping().is_cancelled() {
                 return Ok(expired);
             }
             let updated = with_tx(&self.app.tx, move |unit, _| {

@@ -53,7 +53,7 @@ impl RefundDispatcher {
 
     /// Sends one refund. Returns `false` if it was not due any more or the process is stopping.
     async fn dispatch_one(&self, id: RefundId) -> Result<bool, StoreError> {
-        if self.app.tx.tasks.stopping().is_cancelled() {
+        if self.app.tx.stopping().is_cancelled() {
             return Ok(false);
         }
         let Some((refund, request)) = self.claim(id).await? else { return Ok(false) };
@@ -109,7 +109,7 @@ impl RefundDispatcher {
         let response = tokio::select! {
             biased;
             response = self.app.gateway.refund(request) => response,
-            () = self.app.tx.clock.sleep(self.settings.timeout) => {
+            () = self.app.tx.sleep(self.settings.timeout) => {
                 Err(GatewayError::Unavailable(format!("no response within {:?}", self.settings.timeout)))
             }
         };

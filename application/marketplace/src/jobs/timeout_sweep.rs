@@ -36,7 +36,7 @@ impl TimeoutSweep {
         let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {
-            if self.app.tx.tasks.stopping().is_cancelled() {
+            if self.app.tx.stopping().is_cancelled() {
                 break;
             }
             match self.close(tenant, order).await {

@@ -100,13 +100,12 @@ impl World {
         let wake = WakeupNotifier::default();
         let faults = StoreFaults::default();
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
-        let tx = Transactor {
-            store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
-            tasks: Tasks::default(),
-            clock: Arc::new(self.clock.clone()),
-            random: self.random.clone(),
-            policy: TxPolicy::default(),
-        };
+        let tx = Transactor::new(
+            Arc::new(FaultyStore { inner, faults: faults.clone() }),
+            Arc::new(self.clock.clone()),
+            self.random.clone(),
+            Tasks::default(),
+        );
         let pending_timeout = self.pending_timeout;
         let on_failed = self.on_failed;
         let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
@@ -224,27 +223,27 @@ impl Process {
     pub(crate) fn start_relay(&self, name: &str, settings: RelaySettings) {
         let relay =
             Relay::new(self.app.outbox.clone(), self.wake.clone(), RelayId(name.to_owned()), settings);
-        drop(self.app.tx.tasks.spawn(relay.run()));
+        drop(self.app.tx.spawn(relay.run()));
     }
 
     /// Starts a consumer and waits until it accepts deliveries.
     pub(crate) async fn start_consumer(&self, subscriber: &Subscriber<Work>, settings: ConsumerSettings) {
         let consumer =
-            Consumer::new(self.app.outbox.clone(), subscriber.bind(&self.app.tx.store), Arc::new(settings));
-        drop(self.app.tx.tasks.spawn(consumer.run()));
+            Consumer::new(self.app.outbox.clone(), subscriber.bind(self.app.tx.store()), Arc::new(settings));
+        drop(self.app.tx.spawn(consumer.run()));
         pass(millis(1)).await;
     }
 
     pub(crate) fn start_drainer(&self, subscribers: &[Subscriber<Work>]) {
-        let bound: Vec<_> = subscribers.iter().map(|it| it.bind(&self.app.tx.store)).collect();
+        let bound: Vec<_> = subscribers.iter().map(|it| it.bind(self.app.tx.store())).collect();
         let drainer = DeadLetterDrainer::new(self.app.outbox.clone(), &bound, &Arc::default());
-        drop(self.app.tx.tasks.spawn(drainer.run()));
+        drop(self.app.tx.spawn(drainer.run()));
     }
 
     /// Simulates a crash of the process and waits until its tasks have ended.
     pub(crate) async fn kill(&self) {
-        self.app.tx.tasks.kill();
-        self.app.tx.tasks.ended().await;
+        self.app.tx.tasks().kill();
+        self.app.tx.tasks().ended().await;
     }
 
     pub(crate) async fn listed(&self) -> Product {

@@ -156,7 +156,7 @@ impl EventProcessor {
             FailureKind::Recoverable => self
                 .settings
                 .retry
-                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
+                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random().next()),
         };
         // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
         let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();

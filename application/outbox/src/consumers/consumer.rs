@@ -49,8 +49,8 @@ impl Consumer {
     /// Consumes until the process stops; then settles the deliveries in progress and returns the others to the queue.
     pub async fn run(self) {
         let Some(processor) = self.processor().await else { return };
-        let sweeper = self.outbox.tx.tasks.spawn(sweep::run(processor.clone()));
-        let stopping = self.outbox.tx.tasks.stopping().clone();
+        let sweeper = self.outbox.tx.spawn(sweep::run(processor.clone()));
+        let stopping = self.outbox.tx.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
             let subscribing = self.outbox.broker.subscribe(&self.bound.queue, self.settings.prefetch);
@@ -76,7 +76,7 @@ impl Consumer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = self.outbox.tx.clock.sleep(pause) => {}
+                () = self.outbox.tx.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -98,8 +98,8 @@ impl Consumer {
             }
             tokio::select! {
                 biased;
-                () = self.outbox.tx.tasks.stopping().cancelled() => return None,
-                () = self.outbox.tx.clock.sleep(pause) => {}
+                () = self.outbox.tx.stopping().cancelled() => return None,
+                () = self.outbox.tx.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -132,7 +132,7 @@ struct Worker {
 
 impl Worker {
     fn new(processor: EventProcessor, subscription: Arc<dyn Subscription>) -> Worker {
-        let closing = processor.outbox.tx.tasks.stopping().child_token();
+        let closing = processor.outbox.tx.stopping().child_token();
         Worker { processor, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), closing }
     }
 
@@ -193,7 +193,7 @@ impl Worker {
             drop(lanes);
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
-            drop(self.processor.outbox.tx.tasks.spawn(lane));
+            drop(self.processor.outbox.tx.spawn(lane));
         }
     }
 
@@ -248,7 +248,7 @@ impl Worker {
                 biased;
                 () = self.closing.cancelled() => {}
                 () = self.processor.breaker.closed(), if is_paused => {}
-                () = self.processor.outbox.tx.clock.sleep(until) => {}
+                () = self.processor.outbox.tx.sleep(until) => {}
             }
         }
     }
@@ -310,11 +310,11 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = worker.closing.cancelled() => {}
-                () = worker.processor.outbox.tx.clock.sleep(wait) => {}
+                () = worker.processor.outbox.tx.sleep(wait) => {}
             }
             worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
         });
-        drop(self.processor.outbox.tx.tasks.spawn(task));
+        drop(self.processor.outbox.tx.spawn(task));
     }
 
     /// Settles deliveries. A failed settlement ends the subscription: closing it returns the unsettled deliveries to

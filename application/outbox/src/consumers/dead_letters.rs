@@ -81,7 +81,7 @@ impl DeadLetterDrainer {
     /// Runs until the process stops.
     pub async fn run(self) {
         let this = Arc::new(self);
-        let stopping = this.outbox.tx.tasks.stopping().clone();
+        let stopping = this.outbox.tx.stopping().clone();
         let mut is_warned = false;
         while !stopping.is_cancelled() {
             match broker_timeout(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
@@ -99,7 +99,7 @@ impl DeadLetterDrainer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = this.outbox.tx.clock.sleep(PAUSE) => {}
+                () = this.outbox.tx.sleep(PAUSE) => {}
             }
         }
     }
@@ -110,7 +110,7 @@ impl DeadLetterDrainer {
         loop {
             let deliveries = tokio::select! {
                 biased;
-                () = self.outbox.tx.tasks.stopping().cancelled() => return,
+                () = self.outbox.tx.stopping().cancelled() => return,
                 next = subscription.next() => match next {
                     Ok(deliveries) => Arc::new(deliveries),
                     Err(error) => return warn!(%error, "[DeadLetters] subscription ended; subscribing again"),

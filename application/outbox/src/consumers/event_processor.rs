@@ -87,7 +87,7 @@ impl EventProcessor {
         after_id: i64,
     ) -> EventProcessor {
         let mut outbox = outbox.clone();
-        outbox.tx.policy.max_elapsed = LOCK_WAIT_LIMIT;
+        outbox.tx = outbox.tx.with_max_elapsed(LOCK_WAIT_LIMIT);
         EventProcessor {
             tx: outbox.tx.with_store(Arc::clone(&bound.store)),
             outbox,

@@ -27,12 +27,12 @@ const QUEUED_WAIT_PERCENT: i32 = 150;
 
 /// Runs the sweep periodically until the process stops.
 pub(super) async fn run(processor: EventProcessor) {
-    let stopping = processor.outbox.tx.tasks.stopping().clone();
+    let stopping = processor.outbox.tx.stopping().clone();
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
-            () = processor.outbox.tx.clock.sleep(processor.settings.sweep_interval) => {}
+            () = processor.outbox.tx.sleep(processor.settings.sweep_interval) => {}
         }
         if let Err(error) = sweep(&processor).await {
             warn!(%error, consumer = processor.name(), "[{}] sweep failed; next run in {:?}", processor.name(), processor.settings.sweep_interval);
@@ -52,7 +52,7 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
         .await?;
     let mut postponed = 0;
     for event in stale_consumptions {
-        if processor.outbox.tx.tasks.stopping().is_cancelled() {
+        if processor.outbox.tx.stopping().is_cancelled() {
             return Ok(());
         }
         info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
@@ -102,7 +102,7 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     drop(view);
     let mut all_settled = true;
     for row in &lost {
-        if processor.outbox.tx.tasks.stopping().is_cancelled() {
+        if processor.outbox.tx.stopping().is_cancelled() {
             return Ok(());
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = processor.queue(),
@@ -164,8 +164,8 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
                 warn!(%error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
                 tokio::select! {
                     biased;
-                    () = processor.outbox.tx.tasks.stopping().cancelled() => return Err(error),
-                    () = processor.outbox.tx.clock.sleep(OUTAGE_PAUSE) => {}
+                    () = processor.outbox.tx.stopping().cancelled() => return Err(error),
+                    () = processor.outbox.tx.sleep(OUTAGE_PAUSE) => {}
                 }
             }
             Err(error) => {

@@ -65,7 +65,7 @@ impl Leader {
 
     /// Starts a candidate under a new random id. It stands for election until the process stops.
     pub fn start(tx: &Transactor, name: &'static str, lease_ms: u32) -> Leader {
-        let id = CandidateId(format!("candidate-{:016x}", tx.random.next()));
+        let id = CandidateId(format!("candidate-{:016x}", tx.random().next()));
         let leader = Leader::new(tx.clone(), name, id, lease_ms);
         let candidate = leader.clone();
         keep_running(tx, name, move || candidate.clone().run());
@@ -135,7 +135,7 @@ impl Leader {
     pub async fn run(self) {
         let Shared { tx, name, runs, .. } = &*self.shared;
         let ended = async {
-            tx.tasks.stopping().cancelled().await;
+            tx.stopping().cancelled().await;
             runs.close();
             runs.wait().await;
         };
@@ -159,7 +159,7 @@ impl Leader {
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                () = tx.clock.sleep(wait) => {}
+                () = tx.sleep(wait) => {}
             }
         }
         if let Err(error) = self.release().await {
@@ -196,7 +196,7 @@ impl Leader {
     async fn stand(&self, observed: &mut LeaseWatch<()>) -> Result<Duration, StoreError> {
         let Shared { tx, name, id, .. } = &*self.shared;
         let third = self.lease() / 3;
-        let mut view = tx.store.view().await?;
+        let mut view = tx.view().await?;
         let now = view.outbox_view().database_now().await?;
         let seen = view.outbox_view().leader_lease(name).await?;
         drop(view);

@@ -87,7 +87,7 @@ struct Runner {
 
 impl Runner {
     async fn run(mut self) {
-        let stopping = self.tx.tasks.stopping().clone();
+        let stopping = self.tx.stopping().clone();
         while !stopping.is_cancelled() {
             let progress = match self.plan.run_by.clone() {
                 RunBy::EveryProcess => self.run_once(None).await,
@@ -125,7 +125,7 @@ impl Runner {
 
     async fn run_once(&mut self, leadership: Option<&Leadership>) -> Progress {
         let name = self.plan.name;
-        let at = self.tx.clock.now();
+        let at = self.tx.now();
         let progress = match self.job.run(leadership).await {
             Ok(progress) => progress,
             Err(error) => {
@@ -174,8 +174,8 @@ impl Runner {
 
     /// Waits for the next run.
     async fn wait(&self) {
-        let stopping = self.tx.tasks.stopping();
-        let [fraction, ..] = self.tx.random.next().to_be_bytes();
+        let stopping = self.tx.stopping();
+        let [fraction, ..] = self.tx.random().next().to_be_bytes();
         let jitter = self.plan.interval / (10 * 256) * u32::from(fraction);
         let woken = async {
             match &self.plan.wake {
@@ -187,7 +187,7 @@ impl Runner {
             biased;
             () = stopping.cancelled() => {}
             () = woken => {}
-            () = self.tx.clock.sleep(self.plan.interval.saturating_sub(jitter)) => {}
+            () = self.tx.sleep(self.plan.interval.saturating_sub(jitter)) => {}
         }
     }
 }

@@ -181,11 +181,8 @@ pub async fn redrive_events(
     let required = selected.required;
     let after = command.rows.after();
     // The redrive runs in a separate task, so that a cancelled caller cannot interrupt it between its units of work.
-    let ended = outbox
-        .tx
-        .tasks
-        .spawn(async move { redrive_units(&task, units, required, after, redriven).await })
-        .await;
+    let ended =
+        outbox.tx.spawn(async move { redrive_units(&task, units, required, after, redriven).await }).await;
     match ended {
         Ok(Some(ended)) => ended,
         Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),

@@ -64,7 +64,7 @@ impl Relay {
             history,
         });
         let work = Arc::clone(&job);
-        let clock = Arc::clone(&self.outbox.tx.clock);
+        let clock = Arc::clone(self.outbox.tx.clock());
         let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
             // Each attempt at the unit of work reads the clock again: `now` becomes the send time of the rows, which
             // the search for lost events uses.

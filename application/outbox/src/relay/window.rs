@@ -56,7 +56,7 @@ impl Relay {
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
             blocked_sequences.extend(unconfirmed.map(|row| sequence_key(row, unordered)));
-            if results.broker_unreachable || self.outbox.tx.tasks.stopping().is_cancelled() {
+            if results.broker_unreachable || self.outbox.tx.stopping().is_cancelled() {
                 break;
             }
         }
@@ -100,7 +100,7 @@ impl Relay {
     /// Finds the messages that the broker rejects, and counts a failure only for their events.
     async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
-            if self.outbox.tx.tasks.stopping().is_cancelled() {
+            if self.outbox.tx.stopping().is_cancelled() {
                 return;
             }
             let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
@@ -125,7 +125,7 @@ impl Relay {
     async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let broker = Arc::clone(&self.outbox.broker);
         let limit = self.settings.confirm_timeout;
-        let stopping = self.outbox.tx.tasks.stopping().clone();
+        let stopping = self.outbox.tx.stopping().clone();
         let publish = async move {
             tokio::select! {
                 biased;
@@ -136,7 +136,7 @@ impl Relay {
                 } => late,
             }
         };
-        let mut answer = self.outbox.tx.tasks.spawn(publish);
+        let mut answer = self.outbox.tx.spawn(publish);
         loop {
             tokio::select! {
                 biased;
@@ -150,10 +150,10 @@ impl Relay {
                         Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
                     };
                 }
-                () = self.outbox.tx.clock.sleep(self.ownership.until_tick()) => {
+                () = self.outbox.tx.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
                         warn!(%error, "[OutboxRelay] cannot renew leases; retrying");
-                        self.outbox.tx.clock.sleep(super::FIRST_PAUSE).await;
+                        self.outbox.tx.sleep(super::FIRST_PAUSE).await;
                     }
                 }
             }
@@ -195,7 +195,7 @@ impl Relay {
     fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
         let retry_count = row.retry_count.saturating_add(1);
         let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
-        let next = match self.settings.retry.after(failures, self.outbox.tx.random.next()) {
+        let next = match self.settings.retry.after(failures, self.outbox.tx.random().next()) {
             Retry::After(delay) if retry_count <= row.max_retry_count => {
                 TimeDelta::from_std(delay).ok().map(|delay| self.outbox.now() + delay)
             }

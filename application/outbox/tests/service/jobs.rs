@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_memory::{MemoryStore, SeededRandom, VirtualClock};
 use handover_outbox::jobs::{Job, LEADER_LEASE_MS, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::*;
-use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use tokio::time::Instant;
 
 use crate::library::eventually;
@@ -56,13 +56,12 @@ impl Database {
     }
 
     fn process(&self, seed: u64) -> Transactor {
-        Transactor {
-            store: Arc::new(self.clone()),
-            tasks: Tasks::default(),
-            clock: Arc::new(self.clock.clone()),
-            random: Arc::new(SeededRandom::new(seed)),
-            policy: TxPolicy::default(),
-        }
+        Transactor::new(
+            Arc::new(self.clone()),
+            Arc::new(self.clock.clone()),
+            Arc::new(SeededRandom::new(seed)),
+            Tasks::default(),
+        )
     }
 
     async fn record(&self) -> Option<JobRecord> {
@@ -119,8 +118,8 @@ impl Job for Counted {
             Act::Fail => return Err(StoreError::Backend("the job failed".into())),
             Act::PanicFirst => assert!(run > 1, "the first run fails"),
             Act::Hang => {
-                self.tx.tasks.stopping().cancelled().await;
-                self.tx.clock.sleep(2 * LEASE).await;
+                self.tx.stopping().cancelled().await;
+                self.tx.sleep(2 * LEASE).await;
             }
         }
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -182,7 +181,7 @@ async fn job_continues_after_error_and_panic_and_last_success_is_kept() {
     pass(Duration::from_secs(1)).await;
     let first = database.record().await.unwrap();
     assert_eq!(first.last_success, Some(first.last_run));
-    process.tasks.stop().await;
+    process.tasks().stop().await;
 
     let process = database.process(2);
     let job = Counted::start(&process, RunBy::EveryProcess, Act::Fail);
@@ -190,7 +189,7 @@ async fn job_continues_after_error_and_panic_and_last_success_is_kept() {
     assert!(job.runs() >= 3, "{}", job.runs());
     let failed = database.record().await.unwrap();
     assert!(failed.last_run > first.last_run && failed.last_success == first.last_success, "{failed:?}");
-    process.tasks.stop().await;
+    process.tasks().stop().await;
 
     let process = database.process(3);
     let job = Counted::start(&process, RunBy::EveryProcess, Act::PanicFirst);
@@ -245,7 +244,7 @@ async fn only_leader_runs_job_and_another_process_runs_it_after_a_kill() {
     }
     let first = usize::from(jobs[0].runs() == 0);
     let second = 1 - first;
-    processes[first].tasks.kill();
+    processes[first].tasks().kill();
     let killed_at = Instant::now();
     eventually(async || jobs[second].runs() > 0).await;
     assert!(killed_at.elapsed() <= LEASE + Duration::from_millis(100), "{:?}", killed_at.elapsed());
@@ -276,7 +275,7 @@ async fn stopping_leader_keeps_lease_until_its_run_has_ended_and_then_releases_i
     let second = database.process(2);
     let next = Counted::start(&second, RunBy::Leader(leader(&second)), Act::Succeed);
     let stopped_at = Instant::now();
-    let stop = first.tasks.stop();
+    let stop = first.tasks().stop();
     let watch = async {
         while next.runs() == 0 {
             pass(Duration::from_millis(10)).await;
@@ -300,7 +299,7 @@ async fn run_is_dropped_when_leadership_is_lost() {
     assert_eq!(unit.outbox().acquire_leadership(&other, &seen, 60_000).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
     pass(LEASE).await;
-    first.tasks.stop().await;
+    first.tasks().stop().await;
     assert_eq!((hanging.runs(), hanging.ended.load(Ordering::Relaxed)), (1, 0));
     assert_eq!(database.record().await, None, "the fence refuses the record of a lost leader");
 }

@@ -11,8 +11,7 @@ use handover_outbox::ports::*;
 use handover_outbox::relay::envelope_of;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
-    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, WakeupNotifier, runtime,
-    with_tx,
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime, with_tx,
 };
 
 use crate::log;
@@ -43,13 +42,12 @@ impl Library {
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
         let wake = WakeupNotifier::default();
         let broker = MemoryBroker::new(clock.clone());
-        let tx = Transactor {
-            store: Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
-            tasks: Tasks::default(),
+        let tx = Transactor::new(
+            Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
             clock,
-            random: Arc::new(SeededRandom::new(7)),
-            policy: TxPolicy::default(),
-        };
+            Arc::new(SeededRandom::new(7)),
+            Tasks::default(),
+        );
         let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
         let outbox = Outbox::new(tx.outbox(), Arc::new(broker.clone()), topology);
         let outbox = events.into_iter().fold(outbox, Outbox::with_event);
@@ -58,14 +56,14 @@ impl Library {
 
     /// Adds a consumer of all book events.
     pub(crate) fn with(self, subscriber: &Subscriber<MemoryUnit>) -> Library {
-        let bound = subscriber.bind(&self.tx.store);
+        let bound = subscriber.bind(self.tx.store());
         let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
         Library { outbox, consumers: vec![bound], ..self }
     }
 
     /// Adds a consumer whose unit of work has only an outbox.
     pub(crate) fn with_outbox_consumer(self, subscriber: &Subscriber<dyn UnitOfWork>) -> Library {
-        let bound = subscriber.bind(&self.outbox.tx.store);
+        let bound = subscriber.bind(self.outbox.tx.store());
         let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
         Library { outbox, consumers: vec![bound], ..self }
     }
@@ -127,7 +125,7 @@ impl Library {
     /// Redrives a sent event and waits until its message has been processed.
     pub(crate) async fn redrive(&self, id: &str) {
         let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
-        let mut unit = self.tx.store.begin().await.unwrap();
+        let mut unit = self.tx.begin().await.unwrap();
         assert_eq!(unit.outbox().redrive(&[again], self.outbox.now()).await.unwrap().len(), 1);
         unit.commit().await.unwrap();
         eventually(async || self.row(id).await.status == OutboxStatus::Sent && self.is_quiet().await).await;

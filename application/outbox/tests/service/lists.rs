@@ -79,7 +79,7 @@ async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() 
             consume_time: library.outbox.now(),
         }
     });
-    let mut unit = library.tx.store.begin().await.unwrap();
+    let mut unit = library.tx.begin().await.unwrap();
     unit.outbox().record(&records.collect::<Vec<_>>()).await.unwrap();
     unit.commit().await.unwrap();
     let list = async |filter: ConsumedFilter, cursor| {

@@ -187,7 +187,7 @@ async fn registration_decides_whether_an_event_type_is_ordered() {
     library.prepare().await;
     let of = |id: &str, event_type: &str, seq| library.event(id, event_type, 7, seq, r#"{"reader":3}"#);
     let now = library.outbox.now();
-    let mut unit = library.tx.store.begin().await.unwrap();
+    let mut unit = library.tx.begin().await.unwrap();
     let events = [of("lent", "BOOK_LENT", 1), of("late", "ORDER_TIMEOUT", 2), of("reminder", "REMINDER", 3)];
     unit.outbox().append(&events).await.unwrap();
     let waits = FailedPublish {

@@ -92,7 +92,7 @@ impl Operator {
 }
 
 fn trace_id(app: &App) -> String {
-    format!("{:016x}{:016x}", app.tx.random.next(), app.tx.random.next())
+    format!("{:016x}{:016x}", app.tx.random().next(), app.tx.random().next())
 }
 
 /// The system user: its name, or its numeric id if no name is set.

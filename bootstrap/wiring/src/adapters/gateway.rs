@@ -32,7 +32,7 @@ type GatewayAndSigner = (Arc<dyn Gateway>, Option<Signer>);
 
 /// Creates the configured gateway. The sandbox reports its results to this application.
 pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure> {
-    let clock = Arc::clone(&app.tx.clock);
+    let clock = Arc::clone(app.tx.clock());
     Ok(match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
             // A process without an API has no listener, so `check` did not require gateway.url.
@@ -42,7 +42,7 @@ pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure
             }
             // A clone without the gateway: otherwise gateway and application would own each other.
             let reports = Arc::new(SandboxReports(app.for_background_tasks()));
-            (Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay)), None)
+            (Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks().clone(), *delay)), None)
         }
         GatewayChoice::Http(endpoint) => {
             let secret = Secrets::gateway(config)?;

@@ -14,8 +14,8 @@ impl Redis {
     /// Connects in the background as soon as Redis is reachable, and reconnects after outages.
     pub(crate) fn keep(config: Option<&RedisConfig>, tx: &MarketTransactor) -> Redis {
         Redis(config.map(|config| {
-            let clock = Arc::clone(&tx.clock);
-            let link = RedisConnection::keep(config.settings.clone(), config.uses.clone(), clock, &tx.tasks);
+            let clock = Arc::clone(tx.clock());
+            let link = RedisConnection::keep(config.settings.clone(), config.uses.clone(), clock, tx.tasks());
             (link, config.uses.clone())
         }))
     }

@@ -28,7 +28,7 @@ pub(super) async fn send_repeatedly(app: &App, faults: &Faults, journal: &Journa
         } else {
             send_once(app, faults, journal, &request).await;
         }
-        app.tx.clock.sleep(random.millis(1..1_500)).await;
+        app.tx.sleep(random.millis(1..1_500)).await;
     }
     if journal.has_response(&request) {
         send_another_body(app, faults, &request).await;
@@ -76,7 +76,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
     };
     if faults.random.permille(250) {
         // The command starts after a pause that is sometimes longer than the lease of the key.
-        app.tx.clock.sleep(faults.random.millis(1..3_000)).await;
+        app.tx.sleep(faults.random.millis(1..3_000)).await;
     }
     context.idempotency = Some(ticket.clone());
     let price = Money::from_minor(1_000).expect("a valid price");

@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use handover_events::{TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{Broker, Clock, OutboxRow, StoreError};
-use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier, with_tx};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier, with_tx};
 use marketplace::consumer::HandlerContext;
 use marketplace::ports::MarketStore;
 use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
@@ -56,13 +56,7 @@ impl ReferenceRun {
         let wake = WakeupNotifier::default();
         let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
-        let tx = Transactor {
-            store: Arc::clone(&store),
-            tasks: Tasks::default(),
-            clock,
-            random: Arc::new(SeededRandom::new(0)),
-            policy: TxPolicy::default(),
-        };
+        let tx = Transactor::new(Arc::clone(&store), clock, Arc::new(SeededRandom::new(0)), Tasks::default());
         let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
         let app = App::new(tx, Arc::clone(&broker), rules);
         service::prepare(&app).await?;
@@ -302,8 +296,8 @@ impl ReferenceRun {
     }
 
     pub(super) async fn end(self) {
-        self.app.tx.tasks.kill();
-        self.app.tx.tasks.ended().await;
+        self.app.tx.tasks().kill();
+        self.app.tx.tasks().ended().await;
     }
 
     /// Orders of the reference run mapped to those of the run.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_outbox::ports::Broker;
-use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::idempotency::RequestSettings;
 use marketplace::ports::MarketStore;
 use marketplace::{App, service};
@@ -49,13 +49,7 @@ impl World {
             Some(defect) => Arc::new(DefectiveStore { inner: store, defect }),
             None => Arc::new(store),
         };
-        let tx = Transactor {
-            store,
-            tasks,
-            clock: Arc::new(clock.clone()),
-            random: Arc::new(self.faults.random.clone()),
-            policy: TxPolicy::default(),
-        };
+        let tx = Transactor::new(store, Arc::new(clock.clone()), Arc::new(self.faults.random.clone()), tasks);
         let broker = FaultyBroker {
             inner: Arc::new(self.broker.clone()),
             process: process.clone(),
@@ -74,8 +68,9 @@ impl World {
     /// An application on the same store and broker, but without injected faults, for the setup and the checks.
     pub(super) fn plain_app(&self) -> App {
         let app = self.app(0);
-        let tx =
-            Transactor { store: Arc::new(self.store.clone()), tasks: Tasks::default(), ..app.tx.clone() };
+        let store = Arc::new(self.store.clone());
+        let clock = Arc::clone(app.tx.clock());
+        let tx = Transactor::new(store, clock, Arc::clone(app.tx.random()), Tasks::default());
         App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
     }
 
@@ -103,17 +98,17 @@ impl World {
                 faults.note("world", || format!("process {slot} has crashed"));
             } else if faults.occurs(Fault::Killed) {
                 faults.note("world", || format!("process {slot} is killed"));
-                app.tx.tasks.kill();
+                app.tx.tasks().kill();
             } else if faults.occurs(Fault::Restarted) {
                 faults.note("world", || format!("process {slot} is stopped"));
-                if tokio::time::timeout(STOP_TIMEOUT, app.tx.tasks.stop()).await.is_err() {
+                if tokio::time::timeout(STOP_TIMEOUT, app.tx.tasks().stop()).await.is_err() {
                     faults.violation(format!("process {slot} does not stop"));
                 }
-                app.tx.tasks.kill();
+                app.tx.tasks().kill();
             } else {
                 continue;
             }
-            app.tx.tasks.ended().await;
+            app.tx.tasks().ended().await;
             faults.sleep(faults.random.millis(0..300)).await;
             self.start(slot);
         }

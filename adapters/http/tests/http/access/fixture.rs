@@ -48,7 +48,7 @@ impl AccessFixture {
         let report = open_report(&world).await;
         others_order(&world).await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
-        world.app.tx.clock.sleep(SETTLED).await;
+        world.app.tx.sleep(SETTLED).await;
         let id = |id: i64| id.to_string();
         let names = vec![
             ("{product}", id(product)),

@@ -111,7 +111,7 @@ async fn occupy_listing(process: &Process, order: &Order) {
         event_id: event_id("occupied"),
         at: order.create_time,
     };
-    let mut unit = process.app.tx.store.begin().await.unwrap();
+    let mut unit = process.app.tx.begin().await.unwrap();
     unit.change_listings(&[change]).await.unwrap();
     unit.commit().await.unwrap();
 }
@@ -170,8 +170,9 @@ async fn reconcile_interrupted(event: Event, before_read: usize) -> bool {
     pass(secs(1)).await;
     let interruption = Arc::new(Interruption { reads: AtomicUsize::new(0), before_read, change });
     let mut app: App = market.app().clone();
-    let inner = Arc::clone(&app.tx.store);
-    app.tx.store = Arc::new(InterruptedStore { inner, interruption: Arc::clone(&interruption) });
+    let inner = Arc::clone(app.tx.store());
+    let store = Arc::new(InterruptedStore { inner, interruption: Arc::clone(&interruption) });
+    app.tx = app.tx.with_store(store);
     let command = Reconcile {
         tenant: None,
         since: chrono::DateTime::UNIX_EPOCH,

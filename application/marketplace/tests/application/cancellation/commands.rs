@@ -35,7 +35,7 @@ async fn interrupt_once<G, T, E: Display>(
     let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(command(&app, &input));
     let result = poll_up_to(&mut running, polls).await;
     if interruption == Interruption::ProcessKilled {
-        app.tx.tasks.kill();
+        app.tx.tasks().kill();
     }
     drop(running);
     let next = continuing_app(&world, &app, interruption).await;

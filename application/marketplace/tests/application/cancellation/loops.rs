@@ -35,15 +35,15 @@ async fn run_and_interrupt(
             let mut work: Pin<Box<dyn Future<Output = ()>>> = Box::pin(work);
             assert!(poll_up_to(&mut work, polls).await.is_none(), "the loop ended before it was stopped");
             drop(work);
-            app.tx.tasks.stop().await;
+            app.tx.tasks().stop().await;
         }
         Interruption::ProcessKilled => {
-            drop(app.tx.tasks.spawn(work));
+            drop(app.tx.spawn(work));
             for _ in 0..polls {
                 tokio::task::yield_now().await;
             }
-            app.tx.tasks.kill();
-            app.tx.tasks.ended().await;
+            app.tx.tasks().kill();
+            app.tx.tasks().ended().await;
         }
     }
 }
@@ -70,7 +70,7 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
         );
         // The next relay takes over when the lease ends and publishes the remaining rows.
         let (next, wake) = world.process();
-        drop(next.tx.tasks.spawn(relay(&next, &wake, "next").run()));
+        drop(next.tx.spawn(relay(&next, &wake, "next").run()));
         pass(Duration::from_secs(8)).await;
         let rows = world.rows().await;
         assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0), "{rows:#?}");
@@ -83,7 +83,7 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
         ordered(&next).await;
         pass(Duration::from_secs(6)).await;
         assert_eq!(world.depth(INVENTORY_QUEUE).await.0, ready + 1);
-        next.tx.tasks.stop().await;
+        next.tx.tasks().stop().await;
         sent == 6
     });
 }
@@ -95,7 +95,7 @@ fn fulfillment(app: &App) -> Subscriber<Work> {
 fn consumer(app: &App) -> Consumer {
     Consumer::new(
         app.outbox.clone(),
-        fulfillment(app).bind(&app.tx.store),
+        fulfillment(app).bind(app.tx.store()),
         Arc::new(ConsumerSettings::default()),
     )
 }
@@ -106,9 +106,9 @@ async fn delivered(world: &World) -> (Order, OutboxRow) {
     let (app, wake) = world.process();
     marketplace::service::prepare(&app).await.unwrap();
     let order = paid(&app).await;
-    drop(app.tx.tasks.spawn(relay(&app, &wake, "before").run()));
+    drop(app.tx.spawn(relay(&app, &wake, "before").run()));
     pass(Duration::from_secs(1)).await;
-    app.tx.tasks.stop().await;
+    app.tx.tasks().stop().await;
     let row = world.rows().await.into_iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
     assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (1, 0));
     (order, row)
@@ -174,10 +174,10 @@ fn interrupted_redelivery_takes_effect_once_with_its_consume_record() {
 /// Checks that the event is applied once after the next process has run for 40 s, longer than the lease of an attempt.
 async fn finish(world: &World, order: &Order, row: &OutboxRow) {
     let (next, _) = world.process();
-    drop(next.tx.tasks.spawn(consumer(&next).run()));
+    drop(next.tx.spawn(consumer(&next).run()));
     pass(Duration::from_secs(40)).await;
     assert_eq!(effect_and_log(world, order, row).await, (1, Some(ConsumeStatus::Success)));
     assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (0, 0));
     assert_eq!(world.view().await.outbox_view().undecided_dead_letters(None).await.unwrap(), 0);
-    next.tx.tasks.stop().await;
+    next.tx.tasks().stop().await;
 }

@@ -45,7 +45,7 @@ async fn interrupt_once<T>(
     let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(action(&app));
     let result = poll_up_to(&mut running, polls).await;
     if interruption == Interruption::ProcessKilled {
-        app.tx.tasks.kill();
+        app.tx.tasks().kill();
     }
     drop(running);
     let next = continuing_app(&world, &app, interruption).await;
@@ -72,7 +72,7 @@ async fn interrupt_once<T>(
 }
 
 async fn unit(app: &App, work: impl AsyncFnOnce(&mut Work)) {
-    let mut unit = app.tx.store.begin().await.unwrap();
+    let mut unit = app.tx.begin().await.unwrap();
     work(unit.as_mut()).await;
     unit.commit().await.unwrap();
 }
@@ -224,7 +224,7 @@ fn interrupted_replay_leaves_the_dead_letter_open_or_its_event_retryable() {
         let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(replay(&app));
         let result = poll_up_to(&mut running, polls).await;
         if interruption == Interruption::ProcessKilled {
-            app.tx.tasks.kill();
+            app.tx.tasks().kill();
         }
         drop(running);
         let next = continuing_app(&world, &app, interruption).await;

@@ -118,12 +118,12 @@ pub(crate) async fn shipped(app: &App) -> Order {
 pub(crate) async fn continuing_app(world: &World, app: &App, interruption: Interruption) -> App {
     match interruption {
         Interruption::CallerCancelled => {
-            app.tx.tasks.ended().await;
+            app.tx.tasks().ended().await;
             app.clone()
         }
         Interruption::ProcessKilled => {
-            app.tx.tasks.kill();
-            app.tx.tasks.ended().await;
+            app.tx.tasks().kill();
+            app.tx.tasks().ended().await;
             world.process().0
         }
     }

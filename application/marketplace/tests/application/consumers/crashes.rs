@@ -13,7 +13,7 @@ async fn event_that_always_kills_its_process_becomes_dead() {
     let first = world.process();
     let mut process = first.clone();
     let handler = loop {
-        let tasks = process.app.tx.tasks.clone();
+        let tasks = process.app.tx.tasks().clone();
         let handler = Scripted::new(&world, move |_, _| Act::Kill(tasks.clone()));
         process.start_drainer(&[handler.subscriber()]);
         process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
@@ -22,14 +22,14 @@ async fn event_that_always_kills_its_process_becomes_dead() {
         }
         // A counted attempt is leased to its worker for 15 s.
         eventually(secs(20), async || {
-            process.app.tx.tasks.is_killed()
+            process.app.tx.tasks().is_killed()
                 || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)
         })
         .await;
-        if !process.app.tx.tasks.is_killed() {
+        if !process.app.tx.tasks().is_killed() {
             break handler;
         }
-        process.app.tx.tasks.ended().await;
+        process.app.tx.tasks().ended().await;
         kills += 1;
         assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
@@ -53,7 +53,7 @@ async fn undelivered_predecessor_that_always_kills_its_process_becomes_dead() {
     let mut kills = 0;
     let mut process = world.process();
     loop {
-        let tasks = process.app.tx.tasks.clone();
+        let tasks = process.app.tx.tasks().clone();
         let handler = Scripted::new(&world, move |events, _| {
             if events.iter().any(|event| event == "e-1") { Act::Kill(tasks.clone()) } else { Act::Apply }
         });
@@ -65,14 +65,14 @@ async fn undelivered_predecessor_that_always_kills_its_process_becomes_dead() {
             world.commit_and_deliver(&process, "e-2", 7, 2).await;
         }
         eventually(secs(40), async || {
-            process.app.tx.tasks.is_killed()
+            process.app.tx.tasks().is_killed()
                 || world.log_status(NAME, "e-2").await == Some(ConsumeStatus::Success)
         })
         .await;
-        if !process.app.tx.tasks.is_killed() {
+        if !process.app.tx.tasks().is_killed() {
             break;
         }
-        process.app.tx.tasks.ended().await;
+        process.app.tx.tasks().ended().await;
         kills += 1;
         assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
@@ -86,15 +86,15 @@ async fn undelivered_predecessor_that_always_kills_its_process_becomes_dead() {
 async fn event_that_killed_one_process_is_applied_once_by_the_next() {
     let world = World::new().await;
     let first = world.process();
-    let tasks = first.app.tx.tasks.clone();
+    let tasks = first.app.tx.tasks().clone();
     let killing = Scripted::new(&world, move |_, _| Act::Kill(tasks.clone()));
     first.start_consumer(&killing.subscriber(), ConsumerSettings::default()).await;
     let other = world.process();
     for order in 1..=5 {
         world.commit_and_deliver(&other, &format!("e-{order}"), order, 1).await;
     }
-    eventually(secs(1), async || first.app.tx.tasks.is_killed()).await;
-    first.app.tx.tasks.ended().await;
+    eventually(secs(1), async || first.app.tx.tasks().is_killed()).await;
+    first.app.tx.tasks().ended().await;
     let second = world.process();
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     second.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
@@ -110,7 +110,7 @@ async fn event_that_killed_one_process_is_applied_once_by_the_next() {
 async fn attempt_of_a_crashed_process_is_not_repeated_until_its_lease_ends() {
     let world = World::new().await;
     let first = world.process();
-    let tasks = first.app.tx.tasks.clone();
+    let tasks = first.app.tx.tasks().clone();
     let killing = Scripted::new(&world, move |_, before| {
         // The event fails twice, in the batch and as a single delivery. The next attempt is counted first and kills the
         // process.
@@ -118,8 +118,8 @@ async fn attempt_of_a_crashed_process_is_not_repeated_until_its_lease_ends() {
     });
     first.start_consumer(&killing.subscriber(), ConsumerSettings::default()).await;
     world.commit_and_deliver(&first, "e-1", 7, 1).await;
-    eventually(secs(1), async || first.app.tx.tasks.is_killed()).await;
-    first.app.tx.tasks.ended().await;
+    eventually(secs(1), async || first.app.tx.tasks().is_killed()).await;
+    first.app.tx.tasks().ended().await;
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 2));
     let lease_ends = record.lease_until.expect("a counted attempt has a lease");

@@ -51,7 +51,7 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
     ];
     let world = World::new().await;
     let process = world.process();
-    let mut unit = process.app.tx.store.begin().await.unwrap();
+    let mut unit = process.app.tx.begin().await.unwrap();
     for body in &bodies {
         unit.insert_order(&order(body)).await.unwrap();
     }
@@ -66,7 +66,7 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
         for at in sequence {
             let event = Event::of(&rows[at]).unwrap();
             if subscriber.handler.event_types().contains(&event.row.event_type.as_str()) {
-                let mut unit = process.app.tx.store.begin().await.unwrap();
+                let mut unit = process.app.tx.begin().await.unwrap();
                 subscriber.handler.apply(unit.as_mut(), &[event]).await.unwrap();
                 unit.commit().await.unwrap();
             }

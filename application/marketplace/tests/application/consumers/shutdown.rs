@@ -13,7 +13,7 @@ use crate::support::{Process, World, millis, pass, secs};
 
 async fn stop_duration(process: &Process) -> Duration {
     let started = Instant::now();
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
     started.elapsed()
 }
 

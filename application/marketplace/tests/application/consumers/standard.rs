@@ -145,7 +145,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     }
     let credit = view.credit_of(TENANT, BUYER.try_into().unwrap()).await.unwrap().unwrap();
     assert_eq!(credit.score, 99);
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
 }
 
 #[tokio::test(start_paused = true)]

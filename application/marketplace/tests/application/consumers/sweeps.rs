@@ -141,7 +141,7 @@ async fn sweep_waiting_for_the_store_ends_when_its_process_stops() {
     eventually(secs(11), async || handler.calls().len() == 1).await;
     pass(millis(100)).await;
     let started = Instant::now();
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
     let elapsed = started.elapsed();
     assert!(elapsed < millis(100), "{elapsed:?}");
     assert!(world.effects(7).await.is_empty());

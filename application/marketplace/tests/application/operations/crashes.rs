@@ -51,7 +51,7 @@ async fn replay_killed_before_the_publish_is_applied_by_the_sweep() {
     let fixture = dead_letter_fixture(&[("e-1", 7)]).await;
     fixture.process.kill().await;
     let (process, next) = replaying_process(&fixture);
-    *next.lock().unwrap() = Some(PublishFault::KilledBefore(process.app.tx.tasks.clone()));
+    *next.lock().unwrap() = Some(PublishFault::KilledBefore(process.app.tx.tasks().clone()));
     replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap_err();
     assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(fixture.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Failed));
@@ -64,7 +64,7 @@ async fn replay_killed_after_the_publish_is_applied_by_its_message() {
     let fixture = dead_letter_fixture(&[("e-1", 7)]).await;
     fixture.process.kill().await;
     let (process, next) = replaying_process(&fixture);
-    *next.lock().unwrap() = Some(PublishFault::KilledAfter(process.app.tx.tasks.clone()));
+    *next.lock().unwrap() = Some(PublishFault::KilledAfter(process.app.tx.tasks().clone()));
     replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap_err();
     assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(fixture.world.depth(QUEUE).await.ready, 1);

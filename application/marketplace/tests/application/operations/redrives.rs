@@ -234,10 +234,10 @@ impl Store for InterposedStore {
 async fn row_redriven_and_published_by_another_process_is_skipped() {
     let (world, process) = failed_events().await;
     let world = Arc::new(world);
-    let inner = Arc::clone(&process.app.outbox.tx.store);
+    let inner = Arc::clone(process.app.outbox.tx.store());
     let store = InterposedStore { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
     let mut app = process.app.clone();
-    app.outbox.tx.store = Arc::new(store);
+    app.outbox.tx = app.outbox.tx.with_store(Arc::new(store));
     let by_aggregate = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
     let redriven = redrive_events(&app.outbox, &acting(&operator()), by_aggregate).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
@@ -367,5 +367,5 @@ async fn redriven_sent_event_is_published_again_and_takes_effect_once() {
     );
     let tasks = world.view().await.shipment_tasks(TENANT, &[order.id]).await.unwrap();
     assert_eq!(tasks.len(), 1);
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
 }

@@ -47,7 +47,7 @@ async fn later_events_are_published_after_the_release_of_their_aggregate() {
         (world.status("e-2").await, world.status("e-3").await),
         (OutboxStatus::Sent, OutboxStatus::Sent)
     );
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
 }
 
 #[tokio::test(start_paused = true)]

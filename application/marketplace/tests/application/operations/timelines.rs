@@ -96,7 +96,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         "an operator without the role `pii` must not see the payment method"
     );
     assert_ne!(started(&shown).as_deref(), Some(MASK));
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
         applied * 3,
         "expected two ignored duplicates per applied event, after all applied events: {consumed:?}"
     );
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
 }
 
 #[tokio::test(start_paused = true)]

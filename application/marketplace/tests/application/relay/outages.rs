@@ -177,7 +177,7 @@ async fn stopping_relay_waits_for_outstanding_confirms_and_publishes_nothing_mor
     process.commit(events.collect()).await;
     pass(millis(2_500)).await;
     let started = tokio::time::Instant::now();
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
     assert!(started.elapsed() <= secs(3), "{:?}", started.elapsed());
     let sent: Vec<bool> = world.rows().await.iter().map(|row| row.status == OutboxStatus::Sent).collect();
     assert_eq!(sent, [[true; 2].as_slice(), &[false; 18]].concat());
@@ -192,7 +192,7 @@ async fn stopping_relay_does_not_wait_long_for_a_silent_broker() {
     process.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
     pass(millis(500)).await;
     let started = tokio::time::Instant::now();
-    process.app.tx.tasks.stop().await;
+    process.app.tx.tasks().stop().await;
     assert!(started.elapsed() <= secs(4), "{:?}", started.elapsed());
     assert_eq!(
         world.status("e-1").await,

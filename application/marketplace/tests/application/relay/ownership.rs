@@ -89,7 +89,7 @@ async fn stopping_relay_releases_its_partitions_at_once() {
     let a = process_with_relay(&world, "a").await;
     let b = process_with_relay(&world, "b").await;
     pass(secs(4)).await;
-    a.app.tx.tasks.stop().await;
+    a.app.tx.tasks().stop().await;
     assert_eq!(as_pairs(&shares(&world).await), [("b", 32), ("none", 32)]);
     let heartbeats = world.view().await.outbox_view().heartbeats().await.unwrap();
     assert_eq!(heartbeats.iter().map(|beat| beat.relay.0.as_str()).collect::<Vec<_>>(), ["b"]);

@@ -21,7 +21,7 @@ async fn sixty_four_buyers() {
         let app = process(number).app.clone();
         async move { place_order(&app, &by(100 + number), PlaceOrder::of(product)).await }
     });
-    let results = join_all(buys.map(|buy| a.app.tx.tasks.spawn(buy))).await;
+    let results = join_all(buys.map(|buy| a.app.tx.spawn(buy))).await;
     let results: Vec<_> = results.into_iter().map(|result| result.unwrap().unwrap()).collect();
     let winners: Vec<&Order> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     let [winner] = winners.as_slice() else { panic!("{} orders for one product, expected 1", winners.len()) };

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::jobs::Leader;
 use handover_outbox::ports::{Clock, LeaderLease, Leadership, RandomSource};
-use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_outbox::{Tasks, Transactor};
 use tokio::time::Instant;
 
 use super::StoreRig;
@@ -54,13 +54,7 @@ impl Process {
     fn start(rig: &dyn StoreRig, number: u64) -> Process {
         let ports = Arc::new(ProcessPorts { began: Instant::now(), number: AtomicU64::new(number << 32) });
         let tasks = Tasks::default();
-        let tx = Transactor {
-            store: rig.store(),
-            tasks: tasks.clone(),
-            clock: ports.clone(),
-            random: ports,
-            policy: TxPolicy::default(),
-        };
+        let tx = Transactor::new(rig.store(), ports.clone(), ports, tasks.clone());
         Process { tasks, leader: Leader::start(&tx, NAME, LEASE_MS) }
     }
 
