@@ -1,6 +1,6 @@
 //! Consumer `webhooks`: reserved for deliveries to the webhook subscriptions of the tenant. Subscriptions are not
 //! implemented yet, so the consumer records each event without effect. Its queue exists so that the broker can also
-//! route events whose type has no other consumer.
+//! route events whose type has no other consumer: it takes every event type except ORDER_TIMEOUT.
 
 use std::time::Duration;
 
@@ -8,9 +8,7 @@ use async_trait::async_trait;
 use marketplace_domain::{EventKind, Order};
 
 use super::facts::{Orders, body_of, is_about_order};
-use crate::consumer::{
-    Audience, Consumer, HandlerContext, LostEffect, NoEffects, Queue, StoredEffects, names_of,
-};
+use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects, Queue, StoredEffects};
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
@@ -22,19 +20,6 @@ pub struct Webhooks;
 
 /// Queue of the consumer `webhooks`.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
-
-const EVENTS: &[EventKind] = &[
-    EventKind::OrderCreated,
-    EventKind::OrderPaid,
-    EventKind::OrderStatusChanged,
-    EventKind::OrderCancelled,
-    EventKind::OrderRefunded,
-    EventKind::PaymentSucceeded,
-    EventKind::PaymentFailed,
-    EventKind::RefundSucceeded,
-    EventKind::RefundFailed,
-    EventKind::InvoiceGenerated,
-];
 
 const BINDINGS: &[&str] = &[
     "order.created",
@@ -54,7 +39,8 @@ impl Consumer for Webhooks {
     }
 
     fn event_types(&self) -> Vec<&str> {
-        names_of(EVENTS)
+        let events = EventKind::ALL.iter().filter(|event| event.is_ordered());
+        events.map(|event| event.as_str()).collect()
     }
 
     fn queue(&self, _: Duration) -> Queue {
