@@ -28,7 +28,7 @@ pub use webhooks::{WEBHOOK_QUEUE, Webhooks};
 
 /// The consumers of the service (spec §3 "Topology").
 pub fn standard() -> Consumers {
-    let consumers: [Arc<dyn Consumer>; 9] = [
+    let consumers: Vec<Arc<dyn Consumer>> = vec![
         Arc::new(Inventory),
         Arc::new(Fulfillment),
         Arc::new(StatusSync),
