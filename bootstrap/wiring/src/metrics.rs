@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use handover_http::routes::metrics::Render;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{Metric, MetricKind, PENDING};
 use marketplace::App;
-use marketplace_http::Render;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::terminal::dropped_lines;
@@ -32,8 +32,9 @@ const PAUSE_FACTOR: u32 = 20;
 fn all() -> impl Iterator<Item = &'static Metric> {
     static OF_PROCESS: [Metric; 1] = METRICS;
     static OF_MARKETPLACE: &[Metric] = &marketplace::METRICS;
+    static OF_HTTP: &[Metric] = &handover_http::METRICS;
     static OF_OUTBOX: &[Metric] = &handover_outbox::METRICS;
-    OF_OUTBOX.iter().chain(OF_MARKETPLACE).chain(&OF_PROCESS)
+    OF_OUTBOX.iter().chain(OF_HTTP).chain(OF_MARKETPLACE).chain(&OF_PROCESS)
 }
 
 /// Installs the recorder. A second call changes nothing.

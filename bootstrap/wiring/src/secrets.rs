@@ -12,8 +12,9 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use handover_http::Tokens;
 use handover_system::secret_bytes;
-use marketplace_http::{CallbackVerifier, Tokens};
+use marketplace_http::CallbackVerifier;
 
 use crate::Failure;
 use crate::config::{

@@ -7,6 +7,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
+use handover_http::envelope::Code;
+use handover_http::fields::{Body, Fields};
+use handover_http::refusal::Refusal;
 use marketplace::ReportedName;
 use marketplace::use_cases::operations::record_unreadable_report;
 use marketplace_domain::{Reference, ReportKind};
@@ -15,10 +18,14 @@ use standardwebhooks::Webhook;
 use crate::body::SignedBody;
 use crate::context::Gateway;
 use crate::edge::Edge;
-use crate::envelope::Code;
-use crate::fields::{Fields, Report};
 use crate::messages;
-use crate::refusal::Refusal;
+use crate::refusal::RouteError;
+
+/// A report of the gateway: a body in which unknown fields are ignored, because gateways add fields.
+pub(crate) trait Report: Body {
+    /// The Rust names of its fields.
+    const FIELDS: &'static [&'static str];
+}
 
 /// Maximum length of the recorded reason why a body is unreadable.
 const MAX_ERROR_CHARS: usize = 500;
@@ -56,7 +63,7 @@ impl CallbackVerifier {
         let repeated = SIGNATURE_HEADERS.into_iter().find(|name| headers.get_all(*name).iter().count() > 1);
         if let Some(name) = repeated {
             tracing::warn!(header = name, "callback: repeated header; rejected");
-            return Err(Refusal::new(Code::NotAuthenticated, messages::repeated_header(name)));
+            return Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::repeated_header(name)));
         }
         let webhooks = self.webhooks.read().unwrap_or_else(PoisonError::into_inner);
         let mut refusal = None;
@@ -70,26 +77,26 @@ impl CallbackVerifier {
         }
         let error = refusal.map(|error| error.to_string());
         tracing::warn!(error, "callback: signature rejected");
-        Err(Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE))
+        Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::BAD_SIGNATURE))
     }
 }
 
 impl<B: Report> SignedBody<B> {
-    /// Builds a command like [`crate::fields::Parsed::command`]. A body that cannot be read is recorded, then refused; if the
+    /// Builds a command like [`Parsed::command`](handover_http::fields::Parsed::command). A body that cannot be read is recorded, then refused; if the
     /// record cannot be written, the refusal says so, and the gateway repeats its report.
     pub(crate) async fn command<C>(
         self,
         Gateway(edge, context): &Gateway,
         kind: ReportKind,
         build: impl FnOnce(B, &mut Fields) -> Option<C>,
-    ) -> Result<C, Refusal> {
+    ) -> Result<C, RouteError> {
         let SignedBody { body, hash } = self;
         match body.and_then(|body| body.command(build)) {
             Ok(command) => Ok(command),
             Err(refusal) => {
                 let error = storable(&refusal.reason());
                 record_unreadable_report(&edge.app, context, kind, hash, error).await?;
-                Err(refusal)
+                Err(refusal.into())
             }
         }
     }

@@ -3,21 +3,20 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use handover_events::TenantId;
-use handover_events::Trace;
-use marketplace::{Actor, CommandContext};
+use handover_events::{TenantId, Trace};
+use handover_http::envelope::Code;
+use handover_http::header_names::X_IDEMPOTENCY_KEY;
+use handover_http::refusal::Refusal;
+use handover_http::{Claims, TokenError, Unauthenticated};
+use handover_outbox::operations;
+use marketplace::{Actor, CommandContext, Role};
+use marketplace_domain::UserId;
 
-use crate::auth::TokenError;
 use crate::edge::Edge;
-use crate::envelope::Code;
-use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::messages;
-use crate::refusal::Refusal;
 
 /// An authenticated caller, and the dependencies of the routes. The other caller types contain the dependencies, too.
 pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
@@ -32,15 +31,6 @@ pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 /// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
 pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
-/// Reason why a request is not authenticated.
-#[derive(Debug, Clone)]
-enum Unauthenticated {
-    Missing,
-    /// Several `Authorization` headers: proxies and this service could choose different ones.
-    Repeated,
-    Invalid(TokenError),
-}
-
 /// Middleware that authenticates each request once. It rejects no request, because the rate limit counts
 /// unauthenticated requests first; the extractors reject them.
 pub(crate) async fn authenticate(
@@ -51,16 +41,10 @@ pub(crate) async fn authenticate(
     let Some(trace) = request.extensions().get::<Trace>().cloned() else {
         return missing_trace().into_response();
     };
-    let verified = bearer(request.headers())
-        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Unauthenticated::Invalid));
-    match verified {
-        Ok(claims) => {
-            request.extensions_mut().insert(CommandContext {
-                actor: Actor::User { id: claims.user, roles: claims.roles },
-                tenant: claims.tenant,
-                trace,
-                idempotency: None,
-            });
+    let verified = edge.tokens.authenticate(request.headers(), edge.app.now());
+    match verified.and_then(|claims| context_of(&claims, trace)) {
+        Ok(context) => {
+            request.extensions_mut().insert(context);
         }
         Err(reason) => {
             request.extensions_mut().insert(reason);
@@ -69,15 +53,34 @@ pub(crate) async fn authenticate(
     next.run(request).await
 }
 
+/// The context of a signed-in user. Unknown roles are ignored.
+fn context_of(claims: &Claims, trace: Trace) -> Result<CommandContext, Unauthenticated> {
+    let id = UserId::try_from(claims.user);
+    let id = id.map_err(|_| Unauthenticated::Invalid(TokenError::InvalidClaim("sub")))?;
+    let roles = claims.roles.iter().filter_map(|role| Role::named(role)).collect();
+    let actor = Actor::User { id, roles };
+    Ok(CommandContext { actor, tenant: claims.tenant, trace, idempotency: None })
+}
+
+/// The context of an authenticated caller.
+fn caller(head: &Parts) -> Result<&CommandContext, Refusal> {
+    match (head.extensions.get::<CommandContext>(), head.extensions.get::<Unauthenticated>()) {
+        (Some(context), _) => Ok(context),
+        (None, Some(reason)) => Err(reason.into()),
+        (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
+    }
+}
+
+/// Guard of the operators' routes: the caller that [`authenticate`] has authenticated, with the role of an operator.
+pub(crate) fn operator(head: &Parts, _: Trace) -> Result<operations::Operator, Refusal> {
+    caller(head)?.operator().map_err(|_| Refusal::of(Code::NOT_ALLOWED))
+}
+
 impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        match (parts.extensions.get::<CommandContext>(), parts.extensions.get::<Unauthenticated>()) {
-            (Some(context), _) => Ok(Caller(Arc::clone(edge), context.clone())),
-            (None, Some(reason)) => Err(reason.into()),
-            (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
-        }
+        caller(parts).map(|context| Caller(Arc::clone(edge), context.clone()))
     }
 }
 
@@ -99,22 +102,8 @@ impl FromRequestParts<Arc<Edge>> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
-        context.operator()?;
+        context.operator().map_err(|_| Refusal::of(Code::NOT_ALLOWED))?;
         Ok(Operator(edge, context))
-    }
-}
-
-/// Middleware of the operator routes. Each route also checks the role; this check runs before the idempotency layer, so
-/// that a stored response is not replayed to a caller who has lost the role.
-pub(crate) async fn require_operator(
-    State(edge): State<Arc<Edge>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    match Operator::from_request_parts(&mut parts, &edge).await {
-        Ok(Operator(..)) => next.run(Request::from_parts(parts, body)).await,
-        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -128,33 +117,6 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
         let context = CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None };
         Ok(Gateway(Arc::clone(edge), context))
     }
-}
-
-impl From<&Unauthenticated> for Refusal {
-    fn from(reason: &Unauthenticated) -> Refusal {
-        match reason {
-            Unauthenticated::Missing => Refusal::new(Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
-            Unauthenticated::Repeated => {
-                Refusal::new(Code::NotAuthenticated, messages::repeated_header("Authorization"))
-            }
-            Unauthenticated::Invalid(error) => {
-                // Only the log contains the reason: the response is the same for every invalid token.
-                tracing::info!(reason = %error, code = Code::NotAuthenticated.as_str(), "authentication: token refused");
-                Refusal::bad_token()
-            }
-        }
-    }
-}
-
-fn bearer(headers: &HeaderMap) -> Result<&str, Unauthenticated> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or(Unauthenticated::Missing)?;
-    if values.next().is_some() {
-        return Err(Unauthenticated::Repeated);
-    }
-    let parts = value.to_str().ok().and_then(|text| text.split_once(' '));
-    let token = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    token.map(|(_, token)| token.trim()).ok_or(Unauthenticated::Missing)
 }
 
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {

@@ -1,9 +1,11 @@
 //! Dependencies of the HTTP API.
 
+use std::sync::Arc;
+
+use handover_http::{Limits, Readiness, Tokens};
 use marketplace::App;
 
-use crate::limits::Limits;
-use crate::{CallbackVerifier, RateLimits, Readiness, Tokens};
+use crate::{CallbackVerifier, RateLimits};
 
 /// Dependencies of all routes.
 pub struct Edge {
@@ -16,7 +18,7 @@ pub struct Edge {
     /// Whether a callback must name its payment or refund by reference; otherwise the id alone is accepted.
     pub requires_reference: bool,
     /// Readiness check of this process.
-    pub readiness: Box<dyn Readiness>,
+    pub readiness: Arc<dyn Readiness>,
     /// Rate limits.
     pub admission: RateLimits,
     /// Limits on requests and connections.

@@ -12,6 +12,12 @@ use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use handover_http::body::RawBody;
+use handover_http::envelope::{Code, Reply, ReplyData};
+use handover_http::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
+use handover_http::refusal::Refusal;
+use handover_http::response::Done;
+use handover_http::values;
 use handover_outbox::ports::StoreError;
 use marketplace::CommandContext;
 use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest, ResponseWriter};
@@ -20,15 +26,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
-use crate::body::RawBody;
 use crate::context::Caller;
 use crate::edge::Edge;
-use crate::envelope::{Code, Reply, ReplyData};
-use crate::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
 use crate::messages;
-use crate::refusal::Refusal;
-use crate::response::Done;
-use crate::values;
+use crate::refusal::{RouteError, not_found};
 
 /// Way in which the response to a request with an idempotency key is stored.
 #[derive(Clone, Copy)]
@@ -97,7 +98,7 @@ async fn process(
     mut context: CommandContext,
     keyed_request: IdempotentRequest,
     next: Next,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RouteError> {
     let begun = match storage {
         ResponseStorage::InTransaction(writer) => {
             idempotency::begin(&edge.app, keyed_request, writer).await?
@@ -108,7 +109,7 @@ async fn process(
     };
     let ticket = match begun {
         ClaimOutcome::New(ticket) => ticket,
-        ClaimOutcome::Replayed(stored) => return replay(stored),
+        ClaimOutcome::Replayed(stored) => return Ok(replay(stored)?),
     };
     context.idempotency = Some(ticket.clone());
     request.extensions_mut().insert(context);
@@ -126,7 +127,7 @@ async fn process(
 /// The response to store; `None` if the request was rejected.
 fn to_stored(response: &Response) -> Option<StoredResponse> {
     match response.extensions().get::<Reply>()? {
-        Reply { code: Code::Done, data: ReplyData::Value(data), .. } => {
+        Reply { code, data: ReplyData::Value(data), .. } if *code == Code::DONE => {
             Some(StoredResponse { status: response.status().as_u16(), data: data.to_string() })
         }
         Reply { .. } => None,
@@ -162,7 +163,7 @@ fn keyed_request(
     let user = context.user().ok_or_else(|| Refusal::internal(&"the authenticated caller is not a user"))?;
     // Not found, because the path of every existing route is shorter than this limit.
     if route.len() > RequestScope::MAX_ROUTE_CHARS {
-        return Err(Refusal::not_found("route"));
+        return Err(not_found("route"));
     }
     Ok(IdempotentRequest {
         scope: RequestScope { tenant: context.tenant, user, route, key },

@@ -1,21 +1,30 @@
 //! OpenAPI document: the routes describe themselves (`#[utoipa::path]`); the parameters and responses of the layers are
 //! added to every operation in one place.
 //!
-//! **Invariant:** a route describes only its own parameters and responses; those of the layers are in `layers.rs`.
+//! **Invariant:** a route describes only its own parameters and responses.
 
-mod error_responses;
 pub(crate) mod kinds;
-mod layers;
 mod parameters;
 
-pub(crate) use layers::operations;
-pub(crate) use parameters::{Paging, RequiredKey, Signed, TENANT, TENANT_NOT_FOUND};
+pub(crate) use parameters::{RequiredKey, Signed};
 
+use axum::http::{Method, StatusCode};
+use handover_http::header_names::X_IDEMPOTENCY_KEY;
+use handover_http::openapi::{Additions, Api, ErrorCase, add_layers, kind};
+use serde_json::json;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Server};
+use utoipa::openapi::{
+    Components, ComponentsBuilder, InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, OpenApiBuilder,
+    RefOr, Required, Schema, Server,
+};
+
+use crate::refusal::{IN_PROGRESS, KEY_REUSED};
 
 const ABOUT: &str = include_str!("openapi/about.md");
 
@@ -37,12 +46,75 @@ const BEARER: &str = "bearer";
 /// Signature of the payment gateway.
 const SIGNATURE: &str = "gatewaySignature";
 
+/// The layers of the API.
+const API: Api = Api { prefix: "/api/", operators: "/api/v1/ops/", extend: idempotency_layer };
+
 /// Builds the whole document from the routes' own descriptions.
 pub(crate) fn document(described: OpenApi) -> OpenApi {
     let mut document = frame();
     document.merge(described);
-    layers::add(&mut document);
+    add_layers(&mut document, &API);
+    name_examples(&mut document);
     document
+}
+
+/// What the idempotency layer adds to a POST of a user. Users do not call an operation that has its own security scheme,
+/// such as a callback of the gateway.
+fn idempotency_layer(method: &Method, operation: &Operation) -> Additions {
+    if method != Method::POST || operation.security.is_some() {
+        return Additions::default();
+    }
+    let has_key = operation.parameters.iter().flatten().any(is_key);
+    let key = (!has_key).then(|| parameters::idempotency_key(Required::False));
+    let in_progress = "the same request is being processed";
+    let reused = "the key was used for another request";
+    Additions {
+        parameters: key.into_iter().collect(),
+        errors: vec![
+            ErrorCase::of_layer(StatusCode::CONFLICT, IN_PROGRESS, in_progress),
+            ErrorCase::of_layer(StatusCode::UNPROCESSABLE_ENTITY, KEY_REUSED, reused),
+        ],
+        headers: vec![("Idempotent-Replayed", "Replayed")],
+    }
+}
+
+fn is_key(parameter: &RefOr<Parameter>) -> bool {
+    matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Header && parameter.name == X_IDEMPOTENCY_KEY)
+}
+
+/// Replaces examples and descriptions of the toolkit by those of the marketplace.
+fn name_examples(document: &mut OpenApi) {
+    const AGGREGATE: &str = ", such as the id of an order or a payment";
+    let list = document.paths.paths.get_mut("/api/v1/ops/outbox").and_then(|path| path.get.as_mut());
+    for parameter in list.and_then(|list| list.parameters.as_mut()).into_iter().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.name == "aggregateId"
+        {
+            parameter.description.iter_mut().for_each(|text| text.push_str(AGGREGATE));
+        }
+    }
+    let Some(components) = &mut document.components else { return };
+    if let Some(event_type) = object(components, "EventType") {
+        event_type.examples = vec![json!("ORDER_CREATED")];
+    }
+    let filter = object(components, "RedriveEventFilter");
+    if let Some(RefOr::T(Schema::OneOf(optional))) =
+        filter.and_then(|filter| filter.properties.get_mut("aggregateId"))
+        && let Some(RefOr::Ref(aggregate_id)) = optional.items.first_mut()
+    {
+        aggregate_id.description = format!("Aggregate id{AGGREGATE}.");
+    }
+    if let Some(redrive) = object(components, "RedriveRequest") {
+        redrive.example =
+            Some(json!({ "filter": { "status": "FAILED", "eventType": "ORDER_PAID" }, "dryRun": true }));
+    }
+}
+
+fn object<'a>(components: &'a mut Components, name: &str) -> Option<&'a mut Object> {
+    match components.schemas.get_mut(name)? {
+        RefOr::T(Schema::Object(object)) => Some(object),
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    }
 }
 
 fn frame() -> OpenApi {
@@ -68,7 +140,7 @@ fn frame() -> OpenApi {
         .build()
 }
 
-fn components() -> utoipa::openapi::Components {
+fn components() -> Components {
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
@@ -79,7 +151,15 @@ fn components() -> utoipa::openapi::Components {
         "Standard Webhooks: `v1,` followed by the base64-encoded HMAC-SHA256 of `webhook-id`, `webhook-timestamp` and the \
          body, joined by dots. A signature is valid for five minutes.",
     );
+    let replayed = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["true"]));
+    let replayed = HeaderBuilder::new()
+        .schema(Some(replayed))
+        .description(Some("The response was stored for an earlier request with the same key"))
+        .build();
+    let (no_repair, schema) = kind::<kinds::NoRepair>();
     ComponentsBuilder::new()
+        .schema(no_repair, schema)
+        .header("Replayed", replayed)
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
         .security_scheme(SIGNATURE, SecurityScheme::ApiKey(ApiKey::Header(signature)))
         .build()

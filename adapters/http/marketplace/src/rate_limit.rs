@@ -12,12 +12,11 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use handover_http::Proxies;
+use handover_http::header_names::{RATE_LIMIT, RATE_LIMIT_POLICY};
+use handover_http::refusal::Refusal;
 use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 use marketplace::{Actor, CommandContext, LIMIT_REFUSED};
-
-use crate::client::Proxies;
-use crate::header_names::{RATE_LIMIT, RATE_LIMIT_POLICY};
-use crate::refusal::Refusal;
 
 /// Name of the only policy in the rate limit headers.
 const POLICY: &str = "requests";
@@ -53,7 +52,7 @@ impl RateLimits {
     fn key(&self, request: &Request) -> (LimitKey, Bucket) {
         let party = match request.extensions().get::<CommandContext>() {
             Some(CommandContext { actor: Actor::User { id, .. }, tenant, .. }) => Party::User(*tenant, *id),
-            Some(_) | None => self.proxies.party(request),
+            Some(_) | None => self.proxies.client_of(request).map_or(Party::Unknown, Party::at),
         };
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
         // A HEAD request uses the bucket of the GET route, because axum routes it to the GET handler.

@@ -2,20 +2,20 @@
 //! serves it.
 
 use handover_events::EventId;
+use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
     DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
     RedriveSelection, ReplayDeadLetters,
 };
 use handover_outbox::ports::OutboxFilter;
-use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
+use marketplace_wiring::Failure;
+use marketplace_wiring::adapters::Reach;
 use marketplace_wiring::terminal::{Output, note, output, say};
 use serde::Serialize;
 
 use super::operator::Operator;
 use crate::cli::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::Reach;
 
 /// `outbox redrive`.
 pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {

@@ -1,11 +1,14 @@
 //! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`: read directly from the database; `queues`:
 //! reads from the broker. All of them also work while a process serves the database.
 
+use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView};
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
 use marketplace::use_cases::operations as market;
-use marketplace_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
+use marketplace_http::views::TimelineView;
+use marketplace_wiring::Failure;
+use marketplace_wiring::adapters::Reach;
 use marketplace_wiring::terminal::{Output, note, output, say};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,8 +17,6 @@ use super::operator::Operator;
 use crate::cli::{
     AuditListArgs, DlqListArgs, OutboxBlockedArgs, OutboxListArgs, OutboxShowArgs, QueuesArgs, TimelineArgs,
 };
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::Reach;
 
 /// `outbox list`.
 pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use marketplace_http::{KeySet, TokenRules, Tokens};
+use handover_http::{KeySet, TokenRules, Tokens};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use marketplace_http::{ForwardedHeader, Proxies, WebOrigin};
+use handover_http::{ForwardedHeader, Proxies, WebOrigin};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 
+use handover_http::Proxies;
 use marketplace::ports::Bucket;
-use marketplace_http::{LIMITED_ROUTES, Proxies};
+use marketplace_http::LIMITED_ROUTES;
 use serde::Deserialize;
 use toml::Value;
 

@@ -11,17 +11,16 @@ mod values;
 use std::path::Path;
 use std::time::Duration;
 
+use handover_http::{Limits, TokenRules};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::idempotency::RequestSettings;
 use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::PointsRules;
-use marketplace_http::{Limits, TokenRules};
-
-use crate::Explanation;
 
 use super::key_list::{keys, variable_of};
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
+use crate::Explanation;
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
     let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

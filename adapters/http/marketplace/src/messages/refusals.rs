@@ -2,39 +2,43 @@
 
 use std::borrow::Cow;
 
+use handover_http::messages::Text;
 use marketplace_domain::{
     Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, ProductRefusal, ProductStatus,
     RefundRefusal, RefundStatus,
 };
 
-use super::Text;
+/// The message of a refusal in both languages.
+pub(crate) trait Message {
+    fn message(&self) -> Text;
+}
 
-impl From<&ProductRefusal> for Text {
-    fn from(refusal: &ProductRefusal) -> Text {
-        let zh = match refusal {
+impl Message for ProductRefusal {
+    fn message(&self) -> Text {
+        let zh = match self {
             ProductRefusal::WrongStatus { status: ProductStatus::OnSale } => "商品正在出售",
             ProductRefusal::WrongStatus { status: ProductStatus::Sold } => "商品已售出",
             ProductRefusal::WrongStatus { status: ProductStatus::OffShelf } => "商品已下架",
             ProductRefusal::OwnProduct => "不能购买自己的商品",
             ProductRefusal::NotTheSeller => "只有卖家可以操作该商品",
         };
-        Text::new(refusal, zh)
+        Text::new(self, zh)
     }
 }
 
-impl From<&OrderRefusal> for Text {
-    fn from(refusal: &OrderRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
+impl Message for OrderRefusal {
+    fn message(&self) -> Text {
+        let zh: Cow<'static, str> = match self {
             OrderRefusal::NotAllowed { .. } => "您不能对该订单执行此操作".into(),
             OrderRefusal::WrongStatus { status, .. } => {
                 format!("订单{}，不能执行此操作", order_status(*status)).into()
             }
             OrderRefusal::NotOverdue => "订单尚未超时".into(),
             OrderRefusal::Refunding { .. } => "订单退款处理中，不能执行此操作".into(),
-            OrderRefusal::Assets(asset) => return asset.into(),
-            OrderRefusal::Product(product) => return product.into(),
+            OrderRefusal::Assets(asset) => return asset.message(),
+            OrderRefusal::Product(product) => return product.message(),
         };
-        Text::new(refusal, zh)
+        Text::new(self, zh)
     }
 }
 
@@ -49,9 +53,9 @@ fn order_status(status: OrderStatus) -> &'static str {
     }
 }
 
-impl From<&RefundRefusal> for Text {
-    fn from(refusal: &RefundRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
+impl Message for RefundRefusal {
+    fn message(&self) -> Text {
+        let zh: Cow<'static, str> = match self {
             RefundRefusal::AlreadySettled { status: RefundStatus::Processing } => "退款处理中".into(),
             RefundRefusal::AlreadySettled { status: RefundStatus::Success } => "退款已成功".into(),
             RefundRefusal::AlreadySettled { status: RefundStatus::Failed } => "退款已失败".into(),
@@ -60,13 +64,13 @@ impl From<&RefundRefusal> for Text {
                 format!("退款单 {other} 已退回或正在退回同一笔款项").into()
             }
         };
-        Text::new(refusal, zh)
+        Text::new(self, zh)
     }
 }
 
-impl From<&AssetRefusal> for Text {
-    fn from(refusal: &AssetRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
+impl Message for AssetRefusal {
+    fn message(&self) -> Text {
+        let zh: Cow<'static, str> = match self {
             AssetRefusal::Insufficient { asset, asked, available } => {
                 let asked = asset.show(*asked);
                 let available = asset.show(*available);
@@ -90,7 +94,7 @@ impl From<&AssetRefusal> for Text {
             }
             AssetRefusal::TooMuch { asset } => format!("{}超出账户上限", name(*asset)).into(),
         };
-        Text::new(refusal, zh)
+        Text::new(self, zh)
     }
 }
 

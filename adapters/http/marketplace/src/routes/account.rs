@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use handover_events::EventId;
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
 use marketplace::use_cases;
@@ -14,10 +18,9 @@ use utoipa_axum::routes;
 
 use crate::context::Caller;
 use crate::edge::Edge;
-use crate::openapi::{Paging, kinds};
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
-use crate::views::Time;
+use crate::openapi::kinds;
+use crate::query::side;
+use crate::refusal::RouteResult;
 
 type ListingPage = PageView<ListingView>;
 type NotificationPage = PageView<NotificationView>;
@@ -197,7 +200,7 @@ async fn notifications(Caller(edge, context): Caller, parameters: Parameters) ->
     responses((status = 200, description = "A page of shipments", body = ShipmentPage)),
 )]
 async fn shipments(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
-    let side = parameters.side();
+    let side = side(&mut parameters);
     let (before, limit) = parameters.finish_page()?;
     let side = side.unwrap_or(OrderSide::Seller);
     let page = use_cases::shipments(&edge.app, &context, side, before, limit).await?;

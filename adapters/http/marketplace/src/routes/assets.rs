@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::CommandContext;
 use marketplace::ports::LedgerEntry;
@@ -15,10 +19,9 @@ use utoipa_axum::routes;
 
 use crate::context::Caller;
 use crate::edge::Edge;
-use crate::openapi::{Paging, kinds};
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
-use crate::views::{AssetAmount, Time};
+use crate::openapi::kinds;
+use crate::refusal::RouteResult;
+use crate::views::AssetAmount;
 
 type CouponPage = PageView<CouponView>;
 

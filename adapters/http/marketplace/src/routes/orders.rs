@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use handover_http::body::{EmptyBody, JsonBody, NoFields};
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
 use marketplace::ports::OrderSide;
 use marketplace::use_cases::{self, PlaceOrder};
 use marketplace_domain::{
@@ -15,14 +20,12 @@ use utoipa_axum::routes;
 
 use super::{payments, refunds, timeline};
 use crate::bodies;
-use crate::body::{JsonBody, NoFields};
 use crate::context::{Caller, KeyedCaller};
 use crate::edge::Edge;
-use crate::openapi::{Paging, RequiredKey, kinds};
+use crate::openapi::{RequiredKey, kinds};
 use crate::path::PathId;
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
-use crate::views::Time;
+use crate::query::side;
+use crate::refusal::RouteResult;
 
 type OrderPage = PageView<OrderView>;
 
@@ -157,7 +160,7 @@ async fn place(
     responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
 async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
-    let side = parameters.side();
+    let side = side(&mut parameters);
     let status = parameters.named("status");
     let (before, limit) = parameters.finish_page()?;
     let side = side.unwrap_or(OrderSide::Buyer);
@@ -198,7 +201,7 @@ async fn one(
     operation_id = "cancelOrder",
     tag = "orders",
     params(("id" = kinds::Id, Path, description = "The order")),
-    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The cancelled order", body = OrderView),
         (status = 403, description = "The caller is the seller"),
@@ -250,7 +253,7 @@ async fn ship(
     operation_id = "completeOrder",
     tag = "orders",
     params(("id" = kinds::Id, Path, description = "The order")),
-    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The completed order", body = OrderView),
         (status = 403, description = "The caller is the seller"),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use handover_http::body::OptionalBody;
+use handover_http::response::Done;
 use marketplace::use_cases::{self, SettlePayment, StartPayment};
 use marketplace_domain::{
     Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
@@ -12,13 +14,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::{OptionalBody, SignedBody};
+use crate::body::SignedBody;
 use crate::callback::reported_name;
 use crate::context::{Gateway, KeyedCaller};
 use crate::edge::Edge;
 use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
-use crate::response::{Done, RouteResult};
+use crate::refusal::RouteResult;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use handover_http::body::{EmptyBody, JsonBody, NoFields};
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
 use marketplace::use_cases::{self, ListProduct, Shelf};
 use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
@@ -10,14 +15,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::{JsonBody, NoFields};
 use crate::context::Caller;
 use crate::edge::Edge;
-use crate::openapi::{Paging, kinds};
+use crate::openapi::kinds;
 use crate::path::PathId;
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
-use crate::views::Time;
+use crate::refusal::RouteResult;
 
 type ProductPage = PageView<ProductView>;
 
@@ -127,7 +129,7 @@ async fn one(
     operation_id = "hideProduct",
     tag = "products",
     params(("id" = kinds::Id, Path, description = "The product")),
-    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, which is off sale", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),
@@ -149,7 +151,7 @@ async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>,
     operation_id = "showProduct",
     tag = "products",
     params(("id" = kinds::Id, Path, description = "The product")),
-    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, which is on sale", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use handover_http::body::JsonBody;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
 use handover_outbox::Page;
 use marketplace::use_cases::{self, RequestRefund, SettleRefund};
 use marketplace_domain::{
@@ -13,15 +17,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::{JsonBody, SignedBody};
+use crate::body::SignedBody;
 use crate::callback::reported_name;
 use crate::context::{Caller, Gateway};
 use crate::edge::Edge;
 use crate::openapi::{Signed, kinds};
 use crate::path::PathId;
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
-use crate::views::Time;
+use crate::refusal::RouteResult;
 
 type RefundPage = PageView<RefundView>;
 

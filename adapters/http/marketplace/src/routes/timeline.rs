@@ -1,13 +1,14 @@
 //! `/api/v1/orders/{id}/timeline`: the timeline of an order, for its parties and for operators.
 
+use handover_http::query::Parameters;
+use handover_http::response::Done;
 use marketplace::use_cases::operations;
 use marketplace_domain::OrderId;
 
 use crate::context::Caller;
 use crate::openapi::kinds;
 use crate::path::PathId;
-use crate::query::Parameters;
-use crate::response::{Done, RouteResult};
+use crate::refusal::RouteResult;
 use crate::views::TimelineView;
 
 /// Returns everything that happened to an order.

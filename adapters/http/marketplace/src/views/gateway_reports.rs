@@ -1,12 +1,12 @@
 //! Reports of the payment gateway.
 
 use handover_events::TenantId;
+use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace_domain::{GatewayReport, Money, OrderId, PaymentId, RefundId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Time;
 use crate::openapi::kinds;
 
 /// A report of the payment gateway with a valid signature: its content, and what was done because of it.

@@ -1,13 +1,13 @@
 //! Reconciliation results.
 
 use handover_events::{EventId, TenantId};
+use handover_http::views::Time;
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconciliation, Repair};
 use marketplace_domain::OrderId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::Time;
 use crate::openapi::kinds;
 
 /// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.

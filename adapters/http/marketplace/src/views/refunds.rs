@@ -1,11 +1,11 @@
 //! Refunds, as operators see them.
 
 use handover_events::TenantId;
+use handover_http::views::Time;
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Time;
 use crate::openapi::kinds;
 
 /// A refund with the state of its requests to the gateway.

@@ -1,12 +1,12 @@
 //! Timeline of an order.
 
 use handover_events::EventId;
+use handover_http::views::Time;
 use marketplace::use_cases::operations::{Timeline, TimelineItem};
 use marketplace_domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Time;
 use crate::openapi::kinds;
 
 /// Everything that happened to an order, in chronological order.

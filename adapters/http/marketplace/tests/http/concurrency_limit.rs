@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
+use handover_http::{Limits, WebOrigin};
 use handover_memory::VirtualClock;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store, StoreError};
 use hyper::body::Frame;
 use marketplace::ports::{MarketStore, MarketView, Work};
-use marketplace_http::{Limits, WebOrigin};
 use marketplace_memory::MemoryStore;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::{Semaphore, oneshot};

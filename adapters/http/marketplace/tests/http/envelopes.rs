@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
+use handover_http::{Limits, Problem, Readiness};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
 use hyper::body::Frame;
 use marketplace::Role;
 use marketplace::ports::{MarketStore, MarketView, Work};
-use marketplace_http::{Limits, Problem, Readiness};
 
 use crate::world::{BUYER, FailingStore, OTHER_USER, SELLER, Setup, World};
 
@@ -110,7 +110,7 @@ impl Readiness for Slow {
 /// The transaction may still commit, so the outcome is unknown (spec §4).
 #[tokio::test(start_paused = true)]
 async fn request_timeout_is_504_outcome_unknown() {
-    let world = World::with(Setup { readiness: Box::new(Slow), ..Setup::default() }).await;
+    let world = World::with(Setup { readiness: Arc::new(Slow), ..Setup::default() }).await;
     for (language, expected) in [("en", "with the same idempotency key"), ("zh", "请使用相同的幂等键重试")]
     {
         let response = world.get("/readyz").header("accept-language", language).send().await;
@@ -162,7 +162,7 @@ async fn request_with_unknown_outcome_gets_its_response_when_repeated() {
 #[tokio::test(start_paused = true)]
 async fn panic_is_500_and_next_request_succeeds() {
     let panics = || -> Vec<Problem> { panic!("the password is swordfish") };
-    let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
+    let world = World::with(Setup { readiness: Arc::new(panics), ..Setup::default() }).await;
     let response = world.get("/readyz").header("x-trace-id", "t-1").send().await.expect(500, "B0001");
     assert!(!response.text.contains("swordfish") && response.data.is_null(), "{}", response.text);
     assert_eq!(response.trace_id, "t-1");

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
+use handover_http::{TokenRules, Tokens};
 use handover_outbox::ports::StoreError;
-use marketplace_http::{TokenRules, Tokens};
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 
@@ -55,11 +55,13 @@ impl Log {
         CaptureGuard
     }
 
-    /// The captured log lines of the crate `marketplace_http`.
+    /// The captured log lines of the HTTP crates.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["target"].as_str().unwrap().starts_with("marketplace_http")).collect()
+        let is_http =
+            |target: &str| ["handover_http", "marketplace_http"].iter().any(|name| target.starts_with(name));
+        lines.filter(|line| is_http(line["target"].as_str().unwrap())).collect()
     }
 }
 

@@ -14,7 +14,6 @@ mod gateway_reports;
 mod idempotency;
 mod idempotency_afterwards;
 mod inputs;
-mod keys;
 mod logs;
 mod openapi;
 mod openapi_page;

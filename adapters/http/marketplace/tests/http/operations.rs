@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_http::{CachedReadiness, Problem, Readiness};
 use marketplace::Role;
-use marketplace_http::{CachedReadiness, Problem, Readiness};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -153,7 +153,7 @@ async fn health_checks_report_liveness_and_readiness_problems() {
     world.get("/healthz").send().await.expect(200, "00000");
     world.get("/readyz").send().await.expect(200, "00000");
     let problem = || vec![Problem { part: "database".into(), what: "not migrated".into() }];
-    let world = World::with(Setup { readiness: Box::new(problem), ..Setup::default() }).await;
+    let world = World::with(Setup { readiness: Arc::new(problem), ..Setup::default() }).await;
     world.get("/healthz").send().await.expect(200, "00000");
     let response = world.get("/readyz").send().await.expect(503, "C0001");
     assert_eq!(response.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
@@ -175,7 +175,7 @@ impl Readiness for Counting {
 #[tokio::test(start_paused = true)]
 async fn readiness_check_runs_at_most_ten_times_per_second() {
     let calls = Arc::new(AtomicUsize::new(0));
-    let readiness = Box::new(CachedReadiness::new(Counting(Arc::clone(&calls))));
+    let readiness = Arc::new(CachedReadiness::new(Counting(Arc::clone(&calls))));
     let world = World::with(Setup { readiness, ..Setup::default() }).await;
     let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
     for response in all.join_all().await {

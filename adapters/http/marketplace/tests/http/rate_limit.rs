@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_http::{ForwardedHeader, Proxies};
 use marketplace::Role;
 use marketplace::ports::{Bucket, LimitKey, MockRateLimiter, RateLimitDecision, RateLimiter};
-use marketplace_http::{ForwardedHeader, LIMITED_ROUTES, Proxies, RateLimits};
+use marketplace_http::{LIMITED_ROUTES, RateLimits};
 
 use crate::client::{ApiResponse, Request};
 use crate::world::{BUYER, OTHER_USER, SELLER, Setup, World, report};

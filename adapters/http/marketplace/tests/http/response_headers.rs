@@ -1,7 +1,9 @@
 //! Security headers and CORS.
 
+use std::sync::Arc;
+
 use axum::http::HeaderMap;
-use marketplace_http::{Limits, WebOrigin};
+use handover_http::{Limits, WebOrigin};
 
 use crate::world::{BUYER, Setup, World};
 
@@ -20,8 +22,8 @@ pub(crate) fn has_security_headers(headers: &HeaderMap) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn every_response_has_security_headers() {
-    let panics = || -> Vec<marketplace_http::Problem> { panic!("a route that panics") };
-    let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
+    let panics = || -> Vec<handover_http::Problem> { panic!("a route that panics") };
+    let world = World::with(Setup { readiness: Arc::new(panics), ..Setup::default() }).await;
     for (request, status) in [
         (world.get("/healthz"), 200),
         (world.get_as(BUYER, "/api/v1/orders"), 200),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_http::{Limits, Problem, Readiness, serve};
 use marketplace::ports::{Bucket, MockRateLimiter, Party, RateLimitDecision};
-use marketplace_http::{Limits, Problem, RateLimits, Readiness, serve};
+use marketplace_http::RateLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -33,7 +34,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(limits: Limits, readiness: Box<dyn Readiness>) -> Server {
+    async fn start(limits: Limits, readiness: Arc<dyn Readiness>) -> Server {
         Server::of(Setup { limits, readiness, ..Setup::default() }).await
     }
 
@@ -52,7 +53,7 @@ impl Server {
     }
 
     async fn with(limits: Limits) -> Server {
-        Server::start(limits, Box::new(Vec::<Problem>::new)).await
+        Server::start(limits, Arc::new(Vec::<Problem>::new)).await
     }
 
     async fn connect(&self, text: &str) -> TcpStream {
@@ -259,7 +260,7 @@ async fn connection_over_limit_waits_for_a_slot() {
 async fn shutdown_finishes_request_in_flight_and_accepts_no_new_request() {
     let readiness = BlockingReadiness::default();
     let limits = Limits { drain: NEVER, header_read: NEVER, ..Limits::default() };
-    let server = Server::start(limits, Box::new(readiness.clone())).await;
+    let server = Server::start(limits, Arc::new(readiness.clone())).await;
     let in_flight = server.connect(READY).await;
     readiness.begun().await;
     let mut idle = server.connect(HEALTH).await;
@@ -292,7 +293,7 @@ async fn silent_connection_does_not_delay_shutdown() {
 async fn request_in_flight_is_aborted_after_drain_timeout() {
     let readiness = BlockingReadiness::default();
     let limits = Limits { drain: SHORT, ..Limits::default() };
-    let server = Server::start(limits, Box::new(readiness.clone())).await;
+    let server = Server::start(limits, Arc::new(readiness.clone())).await;
     let in_flight = server.connect(READY).await;
     readiness.begun().await;
     let began = Instant::now();

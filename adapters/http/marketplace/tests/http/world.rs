@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
+use handover_http::routes::metrics::Render;
+use handover_http::{Limits, Problem, Readiness, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
 use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
@@ -16,11 +18,8 @@ use marketplace::ports::{
     Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimitDecision, RateLimiter, Work,
 };
 use marketplace::{App, Role, Rules, service};
-use marketplace_domain::{PointsRules, UserId};
-use marketplace_http::{
-    CallbackVerifier, Edge, Limits, Problem, RateLimits, Readiness, Render, Tokens, router_with,
-    split_routers,
-};
+use marketplace_domain::PointsRules;
+use marketplace_http::{CallbackVerifier, Edge, RateLimits, router_with, split_routers};
 use marketplace_memory::MemoryStore;
 use serde_json::json;
 
@@ -51,7 +50,7 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     /// `None`: no rate limit.
     pub(crate) admission: Option<RateLimits>,
-    pub(crate) readiness: Box<dyn Readiness>,
+    pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) store: Option<Arc<MarketStore>>,
     /// `None`: the store of the marketplace contains the idempotency keys.
     pub(crate) keys: Option<Arc<dyn IdempotencyStore>>,
@@ -70,7 +69,7 @@ impl Default for Setup {
         Setup {
             limits: Limits::default(),
             admission: None,
-            readiness: Box::new(Vec::<Problem>::new),
+            readiness: Arc::new(Vec::<Problem>::new),
             store: None,
             keys: None,
             on_failed: OnFailed::Continue,
@@ -150,9 +149,9 @@ impl World {
     }
 
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
-        let user = UserId::try_from(user).unwrap();
         let tenant = TenantId::try_from(tenant).unwrap();
-        self.tokens.issue(user, tenant, roles, HOUR, self.app.now()).unwrap()
+        let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        self.tokens.issue(user, tenant, &roles, HOUR, self.app.now()).unwrap()
     }
 
     /// Options for routers with `/metrics`; the route returns no metrics.

@@ -1,19 +1,21 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: assets that operators grant to users, once per idempotency key.
 
 use chrono::{DateTime, Datelike, Utc};
+use handover_http::body::JsonBody;
+use handover_http::response::Done;
+use handover_http::views::Time;
 use marketplace::use_cases::operations::{self, AssetGrant, IssueCoupon};
 use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::bodies;
-use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::messages;
 use crate::openapi::kinds;
 use crate::path::PathId;
-use crate::response::{Done, RouteResult};
-use crate::views::{AssetAmount, Time};
+use crate::refusal::RouteResult;
+use crate::views::AssetAmount;
 
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;

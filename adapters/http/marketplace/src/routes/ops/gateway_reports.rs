@@ -1,14 +1,16 @@
 //! `/api/v1/ops/gateway-reports`: list the reports of the payment gateway, and close the open ones.
 
+use handover_http::body::JsonBody;
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
 use marketplace::use_cases::operations::{self, ListGatewayReports};
 
 use crate::bodies;
-use crate::body::JsonBody;
 use crate::context::Operator;
-use crate::openapi::{Paging, kinds};
+use crate::openapi::kinds;
 use crate::path::PathReport;
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
+use crate::refusal::RouteResult;
 use crate::views::GatewayReportView;
 
 type GatewayReportPage = PageView<GatewayReportView>;

@@ -2,19 +2,21 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
+use handover_http::body::OptionalBody;
+use handover_http::openapi::{TENANT, TENANT_NOT_FOUND};
+use handover_http::query::Parameters;
+use handover_http::refusal::Refusal;
+use handover_http::response::Done;
 use handover_outbox::operations::Reason;
 use marketplace::CommandContext;
 use marketplace::use_cases::operations::{self, GRACE, Reconcile};
 
 use crate::bodies;
-use crate::body::OptionalBody;
 use crate::context::Operator;
 use crate::edge::Edge;
 use crate::messages;
-use crate::openapi::{TENANT, TENANT_NOT_FOUND, kinds};
-use crate::query::Parameters;
-use crate::refusal::Refusal;
-use crate::response::{Done, RouteResult};
+use crate::openapi::kinds;
+use crate::refusal::RouteResult;
 use crate::views::ReconciliationView;
 
 const DEFAULT_WINDOW: TimeDelta = TimeDelta::hours(24);

@@ -1,15 +1,17 @@
 //! `/api/v1/ops/refunds`: list refunds, send them to the gateway again, or settle them by hand.
 
+use handover_http::body::JsonBody;
+use handover_http::openapi::Paging;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
 use marketplace::use_cases::operations::{self, ListRefunds};
 use marketplace_domain::RefundId;
 
 use crate::bodies;
-use crate::body::JsonBody;
 use crate::context::Operator;
-use crate::openapi::{Paging, kinds};
+use crate::openapi::kinds;
 use crate::path::PathId;
-use crate::query::Parameters;
-use crate::response::{Done, PageView, RouteResult};
+use crate::refusal::RouteResult;
 use crate::views::RefundDetailsView;
 
 type RefundDetailsPage = PageView<RefundDetailsView>;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use handover_events::TenantId;
+use handover_http::Tokens;
 use marketplace::Role;
-use marketplace_domain::UserId;
-use marketplace_http::Tokens;
 use serde_json::json;
 
 use crate::client::Request;
@@ -109,9 +108,9 @@ impl CallerKind {
 
 /// A token of the buyer with every role, issued `ago` before now for one hour.
 fn issued(world: &World, secret: &[u8], ago: Duration) -> String {
-    let buyer = UserId::try_from(BUYER).unwrap();
+    let roles: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
     let tokens = Tokens::new(secret).unwrap();
-    tokens.issue(buyer, TenantId::DEFAULT, Role::ALL, HOUR, world.app.now() - ago).unwrap()
+    tokens.issue(BUYER, TenantId::DEFAULT, &roles, HOUR, world.app.now() - ago).unwrap()
 }
 
 /// A token with the algorithm `none` (RFC 8725 §2.1).
