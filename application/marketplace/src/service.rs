@@ -1,4 +1,4 @@
-//! Roles of a process: relay, consumers, jobs.
+//! Preparation of a process, and its background tasks: relay, consumers, jobs.
 
 use crate::App;
 use crate::jobs::{
@@ -22,22 +22,6 @@ pub struct Settings {
     pub consistency: ConsistencySettings,
 }
 
-/// The roles of a process (`serve --roles`). The composition root starts the HTTP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles {
-    /// Publishes outbox rows.
-    pub relay: bool,
-    /// Applies events.
-    pub consumers: bool,
-    /// Runs the periodic jobs.
-    pub jobs: bool,
-}
-
-impl Roles {
-    /// All roles.
-    pub const ALL: Roles = Roles { relay: true, consumers: true, jobs: true };
-}
-
 /// Prepares a process: declares every queue, subscribes every consumer, and raises id sequences that a restored
 /// backup has reset. Every process MUST run this before it accepts an order, regardless of its roles.
 pub async fn prepare(app: &App) -> Result<(), PrepareError> {
@@ -46,38 +30,37 @@ pub async fn prepare(app: &App) -> Result<(), PrepareError> {
     Ok(())
 }
 
-/// Starts the tasks of these roles and returns immediately. The tasks retry after outages of database and broker, are
+/// Starts all background tasks and returns immediately. The tasks retry after outages of database and broker, are
 /// restarted after a panic, and end on `Tasks::stop`.
-pub fn start(app: &App, wake: &WakeupNotifier, roles: Roles, settings: &Settings) {
+pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
     let app = app.for_background_tasks();
-    if roles.relay {
-        runtime::start_relay(&app.outbox, wake, &settings.relay);
-    }
-    if roles.consumers {
-        runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
-    }
-    if roles.jobs {
-        let sweep = app.clone();
-        keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
-        let sweep = app.clone();
-        let timeout = settings.timeout.clone();
-        keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
-            TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
-        });
-        let dispatcher = app.clone();
-        let refund = settings.refund.clone();
-        keep_running(&app.outbox.tx, "refund-dispatcher", move || {
-            RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
-        });
-        let reaper = app.clone();
-        let consistency = settings.consistency.clone();
-        keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
-            LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
-        });
-        let repair = app.clone();
-        let consistency = settings.consistency.clone();
-        keep_running(&app.outbox.tx, "consistency-repair", move || {
-            ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
-        });
-    }
+    runtime::start_relay(&app.outbox, wake, &settings.relay);
+    runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
+    start_jobs(&app, settings);
+}
+
+/// Starts the periodic jobs of this application for background tasks.
+pub fn start_jobs(app: &App, settings: &Settings) {
+    let sweep = app.clone();
+    keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
+    let sweep = app.clone();
+    let timeout = settings.timeout.clone();
+    keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
+        TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
+    });
+    let dispatcher = app.clone();
+    let refund = settings.refund.clone();
+    keep_running(&app.outbox.tx, "refund-dispatcher", move || {
+        RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
+    });
+    let reaper = app.clone();
+    let consistency = settings.consistency.clone();
+    keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
+        LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
+    });
+    let repair = app.clone();
+    let consistency = settings.consistency.clone();
+    keep_running(&app.outbox.tx, "consistency-repair", move || {
+        ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
+    });
 }

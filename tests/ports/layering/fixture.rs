@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 18] = [
+const CRATES: [(&str, &str, &str); 20] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -45,10 +45,13 @@ const CRATES: [(&str, &str, &str); 18] = [
         "handover-http = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
+    ("bootstrap/runtime", "handover-runtime", "handover-sql = { path = '../../adapters/sql/outbox' }"),
+    ("bootstrap/cli", "handover-cli", "handover-runtime = { path = '../runtime' }"),
     (
         "bootstrap/wiring",
         "marketplace-wiring",
-        "marketplace-sql = { path = '../../adapters/sql/marketplace' }\naxum = '0.8'",
+        "marketplace-sql = { path = '../../adapters/sql/marketplace' }\naxum = '0.8'\n\
+         handover-runtime = { path = '../runtime' }",
     ),
     ("bootstrap/demo", "marketplace-demo", "marketplace-wiring = { path = '../wiring' }"),
     (
