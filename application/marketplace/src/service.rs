@@ -6,8 +6,12 @@ use crate::jobs::{
     RequestSweep, TimeoutSettings, TimeoutSweep,
 };
 use handover_outbox::WakeupNotifier;
-use handover_outbox::runtime::{self, PrepareError, keep_running};
+use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
+use handover_outbox::runtime::{self, PrepareError};
 use handover_outbox::{ConsumerSettings, RelaySettings};
+
+/// Name of the lease of the process that runs the jobs of the leader.
+const LEADER_LEASE: &str = "marketplace-jobs";
 
 /// Settings of the background tasks.
 #[derive(Debug, Clone, Default)]
@@ -41,26 +45,10 @@ pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
 
 /// Starts the periodic jobs of this application for background tasks.
 pub fn start_jobs(app: &App, settings: &Settings) {
-    let sweep = app.clone();
-    keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
-    let sweep = app.clone();
-    let timeout = settings.timeout.clone();
-    keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
-        TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
-    });
-    let dispatcher = app.clone();
-    let refund = settings.refund.clone();
-    keep_running(&app.outbox.tx, "refund-dispatcher", move || {
-        RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
-    });
-    let reaper = app.clone();
-    let consistency = settings.consistency.clone();
-    keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
-        LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
-    });
-    let repair = app.clone();
-    let consistency = settings.consistency.clone();
-    keep_running(&app.outbox.tx, "consistency-repair", move || {
-        ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
-    });
+    let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
+    RequestSweep::new(app.clone()).start(&leader);
+    TimeoutSweep::new(app.clone(), settings.timeout.clone()).start(&leader);
+    RefundDispatcher::new(app.clone(), settings.refund.clone()).start();
+    LockTimeoutReaper::new(app.clone(), settings.consistency.clone()).start(&leader);
+    ConsistencyRepair::new(app.clone(), settings.consistency.clone()).start(&leader);
 }

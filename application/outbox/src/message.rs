@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use handover_events::Envelope;
 use serde_json::Value;
 
-use crate::EventRegistry;
 use crate::ports::{Message, OutboxRow, Outgoing};
+use crate::registry::EventRegistry;
 
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::EventRegistry;
+use crate::registry::EventRegistry;
 
 /// Replacement for a masked value.
 pub const MASK: &str = "***";

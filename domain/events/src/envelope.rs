@@ -4,7 +4,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{EnvelopeError, EventId, Fields};
+use crate::fields::{EnvelopeError, Fields};
+use crate::ids::EventId;
 
 /// An event on the wire. Names, nesting and order of the fields are frozen; additional fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
 use serde_json::{Map, Value};
 
-use crate::IdError;
+use crate::ids::IdError;
 
 /// Reason why a text is not a valid event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,8 @@ use super::breaker::{Decision, Permit};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
-use crate::{history, texts, with_tx};
+use crate::transaction::with_tx;
+use crate::{history, texts};
 
 /// Result for one event, which decides how its delivery has to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

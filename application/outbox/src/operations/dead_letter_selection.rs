@@ -6,7 +6,7 @@ use handover_events::TenantId;
 use serde_json::{Map, Value};
 
 use super::{Named, OperationError, Operator, present_fields};
-use crate::Outbox;
+use crate::outbox::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
 /// Maximum number of dead letters that a filter selects per call.
