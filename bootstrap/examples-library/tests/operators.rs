@@ -163,7 +163,7 @@ async fn dead_letter_is_listed_and_replayed() {
     assert_eq!((&listed["items"][0]["key"], &listed["items"][0]["queue"]), (&EVENT.into(), &QUEUE.into()));
     let replayed = database.json(&format!("dlq replay {EVENT}"));
     assert_eq!(replayed["matched"], 1, "{replayed}");
-    assert_eq!(database.json("dlq list")["items"][0]["status"], "REPLAYING");
+    assert_eq!(database.json("dlq list")["items"][0]["status"], "REPLAYED");
     let queues = database.json("queues");
     let waiting = queues["items"].as_array().unwrap().iter().find(|queue| queue["name"] == QUEUE).unwrap();
     assert_eq!(waiting["ready"], 1, "{queues}");

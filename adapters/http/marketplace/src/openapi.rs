@@ -156,9 +156,8 @@ fn components() -> Components {
         .schema(Some(replayed))
         .description(Some("The response was stored for an earlier request with the same key"))
         .build();
-    let (no_repair, schema) = kind::<kinds::NoRepair>();
     ComponentsBuilder::new()
-        .schema(no_repair, schema)
+        .schemas_from_iter([kind::<kinds::NoRepair>(), kind::<kinds::Side>()])
         .header("Replayed", replayed)
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
         .security_scheme(SIGNATURE, SecurityScheme::ApiKey(ApiKey::Header(signature)))

@@ -14,7 +14,7 @@ use crate::openapi::kinds;
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);
 
-/// Declares one body; [`bodies!`](crate::bodies) adds the handling of unknown fields.
+/// Declares one body; [`bodies!`](macro@crate::bodies) adds the handling of unknown fields.
 #[macro_export]
 macro_rules! body {
     (

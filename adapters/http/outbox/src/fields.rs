@@ -14,7 +14,7 @@ use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 use crate::values::Reads;
 
-/// A request body; [`bodies!`](crate::bodies) declares it.
+/// A request body; [`bodies!`](macro@crate::bodies) declares it.
 pub trait Body {
     /// Reads every field and records the errors of the missing and invalid ones.
     fn read(fields: &mut Fields) -> Self;
@@ -194,9 +194,9 @@ impl Fields {
     }
 }
 
-/// Converts the name of a Rust field to its JSON name.
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
+/// Converts the name of a Rust field, which may be a raw identifier, to its JSON name.
+pub(crate) fn camel_case(name: &str) -> String {
+    let mut words = name.trim_start_matches("r#").split('_');
     let mut json = words.next().unwrap_or_default().to_owned();
     for word in words {
         let (first, rest) = word.split_at(1);

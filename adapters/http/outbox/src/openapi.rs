@@ -10,4 +10,4 @@ mod parameters;
 
 pub use error_responses::ErrorCase;
 pub use layers::{Additions, Api, add_layers, kind, operations};
-pub use parameters::{Paging, TENANT, TENANT_NOT_FOUND, header};
+pub use parameters::{Paging, TENANT, TENANT_NOT_FOUND, header, query_parameter};

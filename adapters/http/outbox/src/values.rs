@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 
 use crate::messages::{self, Text};
 use crate::openapi::kinds;
-use crate::value_limits::{MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+use crate::query::ReadsText;
 
 /// A kind of value that is parsed into a `T`.
 pub trait Reads<T> {
@@ -40,17 +40,17 @@ macro_rules! reads {
 }
 
 reads! {
-    EventId: EventId = |value| Ok(text(value)?.parse::<EventId>()?);
+    EventId: EventId = of_text::<_, kinds::EventId>;
     AggregateId: i64 = |value| as_i64(value).ok_or(messages::NOT_AN_INTEGER);
     PerSecond: RedriveRate = per_second;
     Time: DateTime<Utc> = |value| time(text(value)?);
     Cursor: i64 = |value| text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR);
     RedrivenStatus: OutboxStatus = |value| name(text(value)?);
     OperatorReason: Reason = |value| Ok(Reason::new(text(value)?.to_owned())?);
-    EventType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
-    AggregateType: String = |value| visible_ascii(text(value)?, MAX_TYPE_CHARS);
-    QueueName: String = |value| visible_ascii(text(value)?, MAX_QUEUE_CHARS);
-    DeadLetterKey: String = |value| visible_ascii(text(value)?, MAX_KEY_CHARS);
+    EventType: String = of_text::<_, kinds::EventType>;
+    AggregateType: String = of_text::<_, kinds::AggregateType>;
+    QueueName: String = of_text::<_, kinds::QueueName>;
+    DeadLetterKey: String = of_text::<_, kinds::DeadLetterKey>;
 }
 
 impl Reads<bool> for bool {
@@ -111,6 +111,11 @@ pub fn name<T: FromStr<Err = UnknownName>>(text: &str) -> Result<T, Text> {
 pub fn integer(value: &Value, least: i64, greatest: i64) -> Result<i64, Text> {
     let number = as_i64(value).filter(|number| (least..=greatest).contains(number));
     number.ok_or_else(|| messages::integer_range(least, greatest))
+}
+
+/// Reads a string in the way in which a query parameter of this kind is read.
+fn of_text<T, K: ReadsText<T>>(value: &Value) -> Result<T, Text> {
+    K::read_text(text(value)?)
 }
 
 fn per_second(value: &Value) -> Result<RedriveRate, Text> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use handover_events::EventId;
 use handover_http::openapi::Paging;
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
@@ -19,7 +20,6 @@ use utoipa_axum::routes;
 use crate::context::Caller;
 use crate::edge::Edge;
 use crate::openapi::kinds;
-use crate::query::side;
 use crate::refusal::RouteResult;
 
 type ListingPage = PageView<ListingView>;
@@ -187,21 +187,23 @@ async fn notifications(Caller(edge, context): Caller, parameters: Parameters) ->
     Done::page(page, NotificationView::from)
 }
 
+queries! {
+    ShipmentQuery {
+        r#as: OrderSide = kinds::Side, "The caller's side of the order; default: `seller`";
+    }
+}
+
 /// Lists shipment tasks.
 #[utoipa::path(
     get,
     path = "/shipments",
     operation_id = "shipments",
     tag = "account",
-    params(
-        ("as" = Option<kinds::Side>, Query, description = "The caller's side of the order; default: `seller`"),
-        Paging,
-    ),
+    params(ShipmentQuery, Paging),
     responses((status = 200, description = "A page of shipments", body = ShipmentPage)),
 )]
-async fn shipments(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
-    let side = side(&mut parameters);
-    let (before, limit) = parameters.finish_page()?;
+async fn shipments(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (ShipmentQuery { r#as: side }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Seller);
     let page = use_cases::shipments(&edge.app, &context, side, before, limit).await?;
     Done::page(page, ShipmentView::from)

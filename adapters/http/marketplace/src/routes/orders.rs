@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use handover_http::body::{EmptyBody, JsonBody, NoFields};
 use handover_http::openapi::Paging;
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
@@ -24,7 +25,6 @@ use crate::context::{Caller, KeyedCaller};
 use crate::edge::Edge;
 use crate::openapi::{RequiredKey, kinds};
 use crate::path::PathId;
-use crate::query::side;
 use crate::refusal::RouteResult;
 
 type OrderPage = PageView<OrderView>;
@@ -146,23 +146,24 @@ async fn place(
     Done::created(&OrderView::from(order))
 }
 
+queries! {
+    OrderQuery {
+        r#as: OrderSide = kinds::Side, "The caller's side of the order; default: `buyer`";
+        status: OrderStatus = kinds::OrderStatus, "Only orders with this status";
+    }
+}
+
 /// Lists the caller's orders, newest first.
 #[utoipa::path(
     get,
     path = "/",
     operation_id = "orders",
     tag = "orders",
-    params(
-        ("as" = Option<kinds::Side>, Query, description = "The caller's side of the order; default: `buyer`"),
-        ("status" = Option<kinds::OrderStatus>, Query, description = "Only orders with this status"),
-        Paging,
-    ),
+    params(OrderQuery, Paging),
     responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
-async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
-    let side = side(&mut parameters);
-    let status = parameters.named("status");
-    let (before, limit) = parameters.finish_page()?;
+async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (OrderQuery { r#as: side, status }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Buyer);
     let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
     Done::page(page, OrderView::from)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use handover_http::body::{EmptyBody, JsonBody, NoFields};
 use handover_http::openapi::Paging;
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
@@ -79,21 +80,23 @@ async fn put_on_sale(
     Done::created(&ProductView::from(product))
 }
 
+queries! {
+    ProductQuery {
+        status: ProductStatus = kinds::ProductStatus, "Only products with this status";
+    }
+}
+
 /// Lists the products of the tenant, newest first.
 #[utoipa::path(
     get,
     path = "/",
     operation_id = "products",
     tag = "products",
-    params(
-        ("status" = Option<kinds::ProductStatus>, Query, description = "Only products with this status"),
-        Paging,
-    ),
+    params(ProductQuery, Paging),
     responses((status = 200, description = "A page of products", body = ProductPage)),
 )]
-async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
-    let status = parameters.named("status");
-    let (before, limit) = parameters.finish_page()?;
+async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (ProductQuery { status }, before, limit) = parameters.page()?;
     let page = use_cases::products(&edge.app, &context, status, before, limit).await?;
     Done::page(page, ProductView::from)
 }

@@ -6,6 +6,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Required, Schema};
 use utoipa::{IntoParams, ToSchema};
 
 use super::kinds;
+use crate::fields::camel_case;
 
 /// Description of the parameter `tenantId` of operator routes.
 pub const TENANT: &str = "Tenant; default: the operator's own. Only the role `platform` may select another";
@@ -17,18 +18,12 @@ pub enum Paging {}
 
 impl IntoParams for Paging {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let of = |name: &str, schema: RefOr<Schema>, what: &str| {
-            ParameterBuilder::new()
-                .name(name)
-                .parameter_in(ParameterIn::Query)
-                .required(Required::False)
-                .description(Some(what))
-                .schema(Some(schema))
-                .build()
-        };
         vec![
-            of("cursor", of_kind::<kinds::Cursor>(), "Start of the page: `nextCursor` of the previous page"),
-            of("limit", of_kind::<kinds::Limit>(), "Page size"),
+            query_parameter::<kinds::Cursor>(
+                "cursor",
+                "Start of the page: `nextCursor` of the previous page",
+            ),
+            query_parameter::<kinds::Limit>("limit", "Page size"),
         ]
     }
 }
@@ -73,7 +68,17 @@ pub fn header(name: &str, what: &str, required: Required, schema: ObjectBuilder)
         .build()
 }
 
-/// Reference to a schema of [`kinds`]; `layers.rs` adds it to the components.
-pub(crate) fn of_kind<T: ToSchema>() -> RefOr<Schema> {
-    Ref::from_schema_name(T::name()).into()
+/// The query parameter with this Rust name. A kind is a reference to its schema; a primitive type is described in place.
+pub fn query_parameter<K: ToSchema>(name: &str, what: &str) -> Parameter {
+    let schema = match K::schema() {
+        RefOr::T(Schema::Object(object)) if K::name() == "bool" => object.into(),
+        RefOr::T(_) | RefOr::Ref(_) => Ref::from_schema_name(K::name()).into(),
+    };
+    ParameterBuilder::new()
+        .name(camel_case(name))
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some(what))
+        .schema(Some::<RefOr<Schema>>(schema))
+        .build()
 }

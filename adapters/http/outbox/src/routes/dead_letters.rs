@@ -1,5 +1,6 @@
 //! `/dead-letters`: list, replay and discard dead letters.
 
+use handover_events::TenantId;
 use handover_outbox::operations;
 use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, Named, ReplayDeadLetters};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
@@ -10,12 +11,21 @@ use crate::fields::Fields;
 use crate::messages;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::operators::OperatorCall;
+use crate::queries;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
-use crate::value_limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
 type DeadLetterPage = PageView<DeadLetterView>;
+
+queries! {
+    DeadLetterQuery {
+        queue: String = kinds::QueueName, "Only dead letters of this queue";
+        event_type: String = kinds::EventType, "Only dead letters of this event type";
+        status: DeadLetterStatus = kinds::DeadLetterStatus, "Only dead letters with this status";
+        tenant_id: TenantId = kinds::Id, TENANT;
+    }
+}
 
 /// Lists dead letters: messages that a consumer could not process.
 #[utoipa::path(
@@ -23,13 +33,7 @@ type DeadLetterPage = PageView<DeadLetterView>;
     path = "/dead-letters",
     operation_id = "deadLetters",
     tag = "operators",
-    params(
-        ("queue" = Option<kinds::QueueName>, Query, description = "Only dead letters of this queue"),
-        ("eventType" = Option<kinds::EventType>, Query, description = "Only dead letters of this event type"),
-        ("status" = Option<kinds::DeadLetterStatus>, Query, description = "Only dead letters with this status"),
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        Paging,
-    ),
+    params(DeadLetterQuery, Paging),
     responses(
         (status = 200, description = "A page of dead letters", body = DeadLetterPage),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -37,18 +41,11 @@ type DeadLetterPage = PageView<DeadLetterView>;
 )]
 pub(crate) async fn page(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
-    let filter = DeadLetterFilter {
-        tenant: parameters.tenant(),
-        queue: parameters.visible_ascii("queue", MAX_QUEUE_CHARS),
-        event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
-        status: parameters.read("status", |name| {
-            let names = || DeadLetterStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
-            DeadLetterStatus::named(name).ok_or_else(|| messages::one_of(&names().join(" ")))
-        }),
-    };
-    let (before, limit) = parameters.finish_page()?;
+    let (query, before, limit) = parameters.page::<DeadLetterQuery, _>()?;
+    let DeadLetterQuery { queue, event_type, status, tenant_id: tenant } = query;
+    let filter = DeadLetterFilter { tenant, queue, event_type, status };
     let page = operations::dead_letters(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, DeadLetterView::from)
 }

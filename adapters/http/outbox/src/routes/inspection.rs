@@ -1,21 +1,35 @@
 //! `/queues`, `/consumptions`, `/stats`, `/audit`: read queues, consume log, statistics and audit log.
 
-use handover_events::EventId;
+use handover_events::{ConsumeStatus, EventId, TenantId};
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, ConsumedFilter};
 
-use crate::messages;
+use super::TenantQuery;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::operators::OperatorCall;
+use crate::queries;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
-use crate::value_limits::MAX_QUEUE_CHARS;
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
 
 type AuditPage = PageView<AuditView>;
 type ConsumptionPage = PageView<ConsumptionView>;
 type QueuePage = PageView<QueueView>;
+
+queries! {
+    ConsumptionQuery {
+        tenant_id: TenantId = kinds::Id, TENANT;
+        event_id: EventId = kinds::EventId, "Only records of this event";
+        consumer: String = kinds::QueueName, "Only records of this consumer";
+        status: ConsumeStatus = kinds::ConsumeStatus, "Only records with this status";
+    }
+
+    AuditQuery {
+        tenant_id: TenantId = kinds::Id, TENANT;
+        changes: bool = bool, "`true`: only entries of changes";
+    }
+}
 
 /// Lists the queues with their depths.
 ///
@@ -42,13 +56,7 @@ pub(crate) async fn queues(
     path = "/consumptions",
     operation_id = "consumptions",
     tag = "operators",
-    params(
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        ("eventId" = Option<kinds::EventId>, Query, description = "Only records of this event"),
-        ("consumer" = Option<kinds::QueueName>, Query, description = "Only records of this consumer"),
-        ("status" = Option<kinds::ConsumeStatus>, Query, description = "Only records with this status"),
-        Paging,
-    ),
+    params(ConsumptionQuery, Paging),
     responses(
         (status = 200, description = "A page of the consume log", body = ConsumptionPage),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -56,16 +64,11 @@ pub(crate) async fn queues(
 )]
 pub(crate) async fn consumptions(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
-    let filter = ConsumedFilter {
-        tenant: parameters.tenant(),
-        event_id: parameters.read("eventId", |text| Ok(text.parse::<EventId>()?)),
-        consumer: parameters.visible_ascii("consumer", MAX_QUEUE_CHARS),
-        status: parameters.named("status"),
-        ..ConsumedFilter::default()
-    };
-    let (before, limit) = parameters.finish_page()?;
+    let (query, before, limit) = parameters.page::<ConsumptionQuery, _>()?;
+    let ConsumptionQuery { tenant_id: tenant, event_id, consumer, status } = query;
+    let filter = ConsumedFilter { tenant, event_id, consumer, status, ..ConsumedFilter::default() };
     let page = operations::consumptions(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, ConsumptionView::from)
 }
@@ -76,7 +79,7 @@ pub(crate) async fn consumptions(
     path = "/stats",
     operation_id = "stats",
     tag = "operators",
-    params(("tenantId" = Option<kinds::Id>, Query, description = TENANT)),
+    params(TenantQuery),
     responses(
         (status = 200, description = "The statistics", body = StatsView),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -84,10 +87,9 @@ pub(crate) async fn consumptions(
 )]
 pub(crate) async fn stats(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
-    let tenant = parameters.tenant();
-    parameters.finish()?;
+    let TenantQuery { tenant_id: tenant } = parameters.query()?;
     let stats = operations::stats(&outbox, &operator, tenant).await?;
     Done::ok(&StatsView::from(stats))
 }
@@ -98,11 +100,7 @@ pub(crate) async fn stats(
     path = "/audit",
     operation_id = "audit",
     tag = "operators",
-    params(
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        ("changes" = Option<bool>, Query, description = "`true`: only entries of changes"),
-        Paging,
-    ),
+    params(AuditQuery, Paging),
     responses(
         (status = 200, description = "A page of the audit log", body = AuditPage),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -110,15 +108,10 @@ pub(crate) async fn stats(
 )]
 pub(crate) async fn audit(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
-    let changes = parameters.read("changes", |text| match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(messages::one_of("true false")),
-    });
-    let filter = AuditFilter { tenant: parameters.tenant(), changes: changes.unwrap_or(false) };
-    let (before, limit) = parameters.finish_page()?;
+    let (AuditQuery { tenant_id: tenant, changes }, before, limit) = parameters.page()?;
+    let filter = AuditFilter { tenant, changes: changes.unwrap_or(false) };
     let page = operations::audit_log(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, AuditView::from)
 }

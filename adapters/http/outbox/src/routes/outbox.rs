@@ -1,22 +1,37 @@
 //! `/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
 
+use chrono::{DateTime, Utc};
+use handover_events::{OutboxStatus, TenantId};
 use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
 
+use super::TenantQuery;
 use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::messages;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::operators::OperatorCall;
 use crate::path::{PathAggregate, PathEvent};
+use crate::queries;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
-use crate::value_limits::MAX_TYPE_CHARS;
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
 type BlockedPage = PageView<BlockedView>;
 type EventPage = PageView<EventView>;
+
+queries! {
+    EventQuery {
+        status: OutboxStatus = kinds::OutboxStatus, "Only events with this status";
+        event_type: String = kinds::EventType, "Only events of this type";
+        aggregate_type: String = kinds::AggregateType, "Only events of aggregates of this type";
+        aggregate_id: i64 = kinds::AggregateId, "Only events of aggregates with this id";
+        tenant_id: TenantId = kinds::Id, TENANT;
+        from: DateTime<Utc> = kinds::Time, "Earliest commit time (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest commit time (exclusive)";
+    }
+}
 
 /// Lists events, newest first.
 #[utoipa::path(
@@ -24,16 +39,7 @@ type EventPage = PageView<EventView>;
     path = "/outbox",
     operation_id = "events",
     tag = "operators",
-    params(
-        ("status" = Option<kinds::OutboxStatus>, Query, description = "Only events with this status"),
-        ("eventType" = Option<kinds::EventType>, Query, description = "Only events of this type"),
-        ("aggregateType" = Option<kinds::AggregateType>, Query, description = "Only events of aggregates of this type"),
-        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "Only events of aggregates with this id"),
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        ("from" = Option<kinds::Time>, Query, description = "Earliest commit time (inclusive)"),
-        ("to" = Option<kinds::Time>, Query, description = "Latest commit time (exclusive)"),
-        Paging,
-    ),
+    params(EventQuery, Paging),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -41,20 +47,19 @@ type EventPage = PageView<EventView>;
 )]
 pub(crate) async fn page(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
+    let (query, before, limit) = parameters.page::<EventQuery, _>()?;
     let filter = OutboxFilter {
-        status: parameters.named("status"),
-        event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
-        aggregate_type: parameters.visible_ascii("aggregateType", MAX_TYPE_CHARS),
-        aggregate_id: parameters
-            .read("aggregateId", |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER)),
-        tenant: parameters.tenant(),
-        from: parameters.time("from"),
-        to: parameters.time("to"),
+        status: query.status,
+        event_type: query.event_type,
+        aggregate_type: query.aggregate_type,
+        aggregate_id: query.aggregate_id,
+        tenant: query.tenant_id,
+        from: query.from,
+        to: query.to,
         ..OutboxFilter::default()
     };
-    let (before, limit) = parameters.finish_page()?;
     let page = operations::outbox(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, EventView::from)
 }
@@ -124,10 +129,7 @@ pub(crate) async fn redrive(
     path = "/blocked",
     operation_id = "blockedAggregates",
     tag = "operators",
-    params(
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        Paging,
-    ),
+    params(TenantQuery, Paging),
     responses(
         (status = 200, description = "A page of aggregates; failed events block later ones only if `outbox.on-failed` is `hold`", body = BlockedPage),
         (status = 404, description = TENANT_NOT_FOUND),
@@ -135,10 +137,9 @@ pub(crate) async fn redrive(
 )]
 pub(crate) async fn blocked(
     OperatorCall { outbox, operator }: OperatorCall,
-    mut parameters: Parameters,
+    parameters: Parameters,
 ) -> RouteResult {
-    let tenant = parameters.tenant();
-    let (before, limit) = parameters.finish_page()?;
+    let (TenantQuery { tenant_id: tenant }, before, limit) = parameters.page()?;
     let page = operations::blocked(&outbox, &operator, tenant, before, limit).await?;
     Done::page(page, BlockedView::from)
 }

@@ -1,10 +1,13 @@
 //! `/api/v1/ops/gateway-reports`: list the reports of the payment gateway, and close the open ones.
 
+use chrono::{DateTime, Utc};
 use handover_http::body::JsonBody;
 use handover_http::openapi::Paging;
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use marketplace::use_cases::operations::{self, ListGatewayReports};
+use marketplace_domain::ReportState;
 
 use crate::bodies;
 use crate::context::Operator;
@@ -15,6 +18,14 @@ use crate::views::GatewayReportView;
 
 type GatewayReportPage = PageView<GatewayReportView>;
 
+queries! {
+    ReportQuery {
+        state: ReportState = kinds::ReportState, "Only reports in this state";
+        from: DateTime<Utc> = kinds::Time, "Earliest time of the report (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest time of the report (exclusive)";
+    }
+}
+
 /// Lists reports of the payment gateway, newest first.
 ///
 /// An operator sees those of the own tenant; `platform` sees all, also those of an unknown payment or refund.
@@ -23,19 +34,11 @@ type GatewayReportPage = PageView<GatewayReportView>;
     path = "/gateway-reports",
     operation_id = "gatewayReports",
     tag = "operators",
-    params(
-        ("state" = Option<kinds::ReportState>, Query, description = "Only reports in this state"),
-        ("from" = Option<kinds::Time>, Query, description = "Earliest time of the report (inclusive)"),
-        ("to" = Option<kinds::Time>, Query, description = "Latest time of the report (exclusive)"),
-        Paging,
-    ),
+    params(ReportQuery, Paging),
     responses((status = 200, description = "A page of reports", body = GatewayReportPage)),
 )]
-pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
-    let state = parameters.named("state");
-    let from = parameters.time("from");
-    let to = parameters.time("to");
-    let (before, limit) = parameters.finish_page()?;
+pub(super) async fn page(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
+    let (ReportQuery { state, from, to }, before, limit) = parameters.page()?;
     let query = ListGatewayReports { state, from, to, before, limit };
     let page = operations::gateway_reports(&edge.app, &context, query).await?;
     Done::page(page, GatewayReportView::from)

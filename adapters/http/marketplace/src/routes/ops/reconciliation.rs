@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_http::body::OptionalBody;
 use handover_http::openapi::{TENANT, TENANT_NOT_FOUND};
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::refusal::Refusal;
 use handover_http::response::Done;
@@ -22,6 +23,15 @@ use crate::views::ReconciliationView;
 const DEFAULT_WINDOW: TimeDelta = TimeDelta::hours(24);
 const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
 
+queries! {
+    ReconciliationQuery {
+        from: DateTime<Utc> = kinds::Time, "Start; default: 24 hours before `to`";
+        to: DateTime<Utc> = kinds::Time, "End; default: now";
+        tenant_id: TenantId = kinds::Id, TENANT;
+        repair: () = kinds::NoRepair, "Only `false`; to repair, send a POST to `/api/v1/ops/reconciliation/repair`";
+    }
+}
+
 /// Reconciles business rows, outbox, consume log and effects.
 ///
 /// Changes nothing.
@@ -30,24 +40,14 @@ const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
     path = "/reconciliation",
     operation_id = "reconciliation",
     tag = "operators",
-    params(
-        ("from" = Option<kinds::Time>, Query, description = "Start; default: 24 hours before `to`"),
-        ("to" = Option<kinds::Time>, Query, description = "End; default: now"),
-        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
-        ("repair" = Option<kinds::NoRepair>, Query, description = "Only `false`; to repair, send a POST to `/api/v1/ops/reconciliation/repair`"),
-    ),
+    params(ReconciliationQuery),
     responses(
         (status = 200, description = "Numbers of compared rows, and the findings", body = ReconciliationView),
         (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
-pub(super) async fn report(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
-    let from = parameters.time("from");
-    let to = parameters.time("to");
-    let tenant = parameters.tenant();
-    parameters
-        .read("repair", |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_REQUIRES_POST) });
-    parameters.finish()?;
+pub(super) async fn report(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
+    let ReconciliationQuery { from, to, tenant_id: tenant, repair: _ } = parameters.query()?;
     reconcile(&edge, &context, Selection { from, to, tenant, repair: false, reason: None }).await
 }
 

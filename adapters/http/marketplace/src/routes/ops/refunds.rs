@@ -2,10 +2,11 @@
 
 use handover_http::body::JsonBody;
 use handover_http::openapi::Paging;
+use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use marketplace::use_cases::operations::{self, ListRefunds};
-use marketplace_domain::RefundId;
+use marketplace_domain::{RefundId, RefundStatus};
 
 use crate::bodies;
 use crate::context::Operator;
@@ -18,21 +19,23 @@ type RefundDetailsPage = PageView<RefundDetailsView>;
 
 const NOT_FOUND: &str = "Refund not found in a tenant accessible to the caller";
 
+queries! {
+    RefundQuery {
+        state: RefundStatus = kinds::RefundStatus, "Only refunds with this status";
+    }
+}
+
 /// Lists refunds, newest first: those of the operator's tenant, or of all tenants for the role `platform`.
 #[utoipa::path(
     get,
     path = "/refunds",
     operation_id = "refundsOfTenant",
     tag = "operators",
-    params(
-        ("state" = Option<kinds::RefundStatus>, Query, description = "Only refunds with this status"),
-        Paging,
-    ),
+    params(RefundQuery, Paging),
     responses((status = 200, description = "A page of refunds", body = RefundDetailsPage)),
 )]
-pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
-    let status = parameters.named("state");
-    let (before, limit) = parameters.finish_page()?;
+pub(super) async fn page(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
+    let (RefundQuery { state: status }, before, limit) = parameters.page()?;
     let page = operations::list_refunds(&edge.app, &context, ListRefunds { status, before, limit }).await?;
     Done::page(page, RefundDetailsView::from)
 }
