@@ -2,7 +2,9 @@
 //!
 //! Each rule is also tested with a workspace that breaks it, because a check that cannot fail proves nothing.
 
+mod circles;
 mod fixture;
+mod imports;
 mod rules;
 mod terms;
 mod vocabulary;
@@ -33,7 +35,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 56] = [
+const FORBIDDEN: [(&str, &str, &str); 59] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -101,6 +103,9 @@ const FORBIDDEN: [(&str, &str, &str); 56] = [
     ("adapters/sql/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
     ("adapters/sql/outbox", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
     ("adapters/sql/marketplace", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
+    ("adapters/http/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
+    ("adapters/http/outbox", "marketplace-http = { path = '../marketplace' }", "marketplace-http"),
+    ("adapters/http/marketplace", "handover-sql = { path = '../../sql/outbox' }", "handover-sql"),
     (
         "adapters/memory/outbox",
         "[dev-dependencies]\nhandover-sql = { path = '../../sql/outbox' }",

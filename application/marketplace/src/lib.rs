@@ -26,7 +26,6 @@ pub mod use_cases;
 
 pub use self::metrics::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
-    OVERLOAD_REFUSED,
 };
 pub use app::{App, Rules};
 pub use context::{Actor, CommandContext, Role};

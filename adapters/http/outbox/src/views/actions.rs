@@ -1,0 +1,120 @@
+//! Results of operator actions.
+
+use handover_events::EventId;
+use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::time::Time;
+use crate::openapi::kinds;
+
+/// Result of a redrive.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Redriven)]
+pub struct RedriveView {
+    dry_run: bool,
+    matched: u64,
+    redriven: u64,
+    skipped: u64,
+    #[schema(value_type = Vec<kinds::EventId>)]
+    not_found: Vec<EventId>,
+    more: bool,
+    #[schema(required)]
+    next_cursor: Option<String>,
+    #[schema(required)]
+    first_due: Option<Time>,
+    #[schema(required)]
+    last_due: Option<Time>,
+}
+
+impl From<Redriven> for RedriveView {
+    fn from(redriven: Redriven) -> RedriveView {
+        RedriveView {
+            dry_run: redriven.dry_run,
+            matched: redriven.matched,
+            redriven: redriven.redriven,
+            skipped: redriven.skipped,
+            not_found: redriven.not_found,
+            more: redriven.more,
+            next_cursor: redriven.next.map(|row| row.to_string()),
+            first_due: redriven.first_due.map(Time),
+            last_due: redriven.last_due.map(Time),
+        }
+    }
+}
+
+/// Result of a replay.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Replayed)]
+pub struct ReplayView {
+    dry_run: bool,
+    matched: u64,
+    replayed: u64,
+    refused: Vec<RefusedView>,
+    not_found: Vec<String>,
+    more: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RefusedDeadLetter)]
+struct RefusedView {
+    queue: String,
+    key: String,
+    why: String,
+}
+
+impl From<Replayed> for ReplayView {
+    fn from(replayed: Replayed) -> ReplayView {
+        let Replayed { dry_run, matched, replayed, refused, not_found, more } = replayed;
+        let refused = refused.into_iter().map(RefusedView::from).collect();
+        ReplayView { dry_run, matched, replayed, refused, not_found, more }
+    }
+}
+
+impl From<Refused> for RefusedView {
+    fn from(Refused { queue, key, why }: Refused) -> RefusedView {
+        RefusedView { queue, key, why }
+    }
+}
+
+/// Result of a discard.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Discarded)]
+pub struct DiscardView {
+    dry_run: bool,
+    matched: u64,
+    discarded: u64,
+    refused: Vec<RefusedView>,
+    not_found: Vec<String>,
+    more: bool,
+}
+
+impl From<Discarded> for DiscardView {
+    fn from(discarded: Discarded) -> DiscardView {
+        let Discarded { dry_run, matched, discarded, refused, not_found, more } = discarded;
+        let refused = refused.into_iter().map(RefusedView::from).collect();
+        DiscardView { dry_run, matched, discarded, refused, not_found, more }
+    }
+}
+
+/// A released aggregate.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Released)]
+pub struct ReleaseView {
+    aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
+    aggregate_id: i64,
+    released: u64,
+}
+
+impl ReleaseView {
+    /// `released` is the number of failed events that no longer block later events.
+    pub fn new(aggregate_type: String, aggregate_id: i64, released: u64) -> ReleaseView {
+        ReleaseView { aggregate_type, aggregate_id, released }
+    }
+}

@@ -1,0 +1,130 @@
+//! Arguments of `dlq`.
+
+use clap::{Args, Subcommand};
+use handover_events::TenantId;
+use handover_outbox::operations::Reason;
+use handover_outbox::ports::DeadLetterStatus;
+use handover_runtime::terminal::{Common, OutputArgs};
+
+use crate::values::{cursor, dead_letter_status, reason, tenant, whole};
+
+const REPLAY_HELP: &str = "\
+Each dead letter is sent only to the consumer that failed, and its attempts start from 0; a running \
+`serve` processes it within about a second. If it fails again, the dead letter is open again. Messages that are not \
+events of this service cannot be replayed: discard them. One call replays at most 900 dead letters by key, or \
+the oldest 1,000 by filter. Exit code 1: some were not replayed; the output lists them with the reason.
+
+Examples:
+  handover dlq replay --queue library.reminders --dry-run
+  handover dlq replay 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --reason \"address corrected\"
+  handover dlq replay --all";
+
+const DISCARD_HELP: &str = "\
+Discarded dead letters stay in the table with the reason, and their events take no effect later. While a \
+dead letter is being replayed, it can be discarded until its consumer begins to apply the event. If the \
+event was applied in the meantime, the dead letter is closed as replayed instead. One call discards at most \
+900 dead letters by key, or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output \
+lists them with the reason.
+
+Example:
+  handover dlq discard 0f4a9c1be27d8356 --reason \"test message of another team\"";
+
+/// Subcommands of `dlq`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum DlqCommand {
+    /// List dead letters with their reasons, newest first
+    List(DlqListArgs),
+    /// Send dead letters to their consumers again
+    #[command(after_help = REPLAY_HELP)]
+    Replay(DlqReplayArgs),
+    /// Discard dead letters: their events take no effect later
+    #[command(after_help = DISCARD_HELP)]
+    Discard(DlqDiscardArgs),
+}
+
+/// Arguments of `dlq list`.
+#[derive(Debug, Clone, Args)]
+pub struct DlqListArgs {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Only dead letters of this queue, such as library.reminders
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// Only events of this type, such as BOOK_LENT
+    #[arg(long, value_name = "TYPE")]
+    pub event_type: Option<String>,
+    /// Only dead letters in this status: open, replaying, replayed, discarded
+    #[arg(long, value_name = "STATUS", value_parser = dead_letter_status)]
+    pub status: Option<DeadLetterStatus>,
+    /// Only rows of this tenant [default: all]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// Maximum number of rows, 1 to 10000
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=10_000_u32), default_value = "20")]
+    pub limit: u32,
+    /// Continue after the page that returned this `nextCursor`
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
+    pub cursor: Option<i64>,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Selection of dead letters.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
+pub struct DeadLetterArgs {
+    /// Keys of the dead letters; or use a filter
+    #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "all"])]
+    pub keys: Vec<String>,
+    /// Dead letters of this queue; can be combined with keys
+    #[arg(long, value_name = "QUEUE", group = "which")]
+    pub queue: Option<String>,
+    /// Dead letters of this event type, such as BOOK_LENT
+    #[arg(long, value_name = "TYPE", group = "which")]
+    pub event_type: Option<String>,
+    /// Dead letters of this tenant
+    #[arg(long, value_name = "ID", group = "which", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// All dead letters that are open or being replayed
+    #[arg(long, group = "which", conflicts_with_all = ["queue", "event_type", "tenant"])]
+    pub all: bool,
+    /// Show what would happen without changing anything
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `dlq replay`.
+#[derive(Debug, Clone, Args)]
+pub struct DlqReplayArgs {
+    /// Selection of dead letters.
+    #[command(flatten)]
+    pub dead_letters: DeadLetterArgs,
+    /// Reason, recorded in the audit log and in the dead letter
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<Reason>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `dlq discard`.
+#[derive(Debug, Clone, Args)]
+pub struct DlqDiscardArgs {
+    /// Selection of dead letters.
+    #[command(flatten)]
+    pub dead_letters: DeadLetterArgs,
+    /// Reason, recorded in the audit log and in the dead letter
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Reason,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

@@ -1,0 +1,195 @@
+//! Arguments of `outbox`.
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_outbox::operations::{Reason, RedriveRate};
+use handover_runtime::terminal::{Common, OutputArgs};
+
+use super::PageArgs;
+use crate::values::{cursor, event, pace, reason, status, tenant, time, whole};
+
+const LIST_HELP: &str = "\
+Newest first, like the API (GET /api/v1/ops/outbox).
+
+Examples:
+  handover outbox list --status failed
+  handover outbox list --event-type BOOK_LENT --aggregate-id 17
+  handover outbox list --output json | jq -r '.items[].eventId'";
+
+const REDRIVE_HELP: &str = "\
+Sends FAILED or SENT events again; consumers ignore events that they have applied. Events in status \
+NEW or RETRY are skipped. One call sends at most 900 events by id, or the oldest 10,000 by filter. They \
+become due at the rate of --per-second, oldest first; a running `serve` publishes a due event within \
+`outbox.scan-interval`. The action is recorded in the audit log (`handover audit list`).
+
+Examples:
+  handover outbox redrive --status failed --dry-run
+  handover outbox redrive --event-type BOOK_RETURNED --reason \"the queue is bound again\"
+  handover outbox redrive --status sent --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z
+  handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
+
+const BLOCKED_HELP: &str = "\
+The column waitsFor shows why an event waits. TIME: it waits for its next attempt (column until). \
+DECISION: an earlier event is FAILED. Send the FAILED event again with `handover outbox redrive`, or let \
+later events pass it with `handover outbox release`. With `outbox.on-failed = \"continue\"`, the default, \
+no event waits for a decision.
+
+Example:
+  handover outbox blocked --output json | jq -r '.items[] | \"\\(.aggregateType) \\(.aggregateId)\"'";
+
+const RELEASE_HELP: &str = "\
+Needed only with `outbox.on-failed = \"hold\"`. The failed events stay FAILED and can be redriven later. \
+With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and the command fails.
+
+Example:
+  handover outbox release Book 17 --reason \"returned manually\"";
+
+/// Subcommands of `outbox`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum OutboxCommand {
+    /// List events, newest first
+    #[command(after_help = LIST_HELP)]
+    List(OutboxListArgs),
+    /// Show one event with its payload
+    Show(OutboxShowArgs),
+    /// Send FAILED or SENT events again
+    #[command(after_help = REDRIVE_HELP)]
+    Redrive(OutboxRedriveArgs),
+    /// List books, readers, ... whose next event waits, with the reason
+    #[command(after_help = BLOCKED_HELP)]
+    Blocked(OutboxBlockedArgs),
+    /// Release a book, reader, ...: its FAILED events no longer block later ones
+    #[command(after_help = RELEASE_HELP)]
+    Release(OutboxReleaseArgs),
+}
+
+/// Arguments of `outbox list`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxListArgs {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Only events in this status: new, retry, sent, failed
+    #[arg(long, value_name = "STATUS", value_parser = status)]
+    pub status: Option<OutboxStatus>,
+    /// Only events of this type, such as BOOK_LENT
+    #[arg(long, value_name = "TYPE")]
+    pub event_type: Option<String>,
+    /// Only events about books, readers, ...: Book, Reader, ...
+    #[arg(long, value_name = "TYPE")]
+    pub aggregate_type: Option<String>,
+    /// Only events about the book, reader, ... with this id
+    #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
+    pub aggregate_id: Option<i64>,
+    /// Only rows of this tenant [default: all]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// Page of the list.
+    #[command(flatten)]
+    pub page: PageArgs,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox show`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxShowArgs {
+    /// The event's id
+    #[arg(value_name = "EVENT_ID", value_parser = event)]
+    pub event_id: EventId,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox redrive`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxRedriveArgs {
+    /// Ids of the events; or use a filter
+    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "tenant", "from", "to"])]
+    pub events: Vec<EventId>,
+    /// Events in this status: failed (if no status is given) or sent
+    #[arg(long, value_name = "STATUS", value_parser = status)]
+    pub status: Option<OutboxStatus>,
+    /// Events of this type, such as BOOK_LENT
+    #[arg(long, value_name = "TYPE")]
+    pub event_type: Option<String>,
+    /// Events about books, readers, ...: Book, Reader, ...
+    #[arg(long, value_name = "TYPE")]
+    pub aggregate_type: Option<String>,
+    /// Events about the book, reader, ... with this id
+    #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
+    pub aggregate_id: Option<i64>,
+    /// Events of this tenant
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// Events that occurred at or after this time, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<DateTime<Utc>>,
+    /// Events that occurred before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<DateTime<Utc>>,
+    /// Continue after the redrive that returned this `nextCursor`
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
+    pub cursor: Option<i64>,
+    /// Show what would happen without changing anything
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Number of events that become due per second, 1 to 10000
+    #[arg(long, value_name = "COUNT", value_parser = pace, default_value = "100")]
+    pub per_second: RedriveRate,
+    /// Reason, recorded in the audit log
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<Reason>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox blocked`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxBlockedArgs {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Only rows of this tenant [default: all]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// Page of the list.
+    #[command(flatten)]
+    pub page: PageArgs,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox release`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxReleaseArgs {
+    /// Aggregate type: Book, Reader, ...
+    #[arg(value_name = "TYPE")]
+    pub aggregate_type: String,
+    /// Aggregate id
+    #[arg(value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
+    pub aggregate_id: i64,
+    /// The tenant
+    #[arg(long, value_name = "ID", value_parser = tenant, default_value = "1")]
+    pub tenant: TenantId,
+    /// Reason, recorded in the audit log
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<Reason>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

@@ -1,0 +1,165 @@
+//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process
+//! serves it.
+
+use handover_events::EventId;
+use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
+use handover_outbox::operations;
+use handover_outbox::operations::{
+    DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
+    RedriveSelection, ReplayDeadLetters,
+};
+use handover_outbox::ports::OutboxFilter;
+use handover_runtime::Failure;
+use handover_runtime::terminal::{Output, note};
+use serde::Serialize;
+
+use crate::args::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
+use crate::print::show;
+use crate::{Program, Reach, Session};
+
+/// `outbox redrive`.
+pub(crate) async fn redrive<P: Program>(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
+    let rows = rows(arguments)?;
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let command = RedriveEvents {
+        rows,
+        dry_run: arguments.dry_run,
+        pace: arguments.per_second,
+        reason: arguments.reason.clone(),
+    };
+    let redriven = operations::redrive_events(&session.outbox, &session.operator, command)
+        .await
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
+    let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
+    let matched = redriven.matched;
+    let more = redriven.more;
+    print_result(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
+    check_found(&session, &missing, "event", "handover outbox list")
+}
+
+fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
+    let usage =
+        |what: String| Failure::Usage { what, remedy: "see handover outbox redrive --help".to_owned() };
+    if !arguments.events.is_empty() {
+        let named = Named::new(arguments.events.clone());
+        return named.map(RedriveSelection::Events).ok_or_else(|| usage(too_many("events")));
+    }
+    let filter = OutboxFilter {
+        tenant: arguments.tenant,
+        status: arguments.status,
+        event_type: arguments.event_type.clone(),
+        aggregate_type: arguments.aggregate_type.clone(),
+        aggregate_id: arguments.aggregate_id,
+        from: arguments.from,
+        to: arguments.to,
+        ..OutboxFilter::default()
+    };
+    match RedriveFilter::new(filter) {
+        Ok(filter) => Ok(RedriveSelection::Filter { filter, after: arguments.cursor }),
+        Err(operations::InvalidRedriveFilter::Empty) => {
+            Err(usage("name events, or a filter such as --status failed".to_owned()))
+        }
+        Err(operations::InvalidRedriveFilter::Pending) => {
+            Err(usage("--status must be failed or sent: other events are still to be published".to_owned()))
+        }
+    }
+}
+
+/// `outbox release`.
+pub(crate) async fn release<P: Program>(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let kind = arguments.aggregate_type.clone();
+    let id = arguments.aggregate_id;
+    let released = operations::release_aggregate(
+        &session.outbox,
+        &session.operator,
+        Some(arguments.tenant),
+        (kind.clone(), id),
+        arguments.reason.clone(),
+    )
+    .await;
+    let released = released.map_err(|error| {
+        session.failed_to_find(
+            error,
+            format!("failed event of {kind} {id} that blocks later events"),
+            "handover outbox blocked",
+        )
+    })?;
+    session.close().await;
+    print_result(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
+}
+
+/// `dlq replay`.
+pub(crate) async fn replay<P: Program>(arguments: &DlqReplayArgs) -> Result<(), Failure> {
+    let selection = selection(&arguments.dead_letters, "see handover dlq replay --help")?;
+    let session = Session::<P>::open(&arguments.common, Reach::Broker).await?;
+    let dry_run = arguments.dead_letters.dry_run;
+    let command = ReplayDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
+    let replayed = operations::replay_dead_letters(&session.outbox, &session.operator, command)
+        .await
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
+    let missing = replayed.not_found.clone();
+    let matched = replayed.matched;
+    let refused = replayed.refused.len();
+    let more = replayed.more;
+    print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
+    check_found(&session, &missing, "dead letter", "handover dlq list")?;
+    if refused > 0 && !dry_run { Err(Failure::NotReplayed { refused, matched }) } else { Ok(()) }
+}
+
+/// `dlq discard`.
+pub(crate) async fn discard<P: Program>(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
+    let selection = selection(&arguments.dead_letters, "see handover dlq discard --help")?;
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let dry_run = arguments.dead_letters.dry_run;
+    let command = DiscardDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
+    let discarded = operations::discard_dead_letters(&session.outbox, &session.operator, command)
+        .await
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
+    let missing = discarded.not_found.clone();
+    let matched = discarded.matched;
+    let refused = discarded.refused.len();
+    let more = discarded.more;
+    print_result(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
+    check_found(&session, &missing, "dead letter", "handover dlq list")?;
+    if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
+}
+
+fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelection, Failure> {
+    let DeadLetterArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
+    if keys.is_empty() {
+        return Ok(DeadLetterSelection::Filter { queue, event_type, tenant });
+    }
+    let usage = || Failure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
+    Ok(DeadLetterSelection::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
+}
+
+fn too_many(what: &str) -> String {
+    format!("at most {MAX_NAMED} {what} can be named at a time")
+}
+
+fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
+    if matched == 0 {
+        note("no rows match");
+    }
+    if more {
+        note("more rows match: run the command again");
+    }
+    show(format, view)
+}
+
+/// Fails if named rows were not found.
+fn check_found<P>(
+    session: &Session<P>,
+    missing: &[String],
+    what: &str,
+    see: &'static str,
+) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(session.missing(format!("{what} {}", missing.join(", ")), see))
+}
