@@ -9,15 +9,15 @@ use crate::ports::{EffectKind, MarketView};
 use handover_outbox::BoxFuture;
 use handover_outbox::ports::StoreError;
 
+/// Reads the rows of some orders of a tenant.
+type Read<T> =
+    for<'v> fn(&'v mut dyn MarketView, TenantId, &'v [OrderId]) -> BoxFuture<'v, Result<Vec<T>, StoreError>>;
+
 /// Reads the rows of these orders, tenant by tenant, and returns the effects of each order.
 pub(super) async fn of_orders<T, E: StoredEffects + 'static>(
     view: &mut dyn MarketView,
     orders: &[Order],
-    read: for<'v> fn(
-        &'v mut dyn MarketView,
-        TenantId,
-        &'v [OrderId],
-    ) -> BoxFuture<'v, Result<Vec<T>, StoreError>>,
+    read: Read<T>,
     order_of: fn(&T) -> OrderId,
     effects: fn(Vec<T>) -> E,
 ) -> Result<Vec<Box<dyn StoredEffects>>, StoreError> {
