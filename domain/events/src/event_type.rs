@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::{Map, Value, json};
 
-use crate::{EnvelopeError, Fields, MAX_ID};
+use crate::fields::{EnvelopeError, Fields};
+use crate::ids::MAX_ID;
 
 /// An event type. Implemented by `#[derive(Event)]` on the struct of its payload.
 ///

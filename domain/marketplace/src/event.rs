@@ -4,13 +4,14 @@
 mod change;
 mod fields;
 mod invoice_generated;
+mod market_event;
 mod order_cancelled;
 mod order_created;
 mod order_paid;
 mod order_refunded;
 mod order_status_changed;
 mod order_timeout;
-mod parts;
+pub(crate) mod parts;
 mod payment_failed;
 mod payment_succeeded;
 mod refund_failed;
@@ -24,10 +25,10 @@ use handover_events::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Order;
-use crate::order::evidence::Contradiction;
+use crate::evidence::{Contradiction, OrderEvidence};
 
 pub use change::{Change, ChangeKind};
+pub use market_event::MarketEvent;
 pub use parts::{OrderFacts, PaymentFor, PaymentSettled, RefundSettled};
 
 /// The type of aggregate that an event belongs to.
@@ -40,20 +41,6 @@ pub enum AggregateType {
 }
 
 named!(AggregateType { Order => "Order", Payment => "Payment", Refund => "Refund", Invoice => "Invoice" });
-
-/// An event of the marketplace.
-pub trait MarketEvent: EventType {
-    /// The order fields of the payload; `None` if the aggregate is not an order.
-    fn order(&self) -> Option<&OrderFacts>;
-
-    /// Checks the fields of the event, and the transition that it announces, against the row of its order. Later
-    /// transitions of the row do no harm: they never remove `pay_time` or the shipment, which prove the earlier ones.
-    /// Events of payments, refunds and invoices are not checked.
-    fn check(&self, order: &Order) -> Result<(), Contradiction>;
-
-    /// The change that the event announces, for the timeline of the order; `None` if it announces none.
-    fn change(&self) -> Option<Change>;
-}
 
 /// Defines `EventKind` and `EventBody` from the list of events.
 macro_rules! events {
@@ -119,7 +106,7 @@ macro_rules! events {
             }
 
             /// See [`MarketEvent::check`].
-            pub(crate) fn check(&self, order: &Order) -> Result<(), Contradiction> {
+            pub(crate) fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
                 match self { $(EventBody::$event(body) => body.check(order)),+ }
             }
 

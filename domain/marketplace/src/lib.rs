@@ -10,6 +10,7 @@ mod capture;
 mod capture_refunds;
 mod credit;
 pub mod event;
+mod evidence;
 mod gateway_report;
 mod ids;
 mod money;
@@ -34,14 +35,13 @@ pub use event::{
     OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFailed, PaymentFor, PaymentSettled,
     PaymentSucceeded, RefundFailed, RefundSettled, RefundSucceeded,
 };
+pub use evidence::{Contradiction, OrderEvidence};
 pub use gateway_report::{ClosedBy, GatewayReport, ReportKind, ReportOutcome, ReportState};
 pub use ids::{
     CouponId, InvoiceId, NotAReference, OrderId, PaymentId, ProductId, Reference, RefundId, UserId,
 };
 pub use money::{Currency, Money, MoneyError};
-pub use order::{
-    CancelCause, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment,
-};
+pub use order::{CancelCause, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment};
 pub use order_number::OrderNo;
 pub use order_status::{CancelReason, OrderStatus};
 pub use payment::{Payment, PaymentDecision, PaymentResult, PaymentStatus, Settlement};

@@ -3,10 +3,9 @@
 //! **Invariant:** only this module decides whether a (status, action, actor) combination is allowed.
 
 mod action;
-pub(crate) mod evidence;
+mod evidence;
 
 pub use action::{CancelCause, OrderAction, OrderActor, OrderRefusal, Shipment};
-pub use evidence::Contradiction;
 
 use chrono::{DateTime, Utc};
 

@@ -105,6 +105,8 @@ impl CrateLocation<'_> {
         }
         match self.layer {
             Layer::Tests => true,
+            // The macros run in the compiler, so every crate may use them.
+            _ if other.folder.ends_with("macros") => true,
             _ if self.layer == other.layer => self.is_built_on(other),
             Layer::Contract => other.layer < Layer::Adapter,
             _ if other.layer == Layer::Contract => false,

@@ -1,7 +1,7 @@
 //! The change that an event announces, as the timeline of an order shows it.
 
-use super::{PaymentSettled, RefundSettled};
-use crate::{OrderStatus, PaymentStatus, RefundStatus};
+use super::parts::{PaymentSettled, RefundSettled};
+use crate::order_status::OrderStatus;
 
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,20 +36,20 @@ impl Change {
         }
     }
 
-    pub(super) fn of_payment(payment: &PaymentSettled, status: PaymentStatus, how: &str) -> Change {
+    pub(super) fn of_payment(payment: &PaymentSettled, status: &'static str, how: &str) -> Change {
         Change {
             kind: ChangeKind::Payment,
-            status: status.as_str(),
+            status,
             what: format!("payment of {} {} {how}", payment.amount, payment.currency.as_str()),
             detail: Some(payment.payment_method.to_string()),
             is_free_text: true,
         }
     }
 
-    pub(super) fn of_refund(refund: &RefundSettled, status: RefundStatus, how: &str) -> Change {
+    pub(super) fn of_refund(refund: &RefundSettled, status: &'static str, how: &str) -> Change {
         Change {
             kind: ChangeKind::Payment,
-            status: status.as_str(),
+            status,
             what: format!("refund of {} {} {how}", refund.amount, refund.currency.as_str()),
             detail: None,
             is_free_text: false,

@@ -4,9 +4,11 @@ use chrono::NaiveDate;
 use handover_events::Event;
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts};
-use crate::order::evidence::Contradiction;
-use crate::{Currency, InvoiceId, Money, Order};
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::evidence::{Contradiction, OrderEvidence};
+use crate::{Currency, InvoiceId, Money};
 
 /// An invoice was created. No use case creates invoices yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -34,7 +36,7 @@ impl MarketEvent for InvoiceGenerated {
         None
     }
 
-    fn check(&self, _: &Order) -> Result<(), Contradiction> {
+    fn check(&self, _: &OrderEvidence) -> Result<(), Contradiction> {
         Ok(())
     }
 

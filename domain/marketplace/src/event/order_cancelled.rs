@@ -4,9 +4,11 @@ use chrono::{DateTime, Utc};
 use handover_events::{Event, rfc3339};
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts};
-use crate::order::evidence::Contradiction;
-use crate::{CancelReason, Order, OrderStatus, ProductId};
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::evidence::{Contradiction, OrderEvidence};
+use crate::{CancelReason, OrderStatus, ProductId};
 
 /// `pending` -> `cancelled`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -33,7 +35,7 @@ impl MarketEvent for OrderCancelled {
         Some(&self.order)
     }
 
-    fn check(&self, order: &Order) -> Result<(), Contradiction> {
+    fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
         order.check_facts(&self.order)?;
         order.check_product(self.product)?;
         order.check_transition(order.status == OrderStatus::Cancelled, "cancelled")?;

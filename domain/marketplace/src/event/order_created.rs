@@ -3,10 +3,12 @@
 use handover_events::Event;
 use serde::Serialize;
 
+use super::change::Change;
 use super::fields::One;
-use super::{Change, MarketEvent, OrderFacts};
-use crate::order::evidence::{Contradiction, Optional, same};
-use crate::{CouponId, Money, Order, OrderStatus, Points, ProductId};
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::evidence::{Contradiction, Optional, OrderEvidence, same};
+use crate::{CouponId, Money, OrderStatus, Points, ProductId};
 
 /// An order was placed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -41,7 +43,7 @@ impl MarketEvent for OrderCreated {
         Some(&self.order)
     }
 
-    fn check(&self, order: &Order) -> Result<(), Contradiction> {
+    fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
         order.check_facts(&self.order)?;
         order.check_product(self.product)?;
         same("price", self.price, order.total)?;

@@ -4,9 +4,11 @@ use chrono::{DateTime, Utc};
 use handover_events::{Event, rfc3339};
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts};
-use crate::order::evidence::{Contradiction, same};
-use crate::{Money, Order, OrderStatus, ProductId};
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::evidence::{Contradiction, OrderEvidence, same};
+use crate::{Money, OrderStatus, ProductId};
 
 /// `pending` -> `paid`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -33,10 +35,10 @@ impl MarketEvent for OrderPaid {
         Some(&self.order)
     }
 
-    fn check(&self, order: &Order) -> Result<(), Contradiction> {
+    fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
         order.check_facts(&self.order)?;
         order.check_product(self.product)?;
-        order.check_transition(order.was_paid(), "paid")?;
+        order.check_transition(order.was_paid, "paid")?;
         same("amount", self.amount, order.payable)
     }
 

@@ -4,9 +4,11 @@ use chrono::{DateTime, Utc};
 use handover_events::{Event, rfc3339};
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts};
-use crate::order::evidence::Contradiction;
-use crate::{Order, OrderStatus};
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::OrderStatus;
+use crate::evidence::{Contradiction, OrderEvidence};
 
 /// `paid` -> `shipped`, `shipped` -> `completed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -31,12 +33,10 @@ impl MarketEvent for OrderStatusChanged {
         Some(&self.order)
     }
 
-    fn check(&self, order: &Order) -> Result<(), Contradiction> {
+    fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
         order.check_facts(&self.order)?;
         match (self.old_status, self.new_status) {
-            (OrderStatus::Paid, OrderStatus::Shipped) => {
-                order.check_transition(order.was_shipped(), "shipped")
-            }
+            (OrderStatus::Paid, OrderStatus::Shipped) => order.check_transition(order.was_shipped, "shipped"),
             (OrderStatus::Shipped, OrderStatus::Completed) => {
                 order.check_transition(order.status == OrderStatus::Completed, "completed")
             }

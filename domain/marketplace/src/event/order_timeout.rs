@@ -4,9 +4,10 @@ use chrono::{DateTime, Utc};
 use handover_events::{Event, rfc3339};
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts};
-use crate::Order;
-use crate::order::evidence::Contradiction;
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::OrderFacts;
+use crate::evidence::{Contradiction, OrderEvidence};
 
 /// Triggers the check of the payment deadline. The delay queue delays the message until the deadline. Neither waits for earlier
 /// events nor blocks later ones.
@@ -29,7 +30,7 @@ impl MarketEvent for OrderTimeout {
         Some(&self.order)
     }
 
-    fn check(&self, order: &Order) -> Result<(), Contradiction> {
+    fn check(&self, order: &OrderEvidence) -> Result<(), Contradiction> {
         order.check_facts(&self.order)
     }
 

@@ -3,9 +3,10 @@
 use handover_events::Event;
 use serde::Serialize;
 
-use super::{Change, MarketEvent, OrderFacts, PaymentSettled};
-use crate::order::evidence::Contradiction;
-use crate::{Order, PaymentStatus};
+use super::change::Change;
+use super::market_event::MarketEvent;
+use super::parts::{OrderFacts, PaymentSettled};
+use crate::evidence::{Contradiction, OrderEvidence};
 
 /// The gateway reported a successful payment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
@@ -19,11 +20,11 @@ impl MarketEvent for PaymentSucceeded {
         None
     }
 
-    fn check(&self, _: &Order) -> Result<(), Contradiction> {
+    fn check(&self, _: &OrderEvidence) -> Result<(), Contradiction> {
         Ok(())
     }
 
     fn change(&self) -> Option<Change> {
-        Some(Change::of_payment(&self.0, PaymentStatus::Success, "succeeded"))
+        Some(Change::of_payment(&self.0, "SUCCESS", "succeeded"))
     }
 }

@@ -1,40 +1,25 @@
-//! Checks events about an order against its row. An event id does not prove that this program created the event: an
-//! outbox row inserted with SQL has an event id too (004 Q5).
+//! The evidence that an order's row gives for its events.
 
 use super::Order;
-use crate::{CancelReason, EventBody, OrderFacts, OrderStatus, ProductId};
-
-/// Contradiction between an event and the row of its order.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Contradiction {
-    #[error("{field} is {said} in the event and {stored} in the order")]
-    Field {
-        /// The name of the field in the payload.
-        field: &'static str,
-        /// The value of the field in the event.
-        said: String,
-        /// The value of the field in the order's row.
-        stored: String,
-    },
-    #[error("the order is {status} and was never {claimed}")]
-    TransitionNotMade {
-        /// The current status of the order.
-        status: OrderStatus,
-        /// The status according to the event.
-        claimed: &'static str,
-    },
-    /// The transition is not possible for any order.
-    #[error("an order cannot change from {from} to {to}")]
-    NoTransition { from: OrderStatus, to: OrderStatus },
-    /// The cancel reasons in the event and in the order's row differ.
-    #[error("the cancel reason is {said} in the event and {stored} in the order")]
-    CancelReason { said: CancelReason, stored: CancelReason },
-}
+use crate::event::EventBody;
+use crate::evidence::{Contradiction, OrderEvidence};
+use crate::order_status::OrderStatus;
 
 impl Order {
     /// Checks an event of this order against the row ([`MarketEvent::check`](crate::event::MarketEvent::check)).
     pub fn confirms(&self, body: &EventBody) -> Result<(), Contradiction> {
-        body.check(self)
+        body.check(&OrderEvidence {
+            facts: self.facts(),
+            status: self.status,
+            cancel_reason: self.cancel_reason,
+            product: self.product,
+            total: self.total,
+            payable: self.payable,
+            assets: self.assets,
+            refund: self.refund,
+            was_paid: self.was_paid(),
+            was_shipped: self.was_shipped(),
+        })
     }
 
     /// Whether the order was paid at any time; `pay_time` is never removed.
@@ -50,53 +35,5 @@ impl Order {
     /// Whether the order was cancelled or refunded, so that its product is available again.
     pub fn is_cancelled_or_refunded(&self) -> bool {
         matches!(self.status, OrderStatus::Cancelled | OrderStatus::Refunded)
-    }
-
-    pub(crate) fn check_facts(&self, in_event: &OrderFacts) -> Result<(), Contradiction> {
-        let stored = self.facts();
-        same("orderNo", &in_event.order_no, &stored.order_no)?;
-        same("buyerId", in_event.buyer_id, stored.buyer_id)?;
-        same("sellerId", in_event.seller_id, stored.seller_id)?;
-        same("totalAmount", in_event.total_amount, stored.total_amount)
-    }
-
-    pub(crate) fn check_product(&self, product: ProductId) -> Result<(), Contradiction> {
-        same("productId", product, self.product)
-    }
-
-    pub(crate) fn check_transition(
-        &self,
-        is_confirmed: bool,
-        claimed: &'static str,
-    ) -> Result<(), Contradiction> {
-        if is_confirmed {
-            Ok(())
-        } else {
-            Err(Contradiction::TransitionNotMade { status: self.status, claimed })
-        }
-    }
-}
-
-pub(crate) fn same<T: PartialEq + ToString>(
-    field: &'static str,
-    in_event: T,
-    stored: T,
-) -> Result<(), Contradiction> {
-    if in_event == stored {
-        return Ok(());
-    }
-    Err(Contradiction::Field { field, said: in_event.to_string(), stored: stored.to_string() })
-}
-
-/// An optional field; `absent` in error messages if it has no value.
-#[derive(PartialEq)]
-pub(crate) struct Optional<T>(pub(crate) Option<T>);
-
-impl<T: std::fmt::Display> std::fmt::Display for Optional<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Some(value) => value.fmt(f),
-            None => f.write_str("absent"),
-        }
     }
 }
