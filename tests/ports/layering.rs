@@ -2,6 +2,7 @@
 //!
 //! Each rule is also tested with a workspace that breaks it, because a check that cannot fail proves nothing.
 
+mod features;
 mod fixture;
 mod rules;
 mod terms;
@@ -33,7 +34,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 53] = [
+const FORBIDDEN: [(&str, &str, &str); 54] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -131,6 +132,7 @@ const FORBIDDEN: [(&str, &str, &str); 53] = [
     ),
     ("tests/contract/outbox", "handover-tests = { path = '../..' }", "handover-tests"),
     ("tests/contract/outbox", "redis = '1'", "redis"),
+    ("tests/host", "marketplace-domain = { path = '../../domain/marketplace' }", "marketplace-domain"),
 ];
 
 #[test]

@@ -24,14 +24,14 @@ pub use timeline::TimelineView;
 pub(crate) use assets::AssetAmount;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use handover_events::Json;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::openapi::kinds;
 
-/// A time, serialized in UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
+/// A time, serialized in UTC with `Z` and six fraction digits, so that times sort as text.
 #[derive(Debug)]
 pub(crate) struct Time(pub(crate) DateTime<Utc>);
 
@@ -51,6 +51,6 @@ impl ToSchema for Time {}
 
 /// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and messages of other
 /// systems may contain such text.
-fn json_or_text(text: String) -> Value {
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+fn json_or_text(text: String) -> Json {
+    Json::parse(&text).unwrap_or(Json::String(text))
 }

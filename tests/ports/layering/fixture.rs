@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 16] = [
+const CRATES: [(&str, &str, &str); 17] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -56,6 +56,7 @@ const CRATES: [(&str, &str, &str); 16] = [
         "marketplace-contract",
         "handover-contract = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
+    ("tests/host", "handover-host", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("tests", "handover-tests", "handover = { path = '../bootstrap/service' }\nreqwest = '0.13'"),
 ];
 

@@ -20,7 +20,7 @@ use crate::ports::{
     Unapplied, UnorderedTypes,
 };
 use crate::storable_text::storable;
-use crate::{texts, with_tx};
+use crate::with_tx;
 
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {
@@ -157,7 +157,8 @@ impl EventProcessor {
                 .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
         };
         // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
-        let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
+        let message =
+            storable(&self.outbox.texts.consume_failed(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
@@ -311,12 +312,4 @@ fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &Unorder
                 && (u.event.aggregate_seq, u.event.id) < position
                 && u.event.status != OutboxStatus::Failed
         })
-}
-
-fn with_prefix(why: &str) -> String {
-    if why.starts_with(texts::UNSUPPORTED_TYPE) {
-        why.to_owned()
-    } else {
-        format!("{}: {why}", texts::CONSUME_FAILED)
-    }
 }

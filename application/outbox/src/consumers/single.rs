@@ -13,7 +13,7 @@ use super::breaker::{Decision, Permit};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
-use crate::{history, texts, with_tx};
+use crate::{history, with_tx};
 
 /// Result for one event, which decides how its delivery has to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl EventProcessor {
             worked = true;
             let takes = self.bound.event_types.contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
-                let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
+                let why = self.outbox.texts.unsupported_type(&target.event.event_type);
                 self.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }

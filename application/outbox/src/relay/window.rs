@@ -19,7 +19,6 @@ use crate::ports::{
 };
 use crate::settings::OnOutage;
 use crate::storable_text::storable;
-use crate::texts;
 
 /// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -69,12 +68,12 @@ impl Relay {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
         for row in ready {
-            match outgoing(&self.outbox.registry, row) {
+            match outgoing(&self.outbox, row) {
                 Ok(message) => {
                     window.push(message);
                     sent.push(*row);
                 }
-                Err(why) => results.failed.push(unsendable(row, &why)),
+                Err(why) => results.failed.push(self.unsendable(row, &why)),
             }
         }
         if window.is_empty() {
@@ -103,7 +102,7 @@ impl Relay {
             if self.outbox.tx.tasks.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
+            let Ok(message) = outgoing(&self.outbox, row) else { continue };
             match self.publish(vec![message]).await {
                 Ok(outcomes) => {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
@@ -206,7 +205,7 @@ impl Relay {
             status: if next.is_some() { OutboxStatus::Retry } else { OutboxStatus::Failed },
             retry_count,
             next_retry_time: next,
-            error: error_text(why),
+            error: self.error_text(why),
         }
     }
 
@@ -221,27 +220,27 @@ impl Relay {
                 status: OutboxStatus::Retry,
                 retry_count: row.retry_count,
                 next_retry_time: None,
-                error: error_text(why),
+                error: self.error_text(why),
             }),
         }
     }
-}
 
-/// Result for a row that can never be published: FAILED at the first attempt, because retries would delay the later
-/// events of its aggregate.
-fn unsendable(row: &OutboxRow, why: &str) -> FailedPublish {
-    FailedPublish {
-        event_id: row.event_id.clone(),
-        status: OutboxStatus::Failed,
-        retry_count: row.retry_count.saturating_add(1),
-        next_retry_time: None,
-        error: error_text(why),
+    /// Result for a row that can never be published: FAILED at the first attempt, because retries would delay the later
+    /// events of its aggregate.
+    fn unsendable(&self, row: &OutboxRow, why: &str) -> FailedPublish {
+        FailedPublish {
+            event_id: row.event_id.clone(),
+            status: OutboxStatus::Failed,
+            retry_count: row.retry_count.saturating_add(1),
+            next_retry_time: None,
+            error: self.error_text(why),
+        }
     }
-}
 
-/// Text of `last_error`. It may quote a payload from an untrusted source.
-fn error_text(why: &str) -> String {
-    storable(&format!("{}: {why}", texts::PUBLISH_FAILED), MAX_ERROR_BYTES).into_owned()
+    /// Text of `last_error`. It may quote a payload from an untrusted source.
+    fn error_text(&self, why: &str) -> String {
+        storable(&self.outbox.texts.publish_failed(why), MAX_ERROR_BYTES).into_owned()
+    }
 }
 
 /// Divides the rows into rounds: round n contains the n-th ordered event of each aggregate, round 0 also all unordered
