@@ -1,4 +1,4 @@
-//! Response envelope: `{"code","message","data","traceId"}` (spec §4).
+//! Response envelope: `{"code","message","data","traceId"}`.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::language::Language;
 use crate::messages::Text;
 
-/// The result codes of spec §4, for success and for each kind of error.
+/// The result codes, for success and for each kind of error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Done,

@@ -8,7 +8,7 @@ pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Name of the idempotency key in error responses and in the OpenAPI document.
 pub(crate) const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
-/// Headers that can carry the idempotency key: that of spec §4, and that of the IETF draft
+/// Headers that can carry the idempotency key: `X-Idempotency-Key`, and that of the IETF draft
 /// (draft-ietf-httpapi-idempotency-key-header).
 pub(crate) const KEY_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("x-idempotency-key"), HeaderName::from_static("idempotency-key")];

@@ -1,4 +1,4 @@
-//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response (spec §4).
+//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response.
 //!
 //! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
 //! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::WebOrigin;
 
-/// Limits on requests and connections. The defaults of `body_bytes` and `request` are those of spec §4.
+/// Limits on requests and connections. The defaults of `body_bytes` and `request` are those of the specification.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Maximum size of a body, in bytes.

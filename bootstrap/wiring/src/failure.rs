@@ -150,7 +150,7 @@ impl From<ConfigErrors> for Failure {
     }
 }
 
-/// Exit codes (spec §5).
+/// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {

@@ -159,7 +159,7 @@ fn one_of(names: BTreeMap<&str, String>) -> RefOr<Schema> {
     either.discriminator(Some(discriminator)).into()
 }
 
-/// Schema of the envelope (spec §4) with these codes and this data.
+/// Schema of the envelope with these codes and this data.
 pub(super) fn envelope(codes: &[Code], data: RefOr<Schema>) -> RefOr<Schema> {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
