@@ -13,6 +13,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_subscriptions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_jobs TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.id_blocks TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.dead_letters TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.listings TO 'handover'@'%';

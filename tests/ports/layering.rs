@@ -34,7 +34,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 54] = [
+const FORBIDDEN: [(&str, &str, &str); 57] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -109,6 +109,9 @@ const FORBIDDEN: [(&str, &str, &str); 54] = [
     ),
     ("adapters/sql/outbox", "handover = { path = '../../../bootstrap/service' }", "handover"),
     ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
+    ("bootstrap/runtime", "marketplace-sql = { path = '../../adapters/sql/marketplace' }", "marketplace-sql"),
+    ("bootstrap/runtime", "handover-cli = { path = '../cli' }", "handover-cli"),
+    ("bootstrap/cli", "marketplace-wiring = { path = '../wiring' }", "marketplace-wiring"),
     ("bootstrap/wiring", "handover-tests = { path = '../../tests' }", "handover-tests"),
     ("bootstrap/wiring", "marketplace-demo = { path = '../demo' }", "marketplace-demo"),
     ("bootstrap/demo", "handover = { path = '../service' }", "handover"),

@@ -1,4 +1,4 @@
-//! A marketplace database of the first schema version, its migration, and statements of processes of that version.
+//! A database of the first schema versions, its migration, and statements of processes of that version.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,14 +16,16 @@ use handover_outbox::ports::{Store as _, UnitOfWork as _};
 /// A time as each engine accepts it.
 const AT: &str = "'2026-02-04 10:30:00.000001'";
 
-/// Applies the first migration of the marketplace.
+/// Applies the first migration of the outbox and of the marketplace.
 pub async fn migrate_to_first_version<C: Migrate>(connection: &mut C, engine: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations/marketplace").join(engine);
-    let all = Migrator::new(folder.as_path()).await.expect("the folder contains migrations");
-    let first = all.iter().filter(|migration| migration.version == 1).cloned().collect();
-    let mut migrator = Migrator::with_migrations(first);
-    migrator.dangerous_set_table_name("marketplace_migrations");
-    migrator.run_direct(None, connection, false).await.expect("cannot apply the first migration");
+    for part in ["outbox", "marketplace"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(part).join(engine);
+        let all = Migrator::new(folder.as_path()).await.expect("the folder contains migrations");
+        let first = all.iter().filter(|migration| migration.version == 1).cloned().collect();
+        let mut migrator = Migrator::with_migrations(first);
+        migrator.dangerous_set_table_name(format!("{part}_migrations"));
+        migrator.run_direct(None, connection, false).await.expect("cannot apply the first migration");
+    }
 }
 
 /// An `INSERT` of the first version; the order id is the same number as the id.

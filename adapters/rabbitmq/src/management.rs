@@ -13,12 +13,11 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use lapin::uri::AMQPScheme;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::settings::{Host, RabbitSettings};
+use crate::settings::{ManagementAddress, RabbitSettings};
 use crate::transport::dial_port;
 
 /// Name of the field with the effective policy. It is one of the statistics, which the server reports every five seconds: it
@@ -73,28 +72,6 @@ pub enum ManagementError {
         /// Reason.
         why: String,
     },
-}
-
-/// Address of the management API.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ManagementAddress {
-    pub(crate) host: Host,
-    pub(crate) is_encrypted: bool,
-}
-
-impl fmt::Display for ManagementAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.host.fmt(f)
-    }
-}
-
-impl ManagementAddress {
-    /// The default address on the first node.
-    pub(crate) fn default_of(settings: &RabbitSettings) -> ManagementAddress {
-        let is_encrypted = settings.uri.scheme == AMQPScheme::AMQPS;
-        let port = if is_encrypted { 15671 } else { 15672 };
-        ManagementAddress { host: Host { name: settings.host().to_owned(), port }, is_encrypted }
-    }
 }
 
 /// Settings of policies, with their effect on a queue; `delivery-limit` affects quorum queues only.

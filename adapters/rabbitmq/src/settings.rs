@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
 
-use crate::management::ManagementAddress;
-
 /// Heartbeat interval unless the URL sets one. A dead peer is detected within twice this time.
 const HEARTBEAT_SECONDS: u16 = 10;
 
@@ -55,6 +53,28 @@ impl fmt::Display for Host {
             true => write!(formatter, "[{}]:{}", self.name, self.port),
             false => write!(formatter, "{}:{}", self.name, self.port),
         }
+    }
+}
+
+/// Address of the management API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ManagementAddress {
+    pub(crate) host: Host,
+    pub(crate) is_encrypted: bool,
+}
+
+impl fmt::Display for ManagementAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.host.fmt(f)
+    }
+}
+
+impl ManagementAddress {
+    /// The default address on the first node.
+    pub(crate) fn default_of(settings: &RabbitSettings) -> ManagementAddress {
+        let is_encrypted = settings.uri.scheme == AMQPScheme::AMQPS;
+        let port = if is_encrypted { 15671 } else { 15672 };
+        ManagementAddress { host: Host { name: settings.host().to_owned(), port }, is_encrypted }
     }
 }
 

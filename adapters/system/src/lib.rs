@@ -8,5 +8,5 @@ mod line_writer;
 mod random;
 
 pub use clock::{FollowingClock, SystemClock};
-pub use line_writer::{LineWriter, LineWriterOptions};
+pub use line_writer::{LOG_LINES_DROPPED, LineWriter, LineWriterOptions};
 pub use random::{EntropyError, OsRandom, secret_bytes};

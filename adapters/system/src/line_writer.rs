@@ -7,6 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use handover_outbox::Metric;
+
+/// Metric of the lines that were dropped ([`LineWriter::dropped`]) by the writer of the log.
+pub const LOG_LINES_DROPPED: Metric = Metric::counter(
+    "handover.log.lines.dropped",
+    "Log lines dropped because the reader of stderr was too slow or has ended",
+);
+
 /// Lines that are written with one system call: up to `PIPE_BUF`, which a pipe takes as a whole.
 const BATCH_BYTES: usize = 4096;
 /// Memory that a queued line needs in addition to its text.

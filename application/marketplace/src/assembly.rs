@@ -48,7 +48,7 @@ impl App {
     }
 
     /// Returns the consumers of this application, bound to its store.
-    pub(crate) fn bound(&self) -> Vec<Bound> {
+    pub fn bound(&self) -> Vec<Bound> {
         self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 }

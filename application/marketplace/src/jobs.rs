@@ -1,4 +1,5 @@
-//! Periodic jobs. To add a job, create a file here and start the job in `service`.
+//! Periodic jobs. To add a job, create a file here, decide in its `start` whether every process or the leader runs it,
+//! and start it in `service`.
 
 mod consistency_repair;
 mod lock_timeout_reaper;

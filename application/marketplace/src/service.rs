@@ -1,4 +1,4 @@
-//! Roles of a process: relay, consumers, jobs.
+//! Preparation of a process, and its background tasks: relay, consumers, jobs.
 
 use crate::App;
 use crate::jobs::{
@@ -6,8 +6,12 @@ use crate::jobs::{
     RequestSweep, TimeoutSettings, TimeoutSweep,
 };
 use handover_outbox::WakeupNotifier;
-use handover_outbox::runtime::{self, PrepareError, keep_running};
+use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
+use handover_outbox::runtime::{self, PrepareError};
 use handover_outbox::{ConsumerSettings, RelaySettings};
+
+/// Name of the lease of the process that runs the jobs of the leader.
+const LEADER_LEASE: &str = "marketplace-jobs";
 
 /// Settings of the background tasks.
 #[derive(Debug, Clone, Default)]
@@ -22,22 +26,6 @@ pub struct Settings {
     pub consistency: ConsistencySettings,
 }
 
-/// The roles of a process (`serve --roles`). The composition root starts the HTTP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles {
-    /// Publishes outbox rows.
-    pub relay: bool,
-    /// Applies events.
-    pub consumers: bool,
-    /// Runs the periodic jobs.
-    pub jobs: bool,
-}
-
-impl Roles {
-    /// All roles.
-    pub const ALL: Roles = Roles { relay: true, consumers: true, jobs: true };
-}
-
 /// Prepares a process: declares every queue, subscribes every consumer, and raises id sequences that a restored
 /// backup has reset. Every process MUST run this before it accepts an order, regardless of its roles.
 pub async fn prepare(app: &App) -> Result<(), PrepareError> {
@@ -46,38 +34,21 @@ pub async fn prepare(app: &App) -> Result<(), PrepareError> {
     Ok(())
 }
 
-/// Starts the tasks of these roles and returns immediately. The tasks retry after outages of database and broker, are
+/// Starts all background tasks and returns immediately. The tasks retry after outages of database and broker, are
 /// restarted after a panic, and end on `Tasks::stop`.
-pub fn start(app: &App, wake: &WakeupNotifier, roles: Roles, settings: &Settings) {
+pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
     let app = app.for_background_tasks();
-    if roles.relay {
-        runtime::start_relay(&app.outbox, wake, &settings.relay);
-    }
-    if roles.consumers {
-        runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
-    }
-    if roles.jobs {
-        let sweep = app.clone();
-        keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
-        let sweep = app.clone();
-        let timeout = settings.timeout.clone();
-        keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
-            TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
-        });
-        let dispatcher = app.clone();
-        let refund = settings.refund.clone();
-        keep_running(&app.outbox.tx, "refund-dispatcher", move || {
-            RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
-        });
-        let reaper = app.clone();
-        let consistency = settings.consistency.clone();
-        keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
-            LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
-        });
-        let repair = app.clone();
-        let consistency = settings.consistency.clone();
-        keep_running(&app.outbox.tx, "consistency-repair", move || {
-            ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
-        });
-    }
+    runtime::start_relay(&app.outbox, wake, &settings.relay);
+    runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
+    start_jobs(&app, settings);
+}
+
+/// Starts the periodic jobs of this application for background tasks.
+pub fn start_jobs(app: &App, settings: &Settings) {
+    let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
+    RequestSweep::new(app.clone()).start(&leader);
+    TimeoutSweep::new(app.clone(), settings.timeout.clone()).start(&leader);
+    RefundDispatcher::new(app.clone(), settings.refund.clone()).start();
+    LockTimeoutReaper::new(app.clone(), settings.consistency.clone()).start(&leader);
+    ConsistencyRepair::new(app.clone(), settings.consistency.clone()).start(&leader);
 }

@@ -15,6 +15,7 @@ mod dead_letters;
 mod event_processor;
 mod gate;
 mod group;
+mod outage;
 mod single;
 mod sweep;
 
@@ -26,4 +27,5 @@ pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::dead_record;
 pub use dead_letters::{backfilled_record, retry_record};
 
-pub use crate::handler::{ALREADY_APPLIED, Applied, ErrorKind, Event, Handler, HandlerError, Subscriber};
+pub use crate::error_kind::ErrorKind;
+pub use crate::handler::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, Subscriber};

@@ -4,7 +4,7 @@
 use handover_events::EventId;
 use uuid::Uuid;
 
-use crate::Transactor;
+use crate::transaction::Transactor;
 
 /// A new event id: UUIDv7 (RFC 9562) from the clock's current time and random bits.
 pub fn event_id<U: ?Sized, V: ?Sized>(tx: &Transactor<U, V>) -> EventId {

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, OutboxStatus};
 
-use crate::Attempt;
 use crate::ports::{HistoryEntry, OutboxUnit, Redrive, RedrivenRow, StoreError};
+use crate::transaction::Attempt;
 
 /// Adds history entries. Their times MUST be chosen before the first attempt at the unit of work, so that after a
 /// commit of unknown outcome only missing entries are added.

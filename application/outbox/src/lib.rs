@@ -5,7 +5,7 @@
 //!   transaction.
 //! - [`with_tx`] is the only way to run a unit of work.
 //! - An [`Outbox`] contains the services that the relay, consumers, dead-letter drainer and operators of one process
-//!   need; [`runtime`] starts the relay, the consumers and the drainer.
+//!   need; [`runtime`] starts the relay, the consumers and the drainer, [`jobs`] periodic jobs.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).
@@ -16,9 +16,11 @@
 extern crate self as handover_outbox;
 
 pub mod consumers;
+mod error_kind;
 mod event_id;
 mod handler;
 pub mod history;
+pub mod jobs;
 mod lease_watch;
 mod message;
 mod metrics;

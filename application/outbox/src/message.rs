@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use handover_events::{Envelope, Json};
 
 use crate::ports::{Message, OutboxRow, Outgoing};
-use crate::{EventRegistry, Outbox};
+use crate::registry::EventRegistry;
+use crate::texts::Texts;
 
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
@@ -36,9 +37,9 @@ pub(crate) fn published_envelope(registry: &EventRegistry, row: &OutboxRow) -> R
 
 /// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
 /// succeed, because neither the content of a row nor the registry of a process changes.
-pub(crate) fn outgoing(outbox: &Outbox, row: &OutboxRow) -> Result<Outgoing, String> {
-    let envelope = published_envelope(&outbox.registry, row)?;
-    let routing_key = outbox.registry.routing_key(&envelope, &outbox.texts)?.to_owned();
+pub(crate) fn outgoing(registry: &EventRegistry, texts: &Texts, row: &OutboxRow) -> Result<Outgoing, String> {
+    let envelope = published_envelope(registry, row)?;
+    let routing_key = registry.routing_key(&envelope, texts)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 

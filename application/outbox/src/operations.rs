@@ -39,8 +39,9 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use handover_events::{Json, TenantId, TextError};
 
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
-use crate::{Attempt, Outbox, with_tx};
+use crate::transaction::{Attempt, with_tx};
 
 /// Maximum number of ids or keys per call. With ids and a reason of maximum length, a call fits into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;

@@ -6,8 +6,10 @@ use chrono::{DateTime, Utc};
 
 use crate::handler::Subscriber;
 use crate::ports::{Broker, OnFailed, StoreError, View};
+use crate::registry::{EventRegistry, EventSpec};
+use crate::texts::Texts;
 use crate::topology::Topology;
-use crate::{EventRegistry, EventSpec, Texts, Transactor};
+use crate::transaction::Transactor;
 
 /// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
 #[derive(Clone)]

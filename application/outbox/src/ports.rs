@@ -9,7 +9,9 @@ mod broker;
 mod clock;
 mod consume;
 mod dead_letters;
+mod error;
 mod history;
+mod jobs;
 mod leases;
 mod numbered;
 mod outbox;
@@ -30,7 +32,12 @@ pub use dead_letters::{
     DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_DEAD_LETTER_BODY_BYTES,
     MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
+pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
+pub use jobs::{
+    CandidateId, JobQueries, JobQueriesWrapper, JobRecord, JobRepo, JobRepoWrapper, LeaderLease, LeaderRepo,
+    LeaderRepoWrapper, Leadership, RunResult,
+};
 pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
     PartitionLease, RelayId,
@@ -42,7 +49,4 @@ pub use outbox::{
     UnorderedTypes, UnreadableRow,
 };
 pub(crate) use store::Erased;
-pub use store::{
-    Changed, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, SystemFault, SystemFaultKind,
-    UnitOfWork, View, outbox_of,
-};
+pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};

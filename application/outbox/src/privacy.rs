@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use handover_events::Json;
 
-use crate::EventRegistry;
+use crate::registry::EventRegistry;
 
 /// Replacement for a masked value.
 pub const MASK: &str = "***";

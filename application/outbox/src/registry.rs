@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_events::{Envelope, Json};
 use tracing::Span;
 
-use crate::Texts;
 use crate::ports::UnorderedTypes;
+use crate::texts::Texts;
 
 /// Description of one event type.
 #[derive(Debug, Clone)]

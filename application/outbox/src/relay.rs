@@ -15,9 +15,11 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::outbox::Outbox;
 use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
-use crate::{Outbox, WakeupNotifier, with_tx};
+use crate::transaction::with_tx;
+use crate::wakeup::WakeupNotifier;
 use ownership::Ownership;
 use window::WindowEnd;
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::consumers::{Bound, Consumer, DeadLetterDrainer, broker_timeout, subscribe};
+use crate::outbox::Outbox;
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
-use crate::{Outbox, Transactor, WakeupNotifier};
+use crate::transaction::Transactor;
+use crate::wakeup::WakeupNotifier;
 
 /// Pause between two declarations of the topology, after the first one failed.
 const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Tasks;
 use crate::metrics::with_pending_counters;
 use crate::ports::{Clock, RandomSource, Store, StoreError, UnitOfWork, View, outbox_of};
+use crate::tasks::Tasks;
 
 /// A boxed future that borrows the unit of work.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use marketplace_wiring::terminal::{OutputArgs, whole};
+use handover_runtime::terminal::{OutputArgs, whole};
 
 /// Text that `demo --help` prints after the flags.
 pub const HELP: &str = "\

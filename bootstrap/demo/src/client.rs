@@ -28,7 +28,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(super) use self::gateway::Report;
-use marketplace_wiring::{Failure, Secrets};
+use handover_runtime::Failure;
+use marketplace_wiring::{MarketFailure, Secrets};
 
 /// Maximum number of concurrent requests: 64 buyers order the same lamp at the same moment.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
@@ -125,8 +126,8 @@ impl Api {
         users: &[UserId],
         operator: UserId,
     ) -> Result<Api, Failure> {
-        let refused = |key, why: String| Failure::SecretRefused { key, why };
-        let secret = secrets.jwt.as_ref().ok_or(Failure::NoSigningSecret)?;
+        let refused = |key, reason: String| MarketFailure::SecretRefused { key, reason };
+        let secret = secrets.jwt.as_ref().ok_or(MarketFailure::NoSigningSecret {})?;
         let signer = Tokens::new(secret.reveal().as_bytes())
             .map_err(|error| refused("auth.jwt-secret", error.to_string()))?;
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);

@@ -91,7 +91,7 @@ impl Day<'_> {
         };
         for item in &items {
             let (queue, reason) = (text(item, "queue"), text(item, "reason"));
-            progress.print_line(&marketplace_wiring::terminal::output::visible(&format!(
+            progress.print_line(&handover_runtime::terminal::output::visible(&format!(
                 "dead letter at {queue}: {reason}"
             )));
         }

@@ -29,6 +29,7 @@ use handover_outbox::ports::RandomSource;
 use handover_system::OsRandom;
 use marketplace::App;
 use marketplace::ports::Work;
+use marketplace_sql::SqlMarket;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -39,16 +40,18 @@ use database_snapshot::DatabaseSnapshot;
 use day::Day;
 use figures::Figures;
 use gateway_switch::GatewaySwitch;
+use handover_runtime::roles::Roles;
+use handover_runtime::signals::{STOP_WITHIN, StopSignals};
+use handover_runtime::stores::AttachedDatabase;
+use handover_runtime::terminal::Output;
+use handover_runtime::terminal::progress::Progress;
+use handover_runtime::terminal::{note, say_later};
+use handover_runtime::{Exit, Failure, telemetry};
 use journal::Journal;
 use market::Market;
-use marketplace_wiring::Parts;
-use marketplace_wiring::adapters::{AdapterWrappers, AttachedDatabase};
+use marketplace_wiring::adapters::{AdapterWrappers, PARTS};
 use marketplace_wiring::config::Config;
-use marketplace_wiring::signals::{STOP_WITHIN, StopSignals};
-use marketplace_wiring::terminal::Output;
-use marketplace_wiring::terminal::progress::Progress;
-use marketplace_wiring::terminal::{note, say_later};
-use marketplace_wiring::{Exit, Failure, Service, telemetry};
+use marketplace_wiring::{ROLES, Service};
 use plan::{InvalidPlan, Plan};
 use report::Report;
 use verdict::{ConsumerEvents, Evidence, Expectations};
@@ -89,7 +92,7 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
             move |gateway| gateway_switch.wrap(gateway)
         }),
     };
-    let mut service = Service::start_with_wrappers(&config, Parts::ALL, wrappers).await?;
+    let mut service = Service::start_with_wrappers(&config, &Roles::all(&ROLES), wrappers).await?;
     let progress = Progress::start()?;
     progress.print_line(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
@@ -168,7 +171,7 @@ impl Demo<'_> {
         let orders = usize::try_from(self.arguments.orders).unwrap_or(usize::MAX);
         let plan = Plan::draw(self.seed, orders)?;
         let (Some(address), Some(secrets)) = (service.address(), service.secrets()) else {
-            return Err(Failure::Http("the service does not listen".to_owned()));
+            return Err(Failure::Http { message: "the service does not listen".to_owned() });
         };
         let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
         let market = Market {
@@ -178,13 +181,14 @@ impl Demo<'_> {
             progress: self.progress.clone(),
         };
         // A separate connection: it sees only what was committed to the file.
-        let read_only = AttachedDatabase::readable(&self.config.database).await?;
+        let read_only = AttachedDatabase::readable(&self.config.database, PARTS).await?;
         let app = service.app();
-        let day = Day { app, store: &read_only.store, faults: self.faults, market: &market };
+        let store = SqlMarket::on(read_only.store.clone());
+        let day = Day { app, store: &store, faults: self.faults, market: &market };
         let clients = day.play(&plan).await.map_err(Failure::database(&read_only.choice))?;
 
         self.progress.phase("reading the database", 0);
-        let database = DatabaseSnapshot::read(&read_only.store, &plan.users())
+        let database = DatabaseSnapshot::read(&store, &plan.users())
             .await
             .map_err(Failure::database(&read_only.choice))?;
         let injected = self.faults.injected();

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::client::{Api, ApiResponse, AssetSelection, NoResponse};
 use super::journal::{ClientOrder, Journal, Step};
 use super::plan::Deal;
-use marketplace_wiring::terminal::progress::Progress;
+use handover_runtime::terminal::progress::Progress;
 
 /// Number of orders that are played concurrently.
 const CONCURRENCY: usize = 16;

@@ -9,8 +9,8 @@ use super::figures::Figures;
 use super::plan::Plan;
 use super::settings;
 use super::verdict::Promise;
-use marketplace_wiring::terminal::Output;
-use marketplace_wiring::terminal::output;
+use handover_runtime::terminal::Output;
+use handover_runtime::terminal::output;
 
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use marketplace_wiring::Failure;
-use marketplace_wiring::config::{Config, Sources};
+use handover_runtime::Failure;
+use handover_runtime::config::{Configuration, Sources};
+use marketplace_wiring::config::Config;
 
 /// Interval of the sweep that cancels overdue orders: so long that during the day only messages cancel them.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);

@@ -10,7 +10,7 @@ use marketplace::App;
 use marketplace::ports::MarketStore;
 use tokio::time::Instant;
 
-use marketplace_wiring::terminal::progress::Progress;
+use handover_runtime::terminal::progress::Progress;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Waiting ends, even with pending work, if nothing changes within this time.

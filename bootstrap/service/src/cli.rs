@@ -16,8 +16,8 @@ mod values;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use handover_runtime::terminal::{Address, Common, OutputArgs};
 use marketplace_demo::DemoArgs;
-use marketplace_wiring::terminal::{Address, Common, OutputArgs};
 
 pub use backup::BackupArgs;
 pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
@@ -29,7 +29,7 @@ pub use outbox::{
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::ReconcileArgs;
 pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs};
-pub use serve::{Part, ServeArgs};
+pub use serve::ServeArgs;
 pub use token::TokenArgs;
 
 const EXAMPLES: &str = "\

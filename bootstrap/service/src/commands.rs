@@ -9,16 +9,19 @@ mod reconcile;
 mod serve;
 
 use clap::CommandFactory;
-use marketplace_wiring::edge::TokenRequest;
-use marketplace_wiring::terminal::{Common, say};
+use handover_runtime::stores::{self, Database};
+use handover_runtime::terminal::{Common, output, say};
+use handover_runtime::{Exit, Failure, telemetry};
+use handover_sql::SchemaVersion;
+use marketplace_wiring::adapters::PARTS;
+use marketplace_wiring::config::Config;
+use marketplace_wiring::edge::{self, TokenRequest};
+use marketplace_wiring::{MarketFailure, Secrets};
 
 use crate::cli::{
     AuditCommand, BackupArgs, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::{asyncapi, doctor};
-use marketplace_wiring::adapters::{self, Database};
-use marketplace_wiring::terminal::output;
-use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
 
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
@@ -27,7 +30,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Migrate(common)) => migrate(&common).await?,
         Some(Command::Backup(arguments)) => backup(&arguments).await?,
         Some(Command::Doctor(arguments)) => {
-            let report = doctor::examine(&arguments).await;
+            let report = doctor::report(&arguments).await;
             say(&report.format(arguments.output.output))?;
             return Ok(report.exit());
         }
@@ -46,7 +49,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
         Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
         Some(Command::AsyncApi(common)) => {
-            let timeout = common.load()?.rules.pending_timeout;
+            let timeout = common.load::<Config>()?.rules.pending_timeout;
             say(&output::json(&asyncapi::document(timeout)))?;
         }
         Some(Command::Completions { shell }) => completions(shell)?,
@@ -71,23 +74,24 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 }
 
 async fn migrate(common: &Common) -> Result<(), Failure> {
-    let config = common.load()?;
+    let config: Config = common.load()?;
     let telemetry = telemetry::install(&config.log)?;
-    let migrated = Database::migrate(&config.database).await;
+    let migrated = Database::migrate(&config.database, PARTS).await;
     telemetry.end().await;
-    let versions = migrated?.map(|it| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part));
+    let version = |it: &SchemaVersion| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part);
+    let versions: Vec<String> = migrated?.iter().map(version).collect();
     say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
 }
 
 async fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let bytes = adapters::backup(&config.database, &arguments.file).await?;
+    let config: Config = arguments.common.load()?;
+    let bytes = stores::backup(&config.database, PARTS, &arguments.file).await?;
     say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let secret = Secrets::jwt(&config)?.ok_or(Failure::NoSigningSecret)?;
+    let config: Config = arguments.common.load()?;
+    let secret = Secrets::jwt(&config)?.ok_or(MarketFailure::NoSigningSecret {})?;
     let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
     let token = edge::token(&secret, &config, &TokenRequest { user, tenant, roles, ttl })?;
     say(&format!("{token}\n"))

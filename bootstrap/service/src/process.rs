@@ -11,8 +11,8 @@ use clap::Parser;
 
 use crate::cli::Cli;
 use crate::commands;
-use marketplace_wiring::terminal::{flush, note};
-use marketplace_wiring::{Exit, Failure};
+use handover_runtime::terminal::{flush, note};
+use handover_runtime::{Exit, Explained, Failure};
 
 /// Parses the arguments and runs the command; errors go to stderr.
 pub fn main() -> ExitCode {

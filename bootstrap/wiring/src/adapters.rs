@@ -1,36 +1,27 @@
-//! Chooses the adapter for each port. New adapters are wired here and nowhere else.
+//! Chooses the adapter for each port of the marketplace. New adapters are wired here and nowhere else.
 
-mod attached_database;
-mod backup;
-mod broker;
-mod database;
 mod gateway;
 mod limiter;
 mod redis;
-mod schema;
 
 use std::sync::Arc;
 
-use handover_outbox::ports::{Broker, Clock};
-use handover_outbox::{Tasks, Transactor, TxPolicy};
-use handover_system::OsRandom;
+use handover_outbox::ports::Broker;
+use handover_runtime::stores::{AttachedDatabase, Database, Parts, transactor};
+use handover_runtime::{Failure, brokers};
+use marketplace::App;
 use marketplace::ports::Gateway;
-use marketplace::{App, MarketTransactor};
 use marketplace_gateway::Signer;
-use marketplace_sql::SqlMarket;
+use marketplace_sql::{MIGRATIONS, SqlMarket};
 
-use crate::Failure;
 use crate::config::Config;
 
-pub use attached_database::{AttachedDatabase, Reach};
-pub use backup::backup;
-pub(crate) use broker::report_policies;
-pub use broker::{database_broker, rabbit_for_command};
-pub use database::Database;
 pub use gateway::check as check_gateway;
 pub(crate) use limiter::admission;
 pub(crate) use redis::Redis;
-pub use schema::Schema;
+
+/// The parts of the schema besides the tables of the toolkit.
+pub const PARTS: Parts = &[&MIGRATIONS];
 
 /// Wraps the adapter of a port.
 type Wrap<Port> = Box<dyn FnOnce(Arc<Port>) -> Arc<Port> + Send>;
@@ -60,8 +51,9 @@ pub(crate) async fn application(
     wrappers: AdapterWrappers,
     uses_gateway: bool,
 ) -> Result<Application, Failure> {
-    let tx = transactor(database.store(), database.clock())?;
-    let broker = (wrappers.broker)(broker::for_service(&config.broker, database).await?);
+    let store = SqlMarket::on(database.store().clone());
+    let tx = transactor(Arc::new(store), database.clock())?;
+    let broker = (wrappers.broker)(brokers::for_service(&config.broker, database).await?);
     let app = App::new(tx, broker, config.rules.clone()).with_requests(config.requests.clone());
     if !uses_gateway {
         return Ok(Application { app, signer: None });
@@ -70,12 +62,13 @@ pub(crate) async fn application(
     Ok(Application { app: app.with_gateway((wrappers.gateway)(gateway)), signer })
 }
 
-fn transactor(store: &SqlMarket, clock: &Arc<dyn Clock>) -> Result<MarketTransactor, Failure> {
-    Ok(Transactor {
-        store: Arc::new(store.clone()),
-        tasks: Tasks::default(),
-        clock: Arc::clone(clock),
-        random: Arc::new(OsRandom::seeded()?),
-        policy: TxPolicy::default(),
-    })
+/// An application for one command. Unlike the service, it removes no expired broker sessions and acquires no leases.
+pub fn application_for_command(
+    config: &Config,
+    database: &AttachedDatabase,
+    broker: Arc<dyn Broker>,
+) -> Result<App, Failure> {
+    let store = SqlMarket::on(database.store.clone());
+    let tx = transactor(Arc::new(store), &database.clock)?;
+    Ok(App::new(tx, broker, config.rules.clone()))
 }

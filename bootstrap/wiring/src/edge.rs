@@ -8,11 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Clock, StoreError};
+use handover_runtime::config::Secret;
+use handover_runtime::stores::Database;
+use handover_runtime::{Failure, descriptors, metrics};
 use handover_system::SystemClock;
 use marketplace::{App, Role};
 use marketplace_domain::UserId;
 use marketplace_http::{
-    CachedReadiness, CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router_with, serve,
+    CachedReadiness, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, router_with, serve,
     split_routers,
 };
 use marketplace_sql::SqlMarket;
@@ -20,9 +23,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::{Database, Redis, admission};
-use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, Secret};
-use crate::{Failure, Secrets, descriptors, jwks};
+use crate::adapters::{Redis, admission};
+use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET};
+use crate::{MarketFailure, Secrets, jwks};
 
 /// Maximum time for requests in flight to finish after the stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -32,7 +35,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 type ServeResult = Option<std::io::Result<()>>;
 
 /// Opens the listening socket; the error names the address.
-pub async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
 }
 
@@ -125,7 +128,7 @@ impl Verifiers {
 }
 
 fn refused(key: &'static str, why: &impl ToString) -> Failure {
-    Failure::SecretRefused { key, why: why.to_string() }
+    MarketFailure::SecretRefused { key, reason: why.to_string() }.into()
 }
 
 /// The running HTTP server.
@@ -168,12 +171,12 @@ impl HttpServer {
             requires_reference: config.gateway.requires_reference,
             readiness: Box::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
-                database: CachedReadiness::new(DatabaseReadiness(database.store().clone())),
+                database: CachedReadiness::new(DatabaseReadiness(SqlMarket::on(database.store().clone()))),
             }),
             admission: admission(&config.limits, &redis),
             limits: limits.clone(),
         };
-        let metrics = crate::metrics::render();
+        let metrics = metrics::render().map(|render| Arc::new(render) as Render);
         let (public, of_operators) = match for_operators {
             Some(listener) => {
                 let (public, operators) = split_routers(edge, metrics);
@@ -230,11 +233,12 @@ impl HttpServer {
 
     /// Waits until the server ends without having been stopped; returns the reason.
     pub(crate) async fn failed(&mut self) -> Failure {
-        Failure::Http(match (&mut self.served).await {
+        let message = match (&mut self.served).await {
             Ok(Some(Err(error))) => error.to_string(),
             Ok(Some(Ok(())) | None) => "it ended unexpectedly".to_owned(),
             Err(error) => error.to_string(),
-        })
+        };
+        Failure::Http { message }
     }
 }
 

@@ -7,16 +7,16 @@ use std::time::Duration;
 use marketplace::App;
 use marketplace_http::{KeySet, Tokens};
 
-use crate::Failure;
+use crate::MarketFailure;
 use crate::config::{Config, read_keys};
 
 /// Interval at which the file is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the configured key file, if `auth.jwks-file` is set.
-pub(crate) fn load(config: &Config) -> Result<Option<KeySet>, Failure> {
+pub(crate) fn load(config: &Config) -> Result<Option<KeySet>, MarketFailure> {
     let Some(path) = &config.auth.keys else { return Ok(None) };
-    let refused = |why| Failure::SecretRefused { key: "auth.jwks-file", why };
+    let refused = |reason| MarketFailure::SecretRefused { key: "auth.jwks-file", reason };
     read_keys(path).map(Some).map_err(refused)
 }
 

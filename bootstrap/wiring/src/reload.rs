@@ -1,10 +1,11 @@
 //! SIGHUP: reads log level, public keys and secrets again. A start must follow for all other keys.
 
-use crate::Failure;
-use crate::config::{Config, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET, Sources};
-use crate::config::{GATEWAY_SECRET, JWT_SECRET};
-use crate::telemetry::Telemetry;
-use crate::{Explanation, Service};
+use handover_runtime::config::{Configuration, Sources};
+use handover_runtime::telemetry::Telemetry;
+use handover_runtime::{Explained, Explanation, Failure};
+
+use crate::Service;
+use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET};
 
 /// Reads the sources again and applies what can change while the service runs. After an error everything stays as it was.
 /// Both results are logged.
@@ -17,7 +18,7 @@ pub fn reload(sources: &Sources, config: &mut Config, service: &mut Service, tel
             *config = changed;
             log_reloaded(&keys, config, telemetry);
         }
-        Err(Failure::Config(errors)) => errors.iter().for_each(|error| log_refused(error.explanation())),
+        Err(Failure::Config { errors }) => errors.iter().for_each(|error| log_refused(error.explanation())),
         Err(failure) => log_refused(failure.explanation()),
     }
 }

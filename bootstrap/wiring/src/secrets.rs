@@ -12,14 +12,15 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use handover_runtime::Failure;
+use handover_runtime::config::Secret;
+use handover_runtime::settings::DatabaseChoice;
+use handover_runtime::sibling_file::sibling_file;
 use handover_system::secret_bytes;
 use marketplace_http::{CallbackVerifier, Tokens};
 
-use crate::Failure;
-use crate::config::{
-    Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET, Secret,
-};
-use crate::sibling_file::sibling_file;
+use crate::MarketFailure;
+use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET};
 
 /// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
 /// four times has fewer.
@@ -55,16 +56,16 @@ impl Secrets {
         let Some(&listen) = listens.iter().find(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
         for (Kind { key, .. }, secret) in Secrets::required(config) {
             match secret {
-                None => return Err(Failure::SecretNeeded { key, listen }),
-                Some(secret) if secret.is_placeholder() => {
-                    return Err(Failure::SecretPlaceholder { key, listen });
+                None => return Err(MarketFailure::SecretNeeded { key, listen }.into()),
+                Some(secret) if is_placeholder(secret) => {
+                    return Err(MarketFailure::SecretPlaceholder { key, listen }.into());
                 }
                 Some(_) => {}
             }
         }
         for (key, secret) in Secrets::previous(config) {
-            if secret.is_placeholder() {
-                return Err(Failure::SecretPlaceholder { key, listen });
+            if is_placeholder(secret) {
+                return Err(MarketFailure::SecretPlaceholder { key, listen }.into());
             }
         }
         Ok(())
@@ -126,12 +127,10 @@ fn needs_jwt(config: &Config) -> bool {
     config.jwt_secret.is_some() || config.auth.keys.is_none()
 }
 
-impl Secret {
-    /// Whether the secret has so few distinct characters that it cannot be random.
-    pub fn is_placeholder(&self) -> bool {
-        let random = self.reveal().trim_start_matches("whsec_");
-        random.chars().collect::<BTreeSet<char>>().len() < MIN_DISTINCT_CHARS
-    }
+/// Whether the secret has so few distinct characters that it cannot be random.
+pub fn is_placeholder(secret: &Secret) -> bool {
+    let random = secret.reveal().trim_start_matches("whsec_");
+    random.chars().collect::<BTreeSet<char>>().len() < MIN_DISTINCT_CHARS
 }
 
 /// A secret: its configuration key, its file and its form.
@@ -190,20 +189,20 @@ impl Kind {
         match database {
             DatabaseChoice::File(path) => Ok(sibling_file(path, self.purpose)),
             DatabaseChoice::Server(_) => {
-                Err(Failure::SharedSecretMissing { key: self.key, database: database.clone() })
+                Err(MarketFailure::SharedSecretMissing { key: self.key, database: database.clone() }.into())
             }
         }
     }
 
     fn read(&self, path: &Path) -> Result<Secret, Failure> {
-        let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
+        let failed = |cause| MarketFailure::SecretFile { path: path.to_owned(), cause };
         if exposed(path).map_err(failed)? {
-            return Err(Failure::SecretExposed { path: path.to_owned() });
+            return Err(MarketFailure::SecretExposed { path: path.to_owned() }.into());
         }
         let text = fs::read_to_string(path).map_err(failed)?;
         let secret = text.trim();
         if !(self.is_valid)(secret) {
-            return Err(Failure::SecretFileInvalid { path: path.to_owned() });
+            return Err(MarketFailure::SecretFileInvalid { path: path.to_owned() }.into());
         }
         Ok(Secret::new(secret))
     }
@@ -230,7 +229,7 @@ fn generate(path: &Path, prefix: &str) -> Result<(), Failure> {
             .or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
     });
     let _ = fs::remove_file(&draft);
-    written.map_err(|cause| Failure::SecretFile { path: path.to_owned(), cause })
+    written.map_err(|cause| MarketFailure::SecretFile { path: path.to_owned(), cause }.into())
 }
 
 fn hex(bytes: &[u8]) -> String {

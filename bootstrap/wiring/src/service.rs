@@ -3,40 +3,81 @@
 //! **Invariant:** components stop before their dependencies: first HTTP requests, then the loops, then the database,
 //! and last the lock.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_outbox::WakeupNotifier;
-use handover_outbox::runtime::PrepareError;
-use marketplace::App;
-use marketplace::service::{self, Roles};
+use handover_outbox::consumers::Bound;
+use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
+use handover_runtime::roles::{self, Background, Role, Roles};
+use handover_runtime::stores::Database;
+use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
+use marketplace::{App, service};
 use marketplace_gateway::Signer;
-use tokio::time::Instant;
 
-use crate::adapters::{AdapterWrappers, Application, Database, application, check_gateway, report_policies};
+use crate::Secrets;
+use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
 use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
-use crate::{DatabaseLock, Failure, Secrets};
 
-/// Parts that a process runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
-    pub api: bool,
-    /// Background loops: relay, consumers, jobs.
-    pub roles: Roles,
+const API: &str = "api";
+/// The periodic jobs: sweeps, refunds, consistency scans.
+const JOBS: &str = "jobs";
+
+/// The roles of the service (`serve --roles`).
+pub static ROLES: [Role<Starting>; 4] = [
+    Role { name: API, start: Starting::start_api },
+    roles::relay(),
+    roles::consumers(),
+    Role { name: JOBS, start: Starting::start_jobs },
+];
+
+/// A prepared service whose roles start.
+pub struct Starting {
+    config: Config,
+    app: App,
+    /// The application for background tasks.
+    background: App,
+    database: Database,
+    wake: WakeupNotifier,
+    listeners: Option<Listeners>,
+    edge: Option<(HttpServer, Secrets)>,
 }
 
-impl Parts {
-    pub const ALL: Parts = Parts { api: true, roles: Roles::ALL };
+impl Background for Starting {
+    fn outbox(&self) -> &Outbox {
+        &self.background.outbox
+    }
+
+    fn wake(&self) -> &WakeupNotifier {
+        &self.wake
+    }
+
+    fn consumers(&self) -> Vec<Bound> {
+        self.background.bound()
+    }
+
+    fn relay_settings(&self) -> &RelaySettings {
+        &self.config.settings.relay
+    }
+
+    fn consumer_settings(&self) -> &ConsumerSettings {
+        &self.config.settings.consumer
+    }
 }
 
-impl fmt::Display for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { api, roles: Roles { relay, consumers, jobs } } = *self;
-        let named = [(api, "api"), (relay, "relay"), (consumers, "consumers"), (jobs, "jobs")];
-        let names: Vec<&str> = named.iter().filter(|(runs, _)| *runs).map(|(_, name)| *name).collect();
-        f.write_str(&names.join(","))
+impl Starting {
+    fn start_api(&mut self) -> Result<(), Failure> {
+        if let Some(listeners) = self.listeners.take() {
+            let secrets = Secrets::of(&self.config)?;
+            let server = HttpServer::start(listeners, &self.config, &self.app, &self.database, &secrets)?;
+            self.edge = Some((server, secrets));
+        }
+        Ok(())
+    }
+
+    fn start_jobs(&mut self) -> Result<(), Failure> {
+        service::start_jobs(&self.background, &self.config.settings);
+        Ok(())
     }
 }
 
@@ -49,43 +90,45 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the database and starts the parts. A database file is migrated, and leases that a crashed process left in it
+    /// Opens the database and starts the roles. A database file is migrated, and leases that a crashed process left in it
     /// are ended.
-    pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
-        Service::start_with_wrappers(config, parts, AdapterWrappers::none()).await
+    pub async fn start(config: &Config, roles: &Roles<Starting>) -> Result<Service, Failure> {
+        Service::start_with_wrappers(config, roles, AdapterWrappers::none()).await
     }
 
     /// Like [`Service::start`], with wrappers around broker and gateway.
     pub async fn start_with_wrappers(
         config: &Config,
-        parts: Parts,
+        roles: &Roles<Starting>,
         wrappers: AdapterWrappers,
     ) -> Result<Service, Failure> {
-        let listens = if parts.api { config.listens() } else { Vec::new() };
+        let has_api = roles.has(API);
+        let listens = if has_api { config.listens() } else { Vec::new() };
         Secrets::allow(config, &listens)?;
         check_gateway(config, &listens)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
-        let listeners = match parts.api {
-            true => Some(Listeners::bind(config).await.map_err(|failure| in_use(config).unwrap_or(failure))?),
+        let listeners = match has_api {
+            true => Some(
+                Listeners::bind(config)
+                    .await
+                    .map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?,
+            ),
             false => None,
         };
         let wake = WakeupNotifier::default();
-        let database = Database::open(&config.database, &wake).await?;
+        let database = Database::open(&config.database, PARTS, &wake).await?;
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
-        let Application { app, signer } = application(config, &database, wrappers, parts.roles.jobs).await?;
-        service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
+        service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
         database.spawn_background_tasks(&app.tx.tasks);
-        service::start(&app, &wake, parts.roles, &config.settings);
-        report_policies(config, &app);
-        crate::metrics::start(&app);
-        let edge = match listeners {
-            Some(listeners) => {
-                let secrets = Secrets::of(config)?;
-                Some((HttpServer::start(listeners, config, &app, &database, &secrets)?, secrets))
-            }
-            None => None,
-        };
+        brokers::report_policies(&config.broker, &app.outbox);
+        metrics::start(&app.outbox, &marketplace::METRICS);
+        let background = app.for_background_tasks();
+        let config = config.clone();
+        let mut starting = Starting { config, app, background, database, wake, listeners, edge: None };
+        roles.start(&mut starting)?;
+        let Starting { app, database, edge, .. } = starting;
         Ok(Service { app, database, edge, signer })
     }
 
@@ -137,46 +180,24 @@ impl Service {
     /// Stops gracefully: reports not ready, accepts no new requests, finishes work in progress, releases leases, closes
     /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
-        let begun = Instant::now();
-        let deadline = begun + within;
-        let in_time = |running: &str, done: bool| match done {
-            true => Ok(()),
-            false => Err(Failure::StillRunning {
-                after_ms: begun.elapsed().as_millis(),
-                running: running.to_owned(),
-            }),
-        };
+        let stop = Stop::within(within);
         if let Some((edge, _)) = self.edge {
             edge.close();
-            let ended = tokio::time::timeout_at(deadline, edge.ended()).await;
-            in_time("HTTP requests", ended.is_ok())?;
+            stop.wait_for("HTTP requests", edge.ended()).await?;
         }
-        let ended = tokio::time::timeout_at(deadline, self.app.tx.tasks.stop()).await;
-        in_time("relay, consumers or jobs", ended.is_ok())?;
-        let ended = tokio::time::timeout_at(deadline, self.database.close()).await;
-        in_time("the database", ended.is_ok())
-    }
-}
-
-/// The process that serves the database file already, if there is one. Its port is usually the same, and an error about the
-/// port would lead to a second process on another port.
-fn in_use(config: &Config) -> Option<Failure> {
-    let database = config.database.file()?;
-    let holder = DatabaseLock::holder(database).ok()??;
-    Some(Failure::InUse { database: database.to_owned(), holder })
-}
-
-fn prepare_failed(config: &Config, error: PrepareError) -> Failure {
-    match error {
-        PrepareError::Store(cause) => Failure::database(&config.database)(cause),
-        PrepareError::Broker(cause) => Failure::Broker(cause),
+        stop.finish("relay, consumers or jobs", &self.app.tx.tasks, self.database).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use handover_runtime::config::{Configuration, Sources};
+
     use super::*;
-    use crate::config::Sources;
+
+    fn all() -> Roles<Starting> {
+        Roles::all(&ROLES)
+    }
 
     fn config(folder: &std::path::Path, broker: &str) -> Config {
         let database = format!("sqlite://{}", folder.join("shop.db").display());
@@ -195,7 +216,7 @@ mod tests {
     async fn service_starts_stops_and_starts_again_in_one_process() {
         let folder = tempfile::tempdir().unwrap();
         for broker in ["database:", "memory:", "database:"] {
-            let service = Service::start(&config(folder.path(), broker), Parts::ALL).await.unwrap();
+            let service = Service::start(&config(folder.path(), broker), &all()).await.unwrap();
             assert_ne!(service.address().unwrap().port(), 0);
             service.stop(WITHIN).await.unwrap();
         }
@@ -205,19 +226,21 @@ mod tests {
     async fn second_service_on_same_database_is_refused_until_first_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), "database:");
-        let first = Service::start(&config, Parts::ALL).await.unwrap();
-        assert!(matches!(Service::start(&config, Parts::ALL).await, Err(Failure::InUse { .. })));
+        let first = Service::start(&config, &all()).await.unwrap();
+        assert!(matches!(Service::start(&config, &all()).await, Err(Failure::InUse { .. })));
         first.app().tx.tasks.kill();
         first.app().tx.tasks.ended().await;
         drop(first);
-        Service::start(&config, Parts::ALL).await.unwrap().stop(WITHIN).await.unwrap();
+        Service::start(&config, &all()).await.unwrap().stop(WITHIN).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn service_without_api_part_opens_no_listener() {
+    async fn service_without_role_api_opens_no_listener() {
         let folder = tempfile::tempdir().unwrap();
-        let parts = Parts { api: false, ..Parts::ALL };
-        let service = Service::start(&config(folder.path(), "database:"), parts).await.unwrap();
+        let names = ["relay", "consumers", "jobs"];
+        let chosen = names.map(|name| Role::named(&ROLES, name).unwrap());
+        let roles = Roles::chosen(&ROLES, &chosen);
+        let service = Service::start(&config(folder.path(), "database:"), &roles).await.unwrap();
         assert_eq!(service.address(), None);
         service.stop(WITHIN).await.unwrap();
     }

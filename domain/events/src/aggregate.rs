@@ -1,6 +1,6 @@
 //! The aggregate that an event belongs to.
 
-use crate::TenantId;
+use crate::ids::TenantId;
 
 /// Identifies an aggregate within a tenant. The type is text, because a row or message of another writer may name an
 /// unknown type.

@@ -3,7 +3,9 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{EnvelopeError, EventId, Fields, Json};
+use crate::fields::{EnvelopeError, Fields};
+use crate::ids::EventId;
+use crate::json::Json;
 
 /// An event on the wire. Names, nesting and order of the fields are frozen; additional fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

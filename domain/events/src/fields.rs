@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
 
-use crate::{IdError, Json};
+use crate::ids::IdError;
+use crate::json::Json;
 
 /// Reason why a text is not a valid event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::{Account, Money, OrderId, Payment, PaymentId, Refund, RefundStatus};
+use crate::{Account, Money, OrderId, PaymentId};
 use handover_events::TenantId;
 
 /// Money captured for a payment. A payment has several captures if the gateway charged the buyer more than once.
@@ -35,36 +35,8 @@ pub struct BookedTransaction {
 }
 
 impl Capture {
-    /// The capture of a payment that an earlier version settled, which stored no captures; `None` if the payment did not
-    /// succeed.
-    pub fn implied_by(payment: &Payment) -> Option<Capture> {
-        let transaction_id = payment.transaction_id.clone()?;
-        (payment.status == crate::PaymentStatus::Success).then_some(Capture {
-            tenant: payment.tenant,
-            order: payment.order,
-            payment: payment.id,
-            number: 1,
-            transaction_id,
-            amount: payment.amount,
-            refund_due: payment.refund_due,
-            in_suspense: false,
-            create_time: payment.update_time,
-        })
-    }
-
     /// The ledger account that the money is booked on.
     pub const fn account(&self) -> Account {
         if self.in_suspense { Account::Suspense } else { Account::Platform }
-    }
-
-    /// Whether the refund returns the money of this capture.
-    pub fn is_refunded_by(&self, refund: &Refund) -> bool {
-        (refund.payment, refund.capture) == (self.payment, self.number)
-    }
-
-    /// Whether one of the refunds has returned the money, or is returning it.
-    pub fn has_live_refund(&self, refunds: &[Refund]) -> bool {
-        let is_live = |refund: &&Refund| refund.status != RefundStatus::Failed && !refund.is_excess;
-        refunds.iter().filter(is_live).any(|refund| self.is_refunded_by(refund))
     }
 }

@@ -7,6 +7,7 @@
 
 mod assets;
 mod capture;
+mod capture_refunds;
 mod credit;
 mod event;
 mod gateway_report;
@@ -19,6 +20,7 @@ mod payment;
 mod payment_method;
 mod product;
 mod refund;
+mod refund_cause;
 
 pub use assets::{
     Account, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse, Entry, Hold,
@@ -46,6 +48,6 @@ pub use payment::{Payment, PaymentDecision, PaymentResult, PaymentStatus, Settle
 pub use payment_method::PaymentMethod;
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{
-    Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus,
-    SupersededAttempt,
+    Refund, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus, SupersededAttempt,
 };
+pub use refund_cause::RefundCause;

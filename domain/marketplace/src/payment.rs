@@ -214,3 +214,22 @@ impl PaymentDecision {
         PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None }
     }
 }
+
+impl Capture {
+    /// The capture of a payment that an earlier version settled, which stored no captures; `None` if the payment did not
+    /// succeed.
+    pub fn implied_by(payment: &Payment) -> Option<Capture> {
+        let transaction_id = payment.transaction_id.clone()?;
+        (payment.status == PaymentStatus::Success).then_some(Capture {
+            tenant: payment.tenant,
+            order: payment.order,
+            payment: payment.id,
+            number: 1,
+            transaction_id,
+            amount: payment.amount,
+            refund_due: payment.refund_due,
+            in_suspense: false,
+            create_time: payment.update_time,
+        })
+    }
+}

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{EventBody, PaymentFor, RefundSettled};
 use super::{
     Account, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus, Payment, PaymentId,
-    Reference, RefundId, ReportOutcome,
+    Reference, RefundCause, RefundId, ReportOutcome,
 };
 use handover_events::named;
 use handover_events::{TenantId, Trace};
@@ -30,24 +30,6 @@ pub enum RefundResult {
     Success,
     Failed,
 }
-
-/// The reason for which the refund was requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RefundCause {
-    Buyer,
-    Operator,
-    /// The payment succeeded after its order could no longer be paid.
-    LatePayment,
-    /// The gateway captured a payment more than once.
-    SecondCapture,
-    /// The gateway captured another amount than that of the payment.
-    WrongAmount,
-}
-
-named!(RefundCause {
-    Buyer => "buyer", Operator => "operator", LatePayment => "late_payment", SecondCapture => "second_capture",
-    WrongAmount => "wrong_amount"
-});
 
 /// Reason why an action on a refund is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

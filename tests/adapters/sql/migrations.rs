@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use handover_outbox::ports::Store;
-use handover_sql::{SchemaError, SqlStore};
+use handover_sql::SchemaError;
 use handover_tests::upgrade;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Executor, Row as _, SqlSafeStr as _};
@@ -107,7 +107,6 @@ async fn migration_is_refused_when_table_of_other_application_exists() {
 #[tokio::test]
 async fn database_of_first_version_is_migrated() {
     let fixture = unmigrated().await;
-    SqlStore::migrate(&fixture.store).await.unwrap();
     upgrade::migrate_to_first_version(&mut fixture.direct_connection().await, "sqlite").await;
     upgrade::fill_first_version(&fixture.store).await;
     assert!(!fixture.store.is_ready().await.unwrap());
@@ -120,7 +119,6 @@ async fn database_of_first_version_is_migrated() {
 #[tokio::test]
 async fn ledger_ids_of_deleted_rows_are_not_reused_after_migration() {
     let fixture = unmigrated().await;
-    SqlStore::migrate(&fixture.store).await.unwrap();
     let mut direct = fixture.direct_connection().await;
     upgrade::migrate_to_first_version(&mut direct, "sqlite").await;
     upgrade::fill_first_version(&fixture.store).await;

@@ -3,8 +3,8 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use clap::{Parser, ValueEnum};
-use marketplace_wiring::config::Sources;
-use marketplace_wiring::terminal::{Common, OutputArgs};
+use handover_runtime::config::Sources;
+use handover_runtime::terminal::{Common, OutputArgs};
 
 const HELP: &str = "\
 Every figure is compared with a baseline on the same servers: the same work directly with the

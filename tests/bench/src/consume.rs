@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use handover_outbox::ConsumerSettings;
 use handover_outbox::consumers::{Consumer, Subscriber};
+use handover_runtime::terminal::progress::Progress;
 use marketplace::handlers::Fulfillment;
 use marketplace::queues::FULFILLMENT_QUEUE;
-use marketplace_wiring::terminal::progress::Progress;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

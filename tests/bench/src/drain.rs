@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::RelayId;
 use handover_outbox::relay::Relay;
-use marketplace_wiring::terminal::progress::Progress;
+use handover_runtime::terminal::progress::Progress;
 use tokio::time::{Duration, Instant};
 
 use crate::backlog::{self, Backlog};

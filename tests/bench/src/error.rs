@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use marketplace_wiring::config::ConfigErrors;
-use marketplace_wiring::{Exit, Failure};
+use handover_runtime::config::ConfigErrors;
+use handover_runtime::{Exit, Explained, Failure};
 
 use crate::baseline::BaselineError;
 

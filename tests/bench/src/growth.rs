@@ -2,7 +2,7 @@
 //! outbox. On servers, the empty table is a copy of the outbox that is swapped in for each turn of the baseline. On
 //! SQLite there is no copy, so the baseline is measured first.
 
-use marketplace_wiring::terminal::progress::Progress;
+use handover_runtime::terminal::progress::Progress;
 
 use crate::backlog::{self, Backlog};
 use crate::baseline::Connection;

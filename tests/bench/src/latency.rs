@@ -8,12 +8,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use handover_runtime::terminal::progress::Progress;
 use marketplace::queues::INVENTORY_QUEUE;
-use marketplace::service::Roles;
 use marketplace::use_cases::{PlaceOrder, place_order};
 use marketplace::{App, service};
 use marketplace_domain::ProductId;
-use marketplace_wiring::terminal::progress::Progress;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -98,7 +97,7 @@ async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latenc
     let app = fixture.app(&recorder, Some(INVENTORY_QUEUE));
     service::prepare(&app).await.map_err(service_error)?;
     fixture.spawn_background_tasks(&app);
-    service::start(&app, &fixture.wake, Roles::ALL, &fixture.config.settings);
+    service::start(&app, &fixture.wake, &fixture.config.settings);
     place_orders(&app, 0..WARM_UP_ORDERS, rate).await?;
     wait_for_effects(&app, &recorder, WARM_UP_ORDERS).await?;
     let committed = place_orders(&app, WARM_UP_ORDERS..WARM_UP_ORDERS + orders, rate).await?;

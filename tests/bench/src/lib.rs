@@ -31,11 +31,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use marketplace_wiring::signals::StopSignals;
-use marketplace_wiring::terminal::Output;
-use marketplace_wiring::terminal::progress::Progress;
-use marketplace_wiring::terminal::{note, say};
-use marketplace_wiring::{Exit, Failure};
+use handover_runtime::signals::StopSignals;
+use handover_runtime::terminal::Output;
+use handover_runtime::terminal::progress::Progress;
+use handover_runtime::terminal::{note, say};
+use handover_runtime::{Exit, Failure};
 
 use cli::{BenchArgs, Mode};
 pub use error::BenchError;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use handover_runtime::terminal::progress::Progress;
 use marketplace::use_cases::{PlaceOrder, place_order};
 use marketplace_domain::ProductId;
-use marketplace_wiring::terminal::progress::Progress;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

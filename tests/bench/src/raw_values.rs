@@ -1,8 +1,9 @@
 //! URLs of database and broker with their passwords, which the baseline needs to connect without the service's
 //! adapters.
 
-use marketplace_wiring::Failure;
-use marketplace_wiring::config::{Config, Described, Origin, Shown, Sources};
+use handover_runtime::Failure;
+use handover_runtime::config::{Configuration, Described, Origin, Shown, Sources};
+use marketplace_wiring::config::Config;
 
 use crate::error::{BenchError, usage_error};
 

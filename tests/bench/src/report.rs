@@ -1,7 +1,7 @@
 //! The report: a table for people, JSON for programs.
 
-use marketplace_wiring::terminal::Output;
-use marketplace_wiring::terminal::output;
+use handover_runtime::terminal::Output;
+use handover_runtime::terminal::output;
 use serde::Serialize;
 
 use crate::cli::Mode;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use marketplace_wiring::terminal::progress::Progress;
+use handover_runtime::terminal::progress::Progress;
 use serde::Serialize;
 
 use crate::error::BenchError;

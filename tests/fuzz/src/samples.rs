@@ -1,7 +1,8 @@
 //! Samples of each decoder: fixed samples, and samples derived from the OpenAPI document and the configuration.
 
+use handover_runtime::config::{Configuration, Shown, Sources};
 use marketplace_domain::EventType;
-use marketplace_wiring::config::{Config, Shown, Sources};
+use marketplace_wiring::config::Config;
 use serde_json::{Map, Value, json};
 
 const ENVELOPE: &str =

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover_events::{Envelope, Json};
+use handover_runtime::Explanation;
+use handover_runtime::config::{ConfigError, Configuration, Sources};
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace_domain::{EventBody, EventType};
 use marketplace_http::{KeySet, TokenRules, Tokens};
-use marketplace_wiring::Explanation;
-use marketplace_wiring::config::{Config, ConfigError, Sources};
+use marketplace_wiring::config::Config;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 17] = [
+const CRATES: [(&str, &str, &str); 19] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -35,10 +35,13 @@ const CRATES: [(&str, &str, &str); 17] = [
         "handover-sql = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
+    ("bootstrap/runtime", "handover-runtime", "handover-sql = { path = '../../adapters/sql/outbox' }"),
+    ("bootstrap/cli", "handover-cli", "handover-runtime = { path = '../runtime' }"),
     (
         "bootstrap/wiring",
         "marketplace-wiring",
-        "marketplace-sql = { path = '../../adapters/sql/marketplace' }\naxum = '0.8'",
+        "marketplace-sql = { path = '../../adapters/sql/marketplace' }\naxum = '0.8'\n\
+         handover-runtime = { path = '../runtime' }",
     ),
     ("bootstrap/demo", "marketplace-demo", "marketplace-wiring = { path = '../wiring' }"),
     (
@@ -69,7 +72,7 @@ impl Fixture {
             fixture.root().join("Cargo.toml"),
             "[workspace]\nresolver = '3'\n\
              members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap/*', 'tests', \
-             'tests/contract/*']\n\
+             'tests/contract/*', 'tests/host']\n\
              [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
         )?;
         for (folder, name, dependencies) in CRATES {

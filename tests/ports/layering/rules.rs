@@ -1,4 +1,5 @@
-//! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a
+//! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- wiring <- demo <-
+//! programs, and within a
 //! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
 //! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are
@@ -44,6 +45,10 @@ enum Layer {
     Adapter,
     /// The contract suite, which third parties run on their own adapters.
     Contract,
+    /// The toolkit's settings, stores and brokers by URL, start and stop.
+    Runtime,
+    /// The toolkit's commands for operators.
+    CommandLine,
     /// The crate that connects adapters to ports.
     Wiring,
     /// The demo program, which simulates a market day.
@@ -83,6 +88,8 @@ impl CrateLocation<'_> {
             ["tests", "contract", "outbox"] => (Layer::Contract, Half::Toolkit),
             ["tests", "contract", "marketplace"] => (Layer::Contract, Half::Marketplace),
             ["bootstrap", "examples-library"] => (Layer::Program, Half::Toolkit),
+            ["bootstrap", "runtime"] => (Layer::Runtime, Half::Toolkit),
+            ["bootstrap", "cli"] => (Layer::CommandLine, Half::Toolkit),
             ["bootstrap", "wiring"] => (Layer::Wiring, Half::Marketplace),
             ["bootstrap", "demo"] => (Layer::Demo, Half::Marketplace),
             ["bootstrap", "service"] => (Layer::Program, Half::Marketplace),
@@ -101,10 +108,12 @@ impl CrateLocation<'_> {
             Layer::Tests => true,
             _ if self.layer == other.layer => self.is_built_on(other),
             Layer::Contract => other.layer < Layer::Adapter,
-            Layer::Wiring | Layer::Demo | Layer::Program if other.layer == Layer::Contract => false,
+            _ if other.layer == Layer::Contract => false,
             Layer::Domain
             | Layer::Application
             | Layer::Adapter
+            | Layer::Runtime
+            | Layer::CommandLine
             | Layer::Wiring
             | Layer::Demo
             | Layer::Program => other.layer < self.layer,
@@ -244,7 +253,13 @@ fn may_use_library(location: CrateLocation<'_>, dependency: &Dependency) -> bool
         Layer::Domain if location.folder.ends_with("macros") => MACROS_MAY_USE.contains(&name),
         Layer::Domain => DOMAIN_MAY_USE.contains(&name),
         Layer::Application | Layer::Contract => !is_io_crate(name),
-        Layer::Adapter | Layer::Wiring | Layer::Demo | Layer::Program | Layer::Tests => true,
+        Layer::Adapter
+        | Layer::Runtime
+        | Layer::CommandLine
+        | Layer::Wiring
+        | Layer::Demo
+        | Layer::Program
+        | Layer::Tests => true,
     }
 }
 

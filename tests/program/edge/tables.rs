@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use handover_tests::snapshot::DatabaseSnapshot;
 
-/// Tables that change without requests: leases and heartbeats of relays, sessions of the database broker and their
+/// Tables that change without requests: leases and heartbeats of relays, leader leases, records of jobs, sessions of the database broker and their
 /// counter, consumer subscriptions, and id blocks.
-const BACKGROUND_TABLES: [&str; 6] = [
+const BACKGROUND_TABLES: [&str; 8] = [
     "outbox_partitions",
     "outbox_relays",
+    "outbox_leaders",
+    "outbox_jobs",
     "outbox_broker_sessions",
     "outbox_broker_counter",
     "outbox_consumer_subscriptions",

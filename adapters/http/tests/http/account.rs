@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_outbox::WakeupNotifier;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace::{Role, Settings};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const LISTS: [&str; 3] = ["/api/v1/notifications", "/api/v1/shipments", "/api/v1
 impl World {
     /// Starts relay and consumers, and waits until they are idle.
     pub(crate) async fn run_until_idle(&self) {
-        service::start(&self.app, &WakeupNotifier::default(), Roles::ALL, &Settings::default());
+        service::start(&self.app, &WakeupNotifier::default(), &Settings::default());
         self.wait_until_idle().await;
     }
 

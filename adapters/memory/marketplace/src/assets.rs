@@ -16,6 +16,7 @@ use marketplace_domain::{
 };
 
 use crate::of_orders::of_orders;
+use crate::sorted::sorted_unique;
 use crate::tables::{Lock, MarketRows as _};
 use crate::unit::MarketUnit;
 
@@ -187,13 +188,4 @@ impl AssetRepo for MarketUnit {
         })
         .await
     }
-}
-
-/// Sorts and deduplicates keys. Locking in sorted order prevents deadlocks between units of work that lock the same
-/// rows.
-fn sorted_unique<T: Ord>(keys: impl Iterator<Item = T>) -> Vec<T> {
-    let mut keys: Vec<T> = keys.collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
 }

@@ -17,6 +17,7 @@ mod products;
 mod refunds;
 mod requests;
 mod rows;
+mod sorted;
 mod tables;
 mod unit;
 

@@ -5,11 +5,12 @@
 mod declare;
 mod faults;
 mod queue;
+mod shared;
 mod state;
 mod subscription;
 
 use std::num::NonZeroU16;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::yield_now::yield_now;
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use handover_outbox::ports::{
 use handover_outbox::topology::Topology;
 
 use queue::Stored;
+use shared::Shared;
 use state::State;
 use subscription::MemorySubscription;
 
@@ -26,17 +28,6 @@ use subscription::MemorySubscription;
 #[derive(Clone)]
 pub struct MemoryBroker {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl MemoryBroker {

@@ -12,18 +12,22 @@ mod audit;
 mod consume;
 mod consume_log;
 mod dead_letters;
+mod errors;
 mod history;
+mod jobs;
 mod leases;
 mod locks;
 mod outbox;
 mod outbox_due;
 mod outbox_index;
 mod outbox_tables;
+mod rows;
+mod shared;
 pub mod statement;
 pub mod tables;
 mod unit;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::yield_now::yield_now;
 use async_trait::async_trait;
@@ -35,8 +39,11 @@ use handover_outbox::ports::{Clock, OutboxRow, Store, StoreError};
 use crate::clock::moved;
 use locks::{LockTable, UnitId};
 use outbox_tables::OutboxTables;
+use shared::{Shared, State};
 use statement::{Half, Tables};
 
+pub use errors::conflict;
+pub use tables::limited;
 pub use unit::MemoryUnit;
 
 /// Handle of one process to an in-memory database with the outbox and the tables `X` of an application. Clones belong
@@ -49,26 +56,6 @@ pub struct MemoryStore<X: Tables = ()> {
 impl<X: Tables> Clone for MemoryStore<X> {
     fn clone(&self) -> Self {
         MemoryStore { shared: self.shared.clone(), wake: self.wake.clone() }
-    }
-}
-
-/// State shared by all processes.
-struct Shared<X: Tables> {
-    state: Mutex<State<X>>,
-    clock: Arc<dyn Clock>,
-}
-
-struct State<X: Tables> {
-    outbox: Half<OutboxTables>,
-    own: Half<X>,
-    locks: LockTable<X::Lock>,
-    units: u64,
-    database_offset: TimeDelta,
-}
-
-impl<X: Tables> Shared<X> {
-    fn state(&self) -> MutexGuard<'_, State<X>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,18 +136,4 @@ impl<X: Tables> Store for MemoryStore<X> {
         // A unit of work that only reads takes no locks.
         Ok(Box::new(self.unit()))
     }
-}
-
-/// The error for a violated unique key, or for a row that another unit of work changed.
-pub fn conflict(what: impl Into<String>) -> StoreError {
-    StoreError::Conflict { what: what.into() }
-}
-
-fn transient(why: &'static str) -> StoreError {
-    StoreError::Transient(why.into())
-}
-
-/// Converts a row limit to `usize`.
-pub fn limited(limit: u32) -> usize {
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -23,7 +23,7 @@ mod requests;
 mod session;
 mod store;
 
-pub use store::SqlMarket;
+pub use store::{MIGRATIONS, SqlMarket};
 
 use handover_outbox::ports::StoreError;
 use handover_sql::Fields;

@@ -12,7 +12,7 @@ use marketplace_domain::{OrderId, UserId};
 use crate::session::MarketSession;
 
 /// The migrations of the marketplace's tables.
-static MARKETPLACE: Migrations = Migrations {
+pub static MIGRATIONS: Migrations = Migrations {
     part: "marketplace",
     table: "marketplace_migrations",
     sqlite: &[
@@ -53,12 +53,12 @@ impl SqlMarket {
 
     /// Applies the pending migrations of outbox and marketplace, as [`SqlStore::migrate`] does.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
-        self.0.migrate_with(&[&MARKETPLACE]).await
+        self.0.migrate_with(&[&MIGRATIONS]).await
     }
 
     /// The schema versions of outbox and marketplace.
     pub async fn schema_versions(&self) -> Result<[SchemaVersion; 2], SchemaError> {
-        Ok([self.0.schema_version().await?, self.0.version_of_part(&MARKETPLACE).await?])
+        Ok([self.0.schema_version().await?, self.0.version_of_part(&MIGRATIONS).await?])
     }
 
     /// Whether the schema has at least the version that this build requires. Fails if the database is unreachable.

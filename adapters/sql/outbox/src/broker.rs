@@ -11,46 +11,31 @@
 
 mod claim;
 mod declare;
+mod inner;
 mod messages;
 mod publish;
 mod routes;
 mod subscription;
+mod subscription_state;
 mod upkeep;
+mod upkeep_state;
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
-use handover_outbox::ports::{
-    Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, StoreError, Subscription,
-};
+use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
 use handover_outbox::topology::Topology;
 
-use crate::SqlStore;
-use crate::value::values;
-use routes::Routes;
-use subscription::{DatabaseSubscription, SubscriptionState};
-use upkeep::UpkeepState;
+use crate::store::SqlStore;
+use inner::{Inner, broker_error};
+use subscription::DatabaseSubscription;
+use upkeep_state::UpkeepState;
 
 /// A message broker on the tables of a store. Cheap to clone: clones share the state.
 #[derive(Clone)]
 pub struct DatabaseBroker {
     inner: Arc<Inner>,
-}
-
-struct Inner {
-    store: SqlStore,
-    routes: Mutex<Option<Arc<Routes>>>,
-    /// The open subscriptions of this process, by session id.
-    live: Mutex<BTreeMap<i64, Arc<SubscriptionState>>>,
-    /// Sessions of dropped or closed subscriptions whose messages have not been returned to the queue yet.
-    ended: Mutex<Vec<i64>>,
-    /// The earliest expiry of all messages that this process knows of.
-    next_expiry: Mutex<Option<DateTime<Utc>>>,
-    /// The lock prevents concurrent maintenance runs.
-    upkeep_state: tokio::sync::Mutex<UpkeepState>,
 }
 
 impl DatabaseBroker {
@@ -72,38 +57,6 @@ impl DatabaseBroker {
     /// (SQLite with the lock file), before its first subscription.
     pub async fn end_all_sessions(&self) -> Result<(), BrokerError> {
         self.inner.end_all_sessions().await.map_err(broker_error)
-    }
-}
-
-impl Inner {
-    fn now(&self) -> DateTime<Utc> {
-        self.store.clock().now()
-    }
-
-    fn notify_queue(&self, queue: &str) {
-        self.store.notifier().notify_queue(queue);
-    }
-
-    async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {
-        self.return_ended().await?;
-        let sql = "SELECT q.queue, \
-                   (SELECT count(*) FROM outbox_broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
-                   (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
-                    WHERE s.queue = q.queue AND m.session_id IS NOT NULL) AS unacked, \
-                   (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
-                   FROM outbox_broker_queues q ORDER BY q.queue";
-        let rows = self.store.reading().await?.fetch(sql, values![]).await?;
-        rows.iter()
-            .map(|row| {
-                let row = row.of("outbox_broker_queues", "queue");
-                Ok(QueueDepth {
-                    name: row.string("queue")?,
-                    ready: row.id("ready")?,
-                    unacked: row.id("unacked")?,
-                    consumers: row.id("consumers")?,
-                })
-            })
-            .collect()
     }
 }
 
@@ -134,23 +87,4 @@ impl Broker for DatabaseBroker {
     async fn blocked(&self) -> Option<String> {
         None
     }
-}
-
-fn broker_error(error: StoreError) -> BrokerError {
-    match error {
-        StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
-            BrokerError::Unreachable(Box::new(error))
-        }
-        // Only concurrent declarations of a queue or binding can conflict; a retry finds the existing row.
-        StoreError::Conflict { .. } => BrokerError::Unreachable(Box::new(error)),
-        StoreError::Corrupt { .. } | StoreError::Backend(_) => {
-            BrokerError::Refused { what: error.to_string() }
-        }
-    }
-}
-
-/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning
-/// is ignored.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

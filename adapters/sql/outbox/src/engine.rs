@@ -3,6 +3,8 @@
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
+mod mysql_error;
+#[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(feature = "mysql")]
 mod mysql_settings;
@@ -37,7 +39,7 @@ pub fn access_refusal(error: &StoreError) -> Option<String> {
 )]
 fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     #[cfg(feature = "mysql")]
-    if mysql::refuses_access(error) {
+    if mysql_error::refuses_access(error) {
         return true;
     }
     #[cfg(feature = "postgres")]
@@ -45,35 +47,6 @@ fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
         return true;
     }
     false
-}
-
-/// Converts the error of a migration. An outage is returned as an outage. If a statement of a migration failed for
-/// another reason, the error contains the version of the migration.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-fn migration_error(
-    error: sqlx::migrate::MigrateError,
-    classify: fn(&dyn sqlx::error::DatabaseError) -> crate::error::ErrorClass,
-) -> StoreError {
-    use handover_outbox::ports::SystemFaultKind;
-    use sqlx::migrate::MigrateError;
-
-    // Missing rights and a changed schema are errors of this migration: a later attempt fails in the same way.
-    let is_outage = |cause: &StoreError| {
-        let kind = cause.system_fault().map(|fault| fault.kind);
-        cause.is_outage() && !matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
-    };
-    if let MigrateError::Execute(cause) = error {
-        let cause = crate::error::store_error(cause, classify);
-        return if is_outage(&cause) { cause } else { StoreError::Backend(cause.to_string().into()) };
-    }
-    if let MigrateError::ExecuteMigration(cause, version) = error {
-        let cause = crate::error::store_error(cause, classify);
-        if is_outage(&cause) {
-            return cause;
-        }
-        return StoreError::Backend(format!("migration {version}: {cause}").into());
-    }
-    StoreError::Backend(Box::new(error))
 }
 
 /// Implements [`Connection`](crate::connection::Connection) for a pooled connection of a driver.

@@ -53,6 +53,34 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
     }
 }
 
+/// Converts the error of a migration. An outage is returned as an outage. If a statement of a migration failed for
+/// another reason, the error contains the version of the migration.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn migration_error(
+    error: sqlx::migrate::MigrateError,
+    classify: fn(&dyn DatabaseError) -> ErrorClass,
+) -> StoreError {
+    use sqlx::migrate::MigrateError;
+
+    // Missing rights and a changed schema are errors of this migration: a later attempt fails in the same way.
+    let is_outage = |cause: &StoreError| {
+        let kind = cause.system_fault().map(|fault| fault.kind);
+        cause.is_outage() && !matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+    };
+    if let MigrateError::Execute(cause) = error {
+        let cause = store_error(cause, classify);
+        return if is_outage(&cause) { cause } else { StoreError::Backend(cause.to_string().into()) };
+    }
+    if let MigrateError::ExecuteMigration(cause, version) = error {
+        let cause = store_error(cause, classify);
+        if is_outage(&cause) {
+            return cause;
+        }
+        return StoreError::Backend(format!("migration {version}: {cause}").into());
+    }
+    StoreError::Backend(Box::new(error))
+}
+
 fn fault(kind: SystemFaultKind, is_rolled_back: bool, error: sqlx::Error) -> StoreError {
     StoreError::Unavailable(Box::new(SystemFault { kind, is_rolled_back, cause: Box::new(error) }))
 }

@@ -8,9 +8,18 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
-    sqlite: &[(1, "baseline", include_str!("../../../../migrations/outbox/sqlite/0001_baseline.sql"))],
-    mysql: &[(1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql"))],
-    postgres: &[(1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql"))],
+    sqlite: &[
+        (1, "baseline", include_str!("../../../../migrations/outbox/sqlite/0001_baseline.sql")),
+        (2, "jobs", include_str!("../../../../migrations/outbox/sqlite/0002_jobs.sql")),
+    ],
+    mysql: &[
+        (1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql")),
+        (2, "jobs", include_str!("../../../../migrations/outbox/mysql/0002_jobs.sql")),
+    ],
+    postgres: &[
+        (1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql")),
+        (2, "jobs", include_str!("../../../../migrations/outbox/postgres/0002_jobs.sql")),
+    ],
 };
 
 /// A migration: version, description, SQL.

@@ -5,6 +5,7 @@ mod consume;
 mod consume_log;
 mod dead_letters;
 mod history;
+mod jobs;
 mod leases;
 mod outbox;
 mod outbox_due;
@@ -58,7 +59,7 @@ impl SqlStore {
     /// Opens a database on a server. Connections are established on first use.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub fn open_server(
-        options: &crate::ServerOptions,
+        options: &crate::engine::server::ServerOptions,
         clock: Arc<dyn Clock>,
         wake: WakeupNotifier,
     ) -> SqlStore {

@@ -4,6 +4,7 @@
 //! **Invariant:** no event takes effect twice. If consumers applied an event before its outbox row was lost, the event
 //! is appended with its old id, so these consumers ignore it.
 
+use async_trait::async_trait;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
@@ -14,7 +15,8 @@ use crate::consistency::{
 use crate::use_cases::{FinishPayment, Finished, finish_payment};
 use crate::{Actor, App, CommandContext};
 use handover_events::{TenantId, Trace};
-use handover_outbox::ports::StoreError;
+use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use handover_outbox::ports::{Leadership, StoreError};
 use marketplace_domain::OrderId;
 
 pub struct ConsistencyRepair {
@@ -27,23 +29,11 @@ impl ConsistencyRepair {
         ConsistencyRepair { app, settings }
     }
 
-    /// Runs immediately and then at every interval until the process stops.
-    pub async fn run(self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
-        while !stopping.is_cancelled() {
-            match self.repair().await {
-                Ok(0) => {}
-                Ok(repaired) => info!(repaired, "[OrderAssetConsistency] lost events appended"),
-                Err(error) => {
-                    warn!(%error, "[OrderAssetConsistency] run failed; retrying at the next interval")
-                }
-            }
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(self.settings.scan_interval) => {}
-            }
-        }
+    /// Starts the repair on the leader: the repairs of several processes would read the same orders.
+    pub fn start(self, leader: &Leader) {
+        let tx = self.app.outbox.tx.clone();
+        Periodic::new("OrderAssetConsistency", self.settings.scan_interval, RunBy::Leader(leader.clone()))
+            .start(&tx, self);
     }
 
     /// Checks the orders that changed within the window. Ends early when the process stops. Returns the number of
@@ -119,5 +109,16 @@ impl ConsistencyRepair {
         };
         warn!(orderId = %order, what, repair, "[OrderAssetConsistency] [ALERT] order and payment differ");
         Ok(finished.is_some())
+    }
+}
+
+#[async_trait]
+impl Job for ConsistencyRepair {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        let repaired = self.repair().await?;
+        if repaired > 0 {
+            info!(repaired, "[OrderAssetConsistency] lost events appended");
+        }
+        Ok(Progress::Done)
     }
 }

@@ -4,6 +4,7 @@
 //! ORDER_PAID event, the reaper redrives the event. A release by the reaper has the same key as any other release of
 //! the lock, so a lock is released once.
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
 use marketplace_domain::{
@@ -20,7 +21,8 @@ use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, App, CommandContext, EventFactory};
 use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
-use handover_outbox::ports::{Changed, OutboxRow, Redrive, StoreError};
+use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use handover_outbox::ports::{Changed, Leadership, OutboxRow, Redrive, StoreError};
 use handover_outbox::with_tx;
 
 /// Actor of the reaper in events and in the outbox history.
@@ -55,19 +57,11 @@ impl LockTimeoutReaper {
         LockTimeoutReaper { app, settings }
     }
 
-    /// Runs immediately and then at every interval until the process stops.
-    pub async fn run(self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
-        while !stopping.is_cancelled() {
-            if let Err(error) = self.reap().await {
-                warn!(%error, "[LockTimeoutReaper] run failed; retrying at the next interval");
-            }
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(self.settings.reaper_interval) => {}
-            }
-        }
+    /// Starts the reaper on the leader: the reapers of several processes would read the same locks.
+    pub fn start(self, leader: &Leader) {
+        let tx = self.app.outbox.tx.clone();
+        Periodic::new("LockTimeoutReaper", self.settings.reaper_interval, RunBy::Leader(leader.clone()))
+            .start(&tx, self);
     }
 
     /// Processes every lock that is older than the timeout, then the expired coupons.
@@ -187,6 +181,14 @@ impl LockTimeoutReaper {
             }
             expired += updated;
         }
+    }
+}
+
+#[async_trait]
+impl Job for LockTimeoutReaper {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        self.reap().await?;
+        Ok(Progress::Done)
     }
 }
 

@@ -4,6 +4,7 @@
 //! with the same idempotency key. The response to the request does not settle the refund; only a signed report of the
 //! gateway does.
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
 use handover_events::Trace;
@@ -14,7 +15,8 @@ use super::RefundSettings;
 use crate::App;
 use crate::cash;
 use crate::ports::{GatewayError, RefundRequest};
-use handover_outbox::ports::{Changed, StoreError};
+use handover_outbox::jobs::{Job, Periodic, Progress, RunBy};
+use handover_outbox::ports::{Changed, Leadership, StoreError};
 use handover_outbox::with_tx;
 
 /// Maximum number of concurrent requests to the gateway.
@@ -30,21 +32,11 @@ impl RefundDispatcher {
         RefundDispatcher { app, settings }
     }
 
-    /// Runs immediately and then at every interval until the process stops.
-    pub async fn run(self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
-        while !stopping.is_cancelled() {
-            match self.dispatch().await {
-                Ok(sent) if sent >= u64::from(self.settings.batch.get()) => continue,
-                Ok(_) => {}
-                Err(error) => warn!(%error, "[RefundDispatcher] run failed; retrying at the next interval"),
-            }
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(self.settings.scan_interval) => {}
-            }
-        }
+    /// Starts the dispatcher in every process: each refund is claimed by a conditional write, so the processes share the
+    /// requests, and a refund does not wait for an election.
+    pub fn start(self) {
+        let tx = self.app.outbox.tx.clone();
+        Periodic::new("RefundDispatcher", self.settings.scan_interval, RunBy::EveryProcess).start(&tx, self);
     }
 
     /// Sends one batch of due refunds. Returns the number of requests.
@@ -157,6 +149,14 @@ impl RefundDispatcher {
             })
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Job for RefundDispatcher {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        let is_full = self.dispatch().await? >= u64::from(self.settings.batch.get());
+        Ok(if is_full { Progress::MoreDue } else { Progress::Done })
     }
 }
 

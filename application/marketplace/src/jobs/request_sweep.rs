@@ -2,10 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use tracing::{debug, warn};
+use async_trait::async_trait;
+use tracing::debug;
 
 use crate::App;
-use handover_outbox::ports::StoreError;
+use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use handover_outbox::ports::{Leadership, StoreError};
 use handover_outbox::with_tx;
 
 /// Maximum number of rows removed per transaction, so that each transaction is short.
@@ -20,26 +22,28 @@ impl RequestSweep {
         RequestSweep { app }
     }
 
-    /// Runs immediately and then at every interval until the process stops.
-    pub async fn run(self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
-        while !stopping.is_cancelled() {
-            match self.sweep().await {
-                Ok(removed) if removed >= u64::from(BATCH.get()) => continue,
-                Ok(removed) => debug!(removed, "[RequestSweep] expired keys removed"),
-                Err(error) => warn!(%error, "[RequestSweep] run failed; retrying at the next interval"),
-            }
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(self.app.requests.sweep_interval) => {}
-            }
-        }
+    /// Starts the sweep on the leader: the sweeps of several processes would delete the same rows.
+    pub fn start(self, leader: &Leader) {
+        let tx = self.app.outbox.tx.clone();
+        Periodic::new("RequestSweep", self.app.requests.sweep_interval, RunBy::Leader(leader.clone()))
+            .start(&tx, self);
     }
 
     /// Removes one batch. Returns the number of removed rows.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
         with_tx(&self.app.tx, move |unit, _| Box::pin(unit.delete_expired_requests(now, BATCH.get()))).await
+    }
+}
+
+#[async_trait]
+impl Job for RequestSweep {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        let removed = self.sweep().await?;
+        if removed >= u64::from(BATCH.get()) {
+            return Ok(Progress::MoreDue);
+        }
+        debug!(removed, "[RequestSweep] expired keys removed");
+        Ok(Progress::Done)
     }
 }

@@ -1,5 +1,6 @@
 //! Sweep over overdue orders: closes orders whose timeout message is late or lost.
 
+use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace_domain::{OrderId, OrderRefusal};
 use tracing::{info, warn};
@@ -8,7 +9,8 @@ use super::TimeoutSettings;
 use crate::App;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
-use handover_outbox::ports::StoreError;
+use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use handover_outbox::ports::{Leadership, StoreError};
 use handover_outbox::with_tx;
 
 pub struct TimeoutSweep {
@@ -21,21 +23,11 @@ impl TimeoutSweep {
         TimeoutSweep { app, settings }
     }
 
-    /// Runs immediately and then at every interval until the process stops.
-    pub async fn run(self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
-        while !stopping.is_cancelled() {
-            match self.sweep().await {
-                Ok(closed) if closed >= u64::from(self.settings.sweep_batch.get()) => continue,
-                Ok(_) => {}
-                Err(error) => warn!(%error, "[OrderTimeoutSweep] run failed; retrying at the next interval"),
-            }
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(self.settings.sweep_interval) => {}
-            }
-        }
+    /// Starts the sweep on the leader: the sweeps of several processes would read the same overdue orders.
+    pub fn start(self, leader: &Leader) {
+        let tx = self.app.outbox.tx.clone();
+        Periodic::new("OrderTimeoutSweep", self.settings.sweep_interval, RunBy::Leader(leader.clone()))
+            .start(&tx, self);
     }
 
     /// Closes one batch. Returns the number of orders that this call closed.
@@ -70,5 +62,13 @@ impl TimeoutSweep {
             Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Job for TimeoutSweep {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        let is_full = self.sweep().await? >= u64::from(self.settings.sweep_batch.get());
+        Ok(if is_full { Progress::MoreDue } else { Progress::Done })
     }
 }

@@ -13,14 +13,15 @@ use tracing::{error, warn};
 
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::single::{CountedAttempt, SingleOutcome};
-use crate::handler::{ErrorKind, HandlerError};
+use crate::error_kind::ErrorKind;
+use crate::handler::HandlerError;
 use crate::metrics::NOT_CONSUMED;
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, Expected, MAX_DEAD_LETTER_REASON_BYTES, OutboxRow, StoreError,
     Unapplied, UnorderedTypes,
 };
 use crate::storable_text::storable;
-use crate::with_tx;
+use crate::transaction::with_tx;
 
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::single::CountedAttempt;
-use crate::handler::ErrorKind;
+use crate::error_kind::ErrorKind;
 use crate::metrics::PAUSED;
 
 /// Pause before the first try; doubled after each failed one.

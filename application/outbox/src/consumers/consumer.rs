@@ -14,11 +14,13 @@ use tracing::{debug, error, warn};
 use super::broker_timeout::broker_timeout;
 use super::event_processor::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
 use super::group::GroupOutcome;
+use super::outage::outage;
 use super::single::{CountFirst, CountedAttempt, SingleOutcome};
 use super::{Bound, sweep};
+use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
-use crate::{Outbox, UnitError, with_tx};
+use crate::transaction::with_tx;
 
 /// First pause after a failure of store or broker.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -331,12 +333,6 @@ impl Worker {
     fn until(&self, moment: DateTime<Utc>) -> Duration {
         (moment - self.processor.outbox.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
     }
-}
-
-/// Describes an outage in a log line.
-pub(super) fn outage<E: UnitError>(error: &E) -> &'static str {
-    let fault = error.store_error().and_then(StoreError::system_fault);
-    if fault.is_some() { "database refuses statements" } else { "database unavailable" }
 }
 
 #[derive(Debug, Clone, Copy)]

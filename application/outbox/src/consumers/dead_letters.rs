@@ -12,15 +12,16 @@ use tracing::{debug, error, warn};
 
 use super::Bound;
 use super::broker_timeout::broker_timeout;
-use super::consumer::outage;
 use super::event_processor::{EventProcessor, Identity, ProcessError, identify, next_record};
+use super::outage::outage;
+use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
     MAX_DEAD_LETTER_BODY_BYTES, OutboxRow, OutboxUnit, StoreError, Subscription,
 };
 use crate::settings::ConsumerSettings;
 use crate::storable_text::hash;
-use crate::{Outbox, UnitError, with_tx};
+use crate::transaction::{UnitError, with_tx};
 
 /// Maximum number of unsettled dead letters.
 const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);

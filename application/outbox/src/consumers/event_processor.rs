@@ -13,13 +13,15 @@ use super::breaker::Breaker;
 use crate::handler::{Applied, Event, HandlerError};
 use crate::message::published_envelope;
 use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
+use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
     HistoryEntry, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
 };
+use crate::registry::EventRegistry;
 use crate::settings::ConsumerSettings;
 use crate::storable_text::{hash, storable};
-use crate::{EventRegistry, Outbox, Transactor, UnitError};
+use crate::transaction::{Transactor, UnitError};
 
 /// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
 /// this time a group is divided into single deliveries, and a single event is left to the sweep.

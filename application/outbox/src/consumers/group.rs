@@ -15,11 +15,12 @@ use super::event_processor::{
 };
 use super::gate::{Verdict, plan};
 use crate::handler::Applied;
+use crate::history;
 use crate::message::TRACEPARENT;
 use crate::ports::{
     Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
-use crate::{Attempt, history, with_tx};
+use crate::transaction::{Attempt, with_tx};
 
 /// Result of a group.
 #[derive(Debug, Default)]

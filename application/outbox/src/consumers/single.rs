@@ -12,8 +12,9 @@ use super::attempt::{AttemptOutcome, Failure, attempts_after};
 use super::breaker::{Decision, Permit};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
+use crate::history;
 use crate::ports::{OutboxRow, StoreError, Unapplied};
-use crate::{history, with_tx};
+use crate::transaction::with_tx;
 
 /// Result for one event, which decides how its delivery has to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
 use super::broker_timeout::broker_timeout;
-use super::consumer::outage;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
+use super::outage::outage;
 use super::single::{CountFirst, SingleOutcome};
 use crate::ports::StoreError;
-use crate::with_tx;
+use crate::transaction::with_tx;
 
 /// Maximum number of events per query.
 const BATCH: u32 = 100;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use handover_events::{Json, TenantId};
 
 use super::{Named, OperationError, Operator, present_fields};
-use crate::Outbox;
+use crate::outbox::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
 /// Maximum number of dead letters that a filter selects per call.

@@ -15,11 +15,12 @@ use super::{
     Action, ActionUnit, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant,
 };
 use crate::consumers::dead_record;
+use crate::outbox::Outbox;
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
     OutboxRow, OutboxUnit, StoreError,
 };
-use crate::{Attempt, Outbox, with_tx};
+use crate::transaction::{Attempt, with_tx};
 
 /// Maximum number of dead letters per unit of work.
 const UNIT: usize = 500;

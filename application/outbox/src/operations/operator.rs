@@ -2,8 +2,8 @@
 
 use handover_events::{TenantId, Trace};
 
-use crate::UnitError;
 use crate::ports::{BrokerError, StoreError};
+use crate::transaction::UnitError;
 
 /// A person or program that reads and changes events.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
 use super::{Action, OperationError, Operator, count, filter_fields};
+use crate::outbox::Outbox;
+use crate::page::Page;
 use crate::ports::{
     AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
     OnFailed, OutboxFilter, OutboxRow, QueueDepth,
 };
 use crate::privacy::masked_json;
-use crate::{Outbox, Page};
 
 /// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
 /// declares as visible are masked.

@@ -14,8 +14,9 @@ use super::{
     filter_fields, present_fields,
 };
 use crate::history::{self, RedrivenBy};
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
-use crate::{Outbox, with_tx};
+use crate::transaction::with_tx;
 
 /// Maximum number of events per call.
 pub const MAX_REDRIVEN: u32 = 10_000;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use handover_events::{AggregateRef, TenantId};
 
 use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, present_fields};
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, OnFailed, StoreError};
-use crate::{Outbox, with_tx};
+use crate::transaction::with_tx;
 
 /// Releases a blocked aggregate: its current `FAILED` events no longer block later ones. Returns the number of
 /// released events. They stay `FAILED` and can be redriven. Fails with [`OperationError::NothingBlocked`] if failed events

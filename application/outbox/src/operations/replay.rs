@@ -21,9 +21,10 @@ use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
 use crate::consumers::broker_timeout;
 use crate::message::outgoing_to;
+use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
-use crate::{EventRegistry, Outbox};
-use batch::{Batch, BatchOutcome};
+use crate::registry::EventRegistry;
+use batch::{Batch, BatchOutcome, Ready};
 
 /// Maximum number of dead letters per batch.
 const BATCH: usize = 100;
@@ -122,15 +123,6 @@ pub async fn replay_dead_letters(
         }
     }
     Ok(replayed)
-}
-
-/// A dead letter that can be replayed.
-#[derive(Debug, Clone)]
-struct Ready {
-    queue: String,
-    key: String,
-    consumer: &'static str,
-    event: OutboxRow,
 }
 
 /// Divides dead letters into those that can be replayed, ordered by outbox id, and those that cannot, with the reason.

@@ -7,8 +7,8 @@ use handover_events::{ConsumeStatus, TenantId};
 use tracing::debug;
 
 use super::{Action, OperationError, Operator};
-use crate::Outbox;
 use crate::consumers::broker_timeout;
+use crate::outbox::Outbox;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
 
 /// Maximum number of blocked aggregates that are counted.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 
-use super::{Numbered, StoreError};
+use super::error::StoreError;
+use super::numbered::Numbered;
 
 /// One call of an operator, or one part of a call that was split into several units of work.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
-use super::{Numbered, OutboxRow, StoreError};
+use super::error::StoreError;
+use super::numbered::Numbered;
+use super::outbox::OutboxRow;
 
 /// A consume-log record as needed to process an event.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 
-use super::{Changed, Numbered, StoreError};
+use super::error::{Changed, StoreError};
+use super::numbered::Numbered;
 use crate::storable_text::{hash, storable};
 
 /// Longest body of a dead letter in bytes. It is twice the size of MySQL's `payload` column, so that no event of this

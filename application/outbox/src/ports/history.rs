@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, TenantId};
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// One entry of the history of an outbox row.
 #[derive(Debug, Clone, PartialEq, Eq)]

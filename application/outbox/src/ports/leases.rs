@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::Partition;
 
-use super::{Changed, StoreError};
+use super::error::{Changed, StoreError};
 
 /// Identifies one run of one relay.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,8 +102,8 @@ pub trait LeaseRepo: Send {
         holds: &[OwnedPartition],
     ) -> Result<(), StoreError>;
 
-    /// Removes all heartbeats, releases every partition without changing its epoch, and ends the leases of consume-log
-    /// records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
+    /// Removes all heartbeats, releases every partition and every leader lease without changing its epoch, and ends the
+    /// leases of consume-log records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
     /// file).
     async fn release_all_leases(&mut self) -> Result<(), StoreError>;
 }

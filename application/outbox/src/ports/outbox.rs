@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId, Trace};
 
-use super::{Confirmed, Numbered, OwnedPartition, StoreError};
+use super::broker::Confirmed;
+use super::error::StoreError;
+use super::leases::{OwnedPartition, RelayId};
+use super::numbered::Numbered;
 
 /// Origin of an event: request, user and trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -353,11 +356,7 @@ pub trait OutboxRepo: Send {
 
     /// Locks the partitions of `holds` and returns those that `owner` still owns under the same epoch. Only rows of the
     /// returned partitions may be settled.
-    async fn fence(
-        &mut self,
-        owner: &super::RelayId,
-        holds: &[OwnedPartition],
-    ) -> Result<PartitionSet, StoreError>;
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError>;
 
     /// Changes rows to `SENT`. MUST change only `NEW` and `RETRY` rows; returns the number of changed rows.
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;

@@ -11,8 +11,9 @@ use handover_events::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 
+use crate::lease_watch::LeaseWatch;
 use crate::ports::{Changed, Heartbeat, OwnedPartition, PartitionLease, RelayId, StoreError};
-use crate::{LeaseWatch, Transactor, with_tx};
+use crate::transaction::{Transactor, with_tx};
 
 /// Handling of partitions beyond this relay's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,13 @@ use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSe
 use tracing::{error, info, warn};
 
 use super::Relay;
+use crate::history;
 use crate::metrics::{DEAD, FAILED, SENT};
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
     StoreError,
 };
-use crate::{Attempt, history, with_tx};
+use crate::transaction::{Attempt, with_tx};
 
 #[derive(Default)]
 pub(super) struct Results {

@@ -68,7 +68,7 @@ impl Relay {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
         for row in ready {
-            match outgoing(&self.outbox, row) {
+            match outgoing(&self.outbox.registry, &self.outbox.texts, row) {
                 Ok(message) => {
                     window.push(message);
                     sent.push(*row);
@@ -102,7 +102,7 @@ impl Relay {
             if self.outbox.tx.tasks.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.outbox, row) else { continue };
+            let Ok(message) = outgoing(&self.outbox.registry, &self.outbox.texts, row) else { continue };
             match self.publish(vec![message]).await {
                 Ok(outcomes) => {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)

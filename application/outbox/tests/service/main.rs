@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
+mod jobs;
 mod library;
 mod lists;
 mod log;

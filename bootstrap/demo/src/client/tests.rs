@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use marketplace_wiring::config::Secret;
+use handover_runtime::config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

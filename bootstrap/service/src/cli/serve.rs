@@ -1,11 +1,11 @@
 //! Arguments of `handover serve`.
 
 use clap::Args;
-use marketplace::service::Roles;
+use handover_runtime::config::Sources;
+use handover_runtime::roles::{Role, Roles};
+use marketplace_wiring::{ROLES, Starting};
 
 use super::{Address, Common};
-use marketplace_wiring::Parts;
-use marketplace_wiring::config::Sources;
 
 /// Arguments of `handover serve`.
 #[derive(Debug, Clone, Default, Args)]
@@ -15,31 +15,14 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub address: Address,
     /// Parts that this process runs: api, relay, consumers, jobs [default: all]
-    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = parse_part)]
-    pub roles: Vec<Part>,
-}
-
-/// A part of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    Api,
-    Relay,
-    Consumers,
-    /// Periodic tasks: sweeps, refunds, consistency scans.
-    Jobs,
+    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role)]
+    pub roles: Vec<&'static Role<Starting>>,
 }
 
 impl ServeArgs {
-    /// The parts given by `--roles`; all parts without it.
-    pub fn parts(&self) -> Parts {
-        if self.roles.is_empty() {
-            return Parts::ALL;
-        }
-        let has = |part| self.roles.contains(&part);
-        Parts {
-            api: has(Part::Api),
-            roles: Roles { relay: has(Part::Relay), consumers: has(Part::Consumers), jobs: has(Part::Jobs) },
-        }
+    /// The roles given by `--roles`; all roles without it.
+    pub fn roles(&self) -> Roles<Starting> {
+        Roles::chosen(&ROLES, &self.roles)
     }
 
     /// Configuration sources of this process, including these flags.
@@ -48,12 +31,6 @@ impl ServeArgs {
     }
 }
 
-fn parse_part(name: &str) -> Result<Part, String> {
-    match name {
-        "api" => Ok(Part::Api),
-        "relay" => Ok(Part::Relay),
-        "consumers" => Ok(Part::Consumers),
-        "jobs" => Ok(Part::Jobs),
-        _ => Err("allowed values: api, relay, consumers, jobs".to_owned()),
-    }
+fn role(name: &str) -> Result<&'static Role<Starting>, String> {
+    Role::named(&ROLES, name)
 }

@@ -1,12 +1,10 @@
 use clap::CommandFactory;
 use handover_events::OutboxStatus;
 use marketplace::Role;
-use marketplace::service::Roles;
 use marketplace_domain::ReportState;
 
 use super::*;
-use marketplace_wiring::Parts;
-use marketplace_wiring::terminal::Output;
+use handover_runtime::terminal::Output;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split(' '))
@@ -18,20 +16,19 @@ fn command_definition_is_valid() {
 }
 
 #[test]
-fn without_command_serve_runs_all_parts_and_accepts_its_flags() {
+fn without_command_serve_runs_all_roles_and_accepts_its_flags() {
     let cli = parse("handover --listen 127.0.0.1:0 --database sqlite://a.db").unwrap();
     assert!(cli.command.is_none());
     assert_eq!(cli.serve.address.listen.as_deref(), Some("127.0.0.1:0"));
-    assert_eq!(cli.serve.parts(), Parts::ALL);
+    assert_eq!(cli.serve.roles().to_string(), "api,relay,consumers,jobs");
 }
 
 #[test]
-fn roles_select_the_parts_that_run() {
+fn named_roles_are_selected() {
     let Some(Command::Serve(serve)) = parse("handover serve --roles api,jobs").unwrap().command else {
         panic!("not serve")
     };
-    let parts = serve.parts();
-    assert_eq!(parts, Parts { api: true, roles: Roles { relay: false, consumers: false, jobs: true } });
+    assert_eq!(serve.roles().to_string(), "api,jobs");
     assert!(parse("handover serve --roles api,web").is_err());
 }
 

@@ -8,7 +8,7 @@ use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::DeadLetterStatus;
 use marketplace_domain::{OrderId, RefundId, RefundStatus, ReportState};
 
-pub(super) use marketplace_wiring::terminal::whole;
+pub(super) use handover_runtime::terminal::whole;
 
 pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "allowed values: new, retry, sent, failed".to_owned())

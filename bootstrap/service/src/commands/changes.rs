@@ -8,14 +8,13 @@ use handover_outbox::operations::{
     RedriveSelection, ReplayDeadLetters,
 };
 use handover_outbox::ports::OutboxFilter;
+use handover_runtime::terminal::{Output, note, output, say};
 use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
-use marketplace_wiring::terminal::{Output, note, output, say};
 use serde::Serialize;
 
-use super::operator::Operator;
+use super::operator::{Operator, Reach};
 use crate::cli::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::Reach;
+use handover_runtime::Failure;
 
 /// `outbox redrive`.
 pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {

@@ -1,8 +1,11 @@
 //! `config show`.
 
-use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
-use marketplace_wiring::terminal::{Output, output, say, warn};
-use marketplace_wiring::{Explanation, Failure};
+use handover_runtime::config::{
+    ConfigError, ConfigErrors, Configuration, Described, Description, Origin, Shown,
+};
+use handover_runtime::terminal::{Output, output, say, warn};
+use handover_runtime::{Explanation, Failure};
+use marketplace_wiring::config::Config;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigShowArgs;
@@ -11,7 +14,7 @@ use crate::cli::ConfigShowArgs;
 /// configuration errors.
 pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
     let sources = arguments.common.sources(&[]);
-    warn(&sources);
+    warn(&Config::keys(), &sources);
     let description = Config::describe(&sources);
     say(&match arguments.output.output {
         Output::Table => table(&description),
@@ -23,7 +26,7 @@ pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
             output::json(&json!({ "items": items, "errors": errors }))
         }
     })?;
-    description.errors.map_or(Ok(()), |errors| Err(Failure::Config(errors)))
+    description.errors.map_or(Ok(()), |errors| Err(errors.into()))
 }
 
 fn table(description: &Description) -> String {

@@ -4,18 +4,17 @@
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
+use handover_runtime::terminal::{Output, note, output, say};
 use marketplace::use_cases::operations as market;
 use marketplace_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
-use marketplace_wiring::terminal::{Output, note, output, say};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::operator::Operator;
+use super::operator::{Operator, Reach};
 use crate::cli::{
     AuditListArgs, DlqListArgs, OutboxBlockedArgs, OutboxListArgs, OutboxShowArgs, QueuesArgs, TimelineArgs,
 };
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::Reach;
+use handover_runtime::Failure;
 
 /// `outbox list`.
 pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {

@@ -2,17 +2,16 @@
 
 use std::error::Error;
 
+use handover_runtime::Failure;
+use handover_runtime::terminal::{Output, output, say};
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::{self, ListGatewayReports, ListRefunds};
 use marketplace_domain::RefundId;
 use marketplace_http::views::{GatewayReportView, RefundDetailsView};
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::Reach;
-use marketplace_wiring::terminal::{Output, output, say};
 use serde::Serialize;
 
 use super::inspect::list;
-use super::operator::Operator;
+use super::operator::{Operator, Reach};
 use crate::cli::{
     PaymentCommand, RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs, ReportsCloseArgs,
     ReportsCommand, ReportsListArgs,
@@ -163,7 +162,7 @@ fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
         | UseCaseError::NotAllowed(_)
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
-        | UseCaseError::InProgress) => Failure::Refused(error.to_string()),
+        | UseCaseError::InProgress) => Failure::Refused { why: error.to_string() },
     }
 }
 

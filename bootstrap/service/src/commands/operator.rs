@@ -1,18 +1,30 @@
 //! Operator for commands: runs the API's operator use cases directly on the database, also while a process serves it. A
 //! user with write access to the database counts as an operator with every role.
 
-use handover_events::TenantId;
-use handover_events::Trace;
+use std::sync::Arc;
+
+use handover_events::{TenantId, Trace};
+use handover_memory::MemoryBroker;
 use handover_outbox::operations;
 use handover_outbox::operations::OperationError;
-use handover_outbox::ports::StoreError;
-use marketplace::{Actor, App, CommandContext};
-use marketplace_sql::SqlMarket;
+use handover_outbox::ports::{Broker, StoreError};
+use handover_runtime::settings::DatabaseChoice;
+use handover_runtime::stores::AttachedDatabase;
+use handover_runtime::terminal::Common;
+use handover_runtime::{Failure, brokers};
+use handover_sql::SqlStore;
+use marketplace::{Actor, App, CommandContext, queues};
+use marketplace_wiring::adapters::{PARTS, application_for_command};
+use marketplace_wiring::config::Config;
 
-use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::{AttachedDatabase, Reach};
-use marketplace_wiring::config::DatabaseChoice;
-use marketplace_wiring::terminal::Common;
+/// Systems that a command accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The command accesses only the database.
+    Store,
+    /// The command accesses the database and the broker.
+    Broker,
+}
 
 /// An operator with direct access to the database.
 pub(super) struct Operator {
@@ -20,19 +32,27 @@ pub(super) struct Operator {
     pub(super) context: CommandContext,
     pub(super) acting: operations::Operator,
     pub(super) database: DatabaseChoice,
-    store: SqlMarket,
+    store: SqlStore,
 }
 
 impl Operator {
     /// Opens the configured database, if its schema is current.
     pub(super) async fn open(common: &Common, reach: Reach) -> Result<Operator, Failure> {
-        let config = common.load()?;
-        let database = AttachedDatabase::readable(&config.database).await?;
-        let app = database.application(&config, reach)?;
+        let config: Config = common.load()?;
+        let database = AttachedDatabase::readable(&config.database, PARTS).await?;
+        let broker: Arc<dyn Broker> = match reach {
+            Reach::Broker => {
+                let topology = queues::topology(config.rules.pending_timeout);
+                brokers::for_command(&config.broker, &database.store, &topology)?
+            }
+            // A placeholder: a command with `Reach::Store` never uses the broker.
+            Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(&database.clock))),
+        };
+        let app = application_for_command(&config, &database, broker)?;
         let trace = Trace { trace_id: trace_id(&app), traceparent: None };
         let actor = Actor::CommandLine(user());
         let context = CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None };
-        let acting = context.operator().map_err(|error| Failure::Refused(error.to_string()))?;
+        let acting = context.operator().map_err(|error| Failure::Refused { why: error.to_string() })?;
         Ok(Operator { app, context, acting, database: config.database, store: database.store })
     }
 
@@ -44,9 +64,9 @@ impl Operator {
     pub(super) fn failed(&self, error: OperationError) -> Failure {
         match error {
             OperationError::Store(cause) => self.database_failed(cause),
-            OperationError::Broker(cause) => Failure::Broker(cause),
+            OperationError::Broker(cause) => cause.into(),
             error @ (OperationError::NotFound { .. } | OperationError::NothingBlocked) => {
-                Failure::Refused(error.to_string())
+                Failure::Refused { why: error.to_string() }
             }
         }
     }

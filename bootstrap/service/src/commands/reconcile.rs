@@ -1,15 +1,14 @@
 //! `reconcile`: compares expected with existing rows directly in the database, also while a process serves it.
 
 use chrono::TimeDelta;
+use handover_runtime::terminal::{Output, note, output, say};
 use marketplace::use_cases::operations::{self, GRACE, Reconcile};
 use marketplace_http::views::ReconciliationView;
-use marketplace_wiring::terminal::{Output, note, output, say};
 use serde_json::Value;
 
-use super::operator::Operator;
+use super::operator::{Operator, Reach};
 use crate::cli::ReconcileArgs;
-use marketplace_wiring::adapters::Reach;
-use marketplace_wiring::{Exit, Failure};
+use handover_runtime::{Exit, Failure};
 
 /// Reconciles, and repairs findings if `--repair` is given.
 pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure> {

@@ -2,30 +2,32 @@
 
 use std::pin::pin;
 
-use marketplace_wiring::Parts;
-use marketplace_wiring::terminal::{say_later, warn};
+use handover_runtime::terminal::{say_later, warn};
 use tracing::info;
 
 use crate::cli::ServeArgs;
-use marketplace_wiring::config::{Config, Sources};
-use marketplace_wiring::signals::{STOP_WITHIN, Signal, Signals};
-use marketplace_wiring::telemetry::{self, Telemetry};
-use marketplace_wiring::{Failure, Service, metrics, reload};
+use handover_runtime::config::{Configuration, Sources};
+use handover_runtime::roles::Roles;
+use handover_runtime::signals::{STOP_WITHIN, Signal, Signals};
+use handover_runtime::telemetry::{self, Telemetry};
+use handover_runtime::{Failure, metrics};
+use marketplace_wiring::config::Config;
+use marketplace_wiring::{Service, Starting, reload};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let sources = arguments.sources();
     let config = match Config::load(&sources) {
         Ok(config) => config,
         Err(errors) => {
-            warn(&sources);
+            warn(&Config::keys(), &sources);
             return Err(errors.into());
         }
     };
     let telemetry = telemetry::install(&config.log)?;
-    for warning in sources.warnings() {
+    for warning in Config::keys().warnings(&sources) {
         tracing::warn!("configuration: {warning}");
     }
-    let ended = run(config, &sources, arguments.parts(), &telemetry).await;
+    let ended = run(config, &sources, &arguments.roles(), &telemetry).await;
     telemetry.end().await;
     ended
 }
@@ -33,15 +35,15 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 async fn run(
     mut config: Config,
     sources: &Sources,
-    parts: Parts,
+    roles: &Roles<Starting>,
     telemetry: &Telemetry,
 ) -> Result<(), Failure> {
-    metrics::install();
+    metrics::install(&marketplace::METRICS);
     // The signal handlers are installed before the service starts, so that an early signal is not lost.
     let mut signals = Signals::listen()?;
-    let mut service = Service::start(&config, parts).await?;
-    let mut greeting = pin!(greet(greeting(&config, &service, parts)));
-    info!(database = %config.database, %parts, "service: ready");
+    let mut service = Service::start(&config, roles).await?;
+    let mut greeting = pin!(greet(greeting(&config, &service, roles)));
+    info!(database = %config.database, parts = %roles, "service: ready");
     let name = loop {
         let signal = tokio::select! {
             signal = signals.next() => signal,
@@ -74,9 +76,9 @@ async fn greet(text: String) -> Failure {
     }
 }
 
-fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
+fn greeting(config: &Config, service: &Service, roles: &Roles<Starting>) -> String {
     let Some(address) = service.address() else {
-        return format!("handover runs {parts} on {}, without an API\n", config.database);
+        return format!("handover runs {roles} on {}, without an API\n", config.database);
     };
     let base = format!("http://{address}");
     // The path by which the program was started, so that the printed commands work unchanged in the same folder.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use marketplace_gateway::Endpoint;
 use tokio::net::TcpStream;
 
-use super::report::Check;
+use handover_runtime::doctor::Check;
 use marketplace_wiring::adapters::check_gateway;
 use marketplace_wiring::config::{Config, GatewayChoice};
 
@@ -16,7 +16,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Checks the gateway. Only opens a connection, because every request to a gateway could move money.
 pub(super) async fn check(config: &Config) -> Check {
     if let Err(failure) = check_gateway(config, &config.listens()) {
-        return Check::failed(NAME, &failure);
+        return Check::failed(NAME, &failure.into());
     }
     match &config.gateway.choice {
         GatewayChoice::Sandbox(_) if config.database.file().is_none() => Check::warn(

@@ -2,7 +2,7 @@
 
 use marketplace_redis::RedisUse;
 
-use super::report::Check;
+use handover_runtime::doctor::Check;
 use marketplace_wiring::config::{Config, RedisConfig};
 
 const NAME: &str = "redis";

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use super::report::Check;
-use marketplace_wiring::config::{Config, Origin, Shown, Sources};
-use marketplace_wiring::secrets::Source;
-use marketplace_wiring::{Failure, Secrets};
+use handover_runtime::Failure;
+use handover_runtime::config::{Configuration, Origin, Shown, Sources};
+use handover_runtime::doctor::Check;
+use marketplace_wiring::config::Config;
+use marketplace_wiring::secrets::{Source, exposed, is_placeholder};
+use marketplace_wiring::{MarketFailure, Secrets};
 
 const NAME: &str = "secrets";
 
@@ -14,14 +16,15 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
     let mut checks = Vec::new();
     match Secrets::allow(config, &config.listens()) {
         // The loop over the secrets reports missing secrets and placeholders.
-        Ok(()) | Err(Failure::SharedSecretMissing { .. }) => {}
+        Ok(()) => {}
+        Err(failure) if is_shared_secret_missing(&failure) => {}
         Err(failure) => checks.push(Check::failed(NAME, &failure)),
     }
     let mut notes = Vec::new();
     for (key, source) in Secrets::look(config) {
         match source {
             Err(failure) => checks.push(Check::failed(NAME, &failure)),
-            Ok(Source::Set(secret)) if secret.is_placeholder() => checks.push(Check::warn(
+            Ok(Source::Set(secret)) if is_placeholder(&secret) => checks.push(Check::warn(
                 NAME,
                 format!("{key} looks like a placeholder"),
                 "anybody who guesses the secret can sign in as any user or confirm payments",
@@ -46,6 +49,10 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
     checks
 }
 
+fn is_shared_secret_missing(failure: &Failure) -> bool {
+    matches!(MarketFailure::in_failure(failure), Some(MarketFailure::SharedSecretMissing { .. }))
+}
+
 /// The configuration file, if it contains a secret and other users can read it.
 fn exposed_file(sources: &Sources) -> Option<String> {
     Config::describe(sources).settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
@@ -55,5 +62,5 @@ fn exposed_file(sources: &Sources) -> Option<String> {
 }
 
 fn others_can_read(path: &Path) -> bool {
-    marketplace_wiring::secrets::exposed(path).unwrap_or(false)
+    exposed(path).unwrap_or(false)
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use marketplace_wiring::config::{BrokerChoice, Config, Sources};
+use handover_runtime::config::{Configuration, Sources};
+use handover_runtime::settings::BrokerChoice;
+use marketplace_wiring::config::Config;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

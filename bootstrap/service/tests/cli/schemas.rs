@@ -58,7 +58,7 @@ fn older_schema_is_migrated_by_serve_and_migrate_only() {
             drop(world.serve(""));
         } else {
             assert!(world.run("migrate").done().starts_with(
-                "handover.db is at version 1 of the outbox schema and version 2 of the marketplace schema"
+                "handover.db is at version 2 of the outbox schema and version 2 of the marketplace schema"
             ));
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "the output must be only the header");
@@ -100,7 +100,8 @@ fn schema_that_no_release_created_is_refused_and_left_unchanged() {
             ],
         );
     }
-    let older = "error: the database handover.db has version 1 of the marketplace schema, and this program needs version ";
+    let older =
+        "error: the database handover.db has version 1 of the outbox schema, and this program needs version ";
     world.run("outbox list").refused(1, &[older]);
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
+use handover_runtime::Failure;
 use marketplace::ports::{Gateway, RefundRequest};
 use marketplace::use_cases::{SettleRefund, settle_refund};
 use marketplace::{Actor, App, CommandContext, ReportedName};
@@ -14,14 +15,14 @@ use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, Sandbox
 use sha2::{Digest, Sha256};
 
 use crate::config::{Config, GATEWAY_SECRET, GatewayChoice};
-use crate::{Failure, Secrets};
+use crate::{MarketFailure, Secrets};
 
 const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";
 
 /// Checks that `gateway.url` is set explicitly if the service listens outside loopback.
-pub fn check(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
+pub fn check(config: &Config, listens: &[SocketAddr]) -> Result<(), MarketFailure> {
     match listens.iter().copied().find(|listen| !listen.ip().is_loopback()) {
-        Some(listen) if !config.gateway.is_chosen => Err(Failure::GatewayNeeded { listen }),
+        Some(listen) if !config.gateway.is_chosen => Err(MarketFailure::GatewayNeeded { listen }),
         Some(_) | None => Ok(()),
     }
 }
@@ -53,11 +54,13 @@ pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure
     })
 }
 
-fn failed(error: GatewaySetupError) -> Failure {
+fn failed(error: GatewaySetupError) -> MarketFailure {
     match error {
-        GatewaySetupError::Secret => Failure::SecretRefused { key: GATEWAY_SECRET, why: error.to_string() },
+        GatewaySetupError::Secret => {
+            MarketFailure::SecretRefused { key: GATEWAY_SECRET, reason: error.to_string() }
+        }
         GatewaySetupError::Endpoint(_) | GatewaySetupError::NoAuthorities(_) | GatewaySetupError::Tls(_) => {
-            Failure::Gateway(error.to_string())
+            MarketFailure::Gateway { message: error.to_string() }
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, Secret};
 use marketplace_http::{KeySet, TokenRules, Tokens};
 
-use super::error::ConfigError;
-use super::read::{Item, Reader};
-use super::{JWT_SECRET, PREVIOUS_JWT_SECRET, Secret};
+use super::{JWT_SECRET, PREVIOUS_JWT_SECRET};
+
+const JWKS_FILE: &str = "auth.jwks-file";
+const AUDIENCE: &str = "auth.audience";
 
 /// Keys of another token issuer, and the claims that every token must have.
 #[derive(Debug, Clone)]
@@ -19,15 +21,15 @@ pub struct AuthConfig {
 }
 
 /// Reads `auth.jwt-secret`.
-pub(super) fn secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
+pub(super) fn secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key to have a secret generated";
-    reader.secret(JWT_SECRET).map(|item| strong(&item, otherwise)).transpose()
+    reader.optional(Kind::Secret { is_generated: true }, JWT_SECRET, |item| strong(item, otherwise))
 }
 
 /// Reads `auth.previous-jwt-secret`.
-pub(super) fn previous_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
+pub(super) fn previous_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key if no token with another secret is in use";
-    reader.secret(PREVIOUS_JWT_SECRET).map(|item| strong(&item, otherwise)).transpose()
+    reader.optional(Kind::Secret { is_generated: false }, PREVIOUS_JWT_SECRET, |item| strong(item, otherwise))
 }
 
 fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
@@ -48,37 +50,35 @@ fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
 }
 
 /// Reads the other keys of `auth.*`.
-pub(super) fn auth(reader: &Reader<'_>) -> Result<AuthConfig, ConfigError> {
-    let file = reader.optional("auth.jwks-file");
-    let audience = claim(reader.optional("auth.audience"))?;
-    let issuer = claim(reader.optional("auth.issuer"))?;
+pub(super) fn auth(reader: &Reader<'_>) -> Checked<AuthConfig> {
+    let keys = reader.optional(Kind::Text, JWKS_FILE, keys);
+    let audience = reader.optional(Kind::Text, AUDIENCE, claim);
+    let issuer = reader.optional(Kind::Text, "auth.issuer", claim);
     let why = "larger clock differences must be corrected on the machines (NTP)";
-    let leeway = reader.value("auth.leeway", "30s").duration(Duration::ZERO..=TokenRules::MAX_LEEWAY, why)?;
-    let rules = TokenRules { audience, issuer, leeway };
-    let keys = file.map(|file| keys(&file, &rules)).transpose()?;
-    Ok(AuthConfig { keys, rules })
+    let leeway = reader.duration("auth.leeway", "30s", Duration::ZERO..=TokenRules::MAX_LEEWAY, why);
+    if let (Ok(Some(_)), Ok(None)) = (&keys, &audience) {
+        let why = "the service would accept tokens that the issuer made for other services";
+        let remedy = "set auth.audience to the \"aud\" claim of tokens for this service";
+        reader.report(reader.item(JWKS_FILE).refused(why, remedy).related_to(&[AUDIENCE]));
+    }
+    let rules = TokenRules { audience: audience?, issuer: issuer?, leeway: leeway? };
+    Ok(AuthConfig { keys: keys?, rules })
 }
 
-fn claim(item: Option<Item>) -> Result<Option<String>, ConfigError> {
-    let Some(item) = item else { return Ok(None) };
+fn claim(item: &Item) -> Result<String, ConfigError> {
     let name = item.as_text()?;
     if name.is_empty() {
         return Err(
             item.refused("it is empty", "set the value that tokens contain in this claim, or remove the key")
         );
     }
-    Ok(Some(name))
+    Ok(name)
 }
 
-fn keys(item: &Item, rules: &TokenRules) -> Result<PathBuf, ConfigError> {
+fn keys(item: &Item) -> Result<PathBuf, ConfigError> {
     let path = PathBuf::from(item.as_text()?);
     let remedy = "name a JSON Web Key Set with the public keys of the token issuer";
     read_keys(&path).map_err(|why| item.refused(&why, remedy))?;
-    if rules.audience.is_none() {
-        let why = "the service would accept tokens that the issuer made for other services";
-        let remedy = "set auth.audience to the \"aud\" claim of tokens for this service";
-        return Err(item.refused(why, remedy).related_to(&["auth.audience"]));
-    }
     Ok(path)
 }
 

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use handover_runtime::config::{
+    Checked, ConfigError, HOUR, HOURS, Item, Kind, MILLISECOND, MINUTE, MINUTES, Reader, SECOND, Secret,
+};
 use marketplace::{ConsistencySettings, RefundSettings};
 use marketplace_domain::PointsRules;
 use marketplace_gateway::Endpoint;
 use marketplace_http::CallbackVerifier;
 
-use super::error::{ConfigError, Origin};
-use super::read::{HOURS, Item, MINUTES, Reader};
-use super::{GATEWAY_SECRET, HOUR, MILLISECOND, MINUTE, PREVIOUS_GATEWAY_SECRET, SECOND, Secret};
+use super::{GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 
 const DAY: Duration = HOUR.saturating_mul(24);
 /// Upper limit of both `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
@@ -45,32 +46,54 @@ pub struct GatewayConfig {
     pub requires_reference: bool,
 }
 
+const GATEWAY_URL: &str = "gateway.url";
 const SANDBOX: &str = "sandbox:";
+const RETRY_BASE: &str = "gateway.retry-base";
+const RETRY_CAP: &str = "gateway.retry-cap";
+const SCAN_WINDOW: &str = "consistency.scan-window-hours";
+const SCAN_INTERVAL: &str = "consistency.interval";
 
-/// The gateway, then `gateway.secret` and `gateway.previous-secret`.
-type GatewaySettings = (GatewayConfig, Option<Secret>, Option<Secret>);
+/// The gateway with the secrets of its requests and callbacks.
+pub(super) struct GatewaySettings {
+    pub(super) config: GatewayConfig,
+    pub(super) secret: Option<Secret>,
+    pub(super) previous_secret: Option<Secret>,
+}
 
 /// Reads `gateway.url`, `gateway.secret`, `gateway.previous-secret`, `gateway.require-reference` and
 /// `gateway.sandbox-delay`.
-pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewaySettings, ConfigError> {
-    let item = reader.url("gateway.url", SANDBOX);
+pub(super) fn gateway(reader: &Reader<'_>) -> Checked<GatewaySettings> {
+    let endpoint = reader.key(Kind::Url, GATEWAY_URL, SANDBOX, endpoint);
     let generated = "remove the key to have a secret generated";
-    let current = reader.secret(GATEWAY_SECRET).map(|item| secret(&item, generated)).transpose()?;
+    let current = Kind::Secret { is_generated: true };
+    let current = reader.optional(current, GATEWAY_SECRET, |item| secret(item, generated));
     let unused = "remove the key if the gateway uses no other secret";
-    let previous = reader.secret(PREVIOUS_GATEWAY_SECRET).map(|item| secret(&item, unused)).transpose()?;
-    let requires_reference = reader.value("gateway.require-reference", "false").boolean()?;
+    let previous = Kind::Secret { is_generated: false };
+    let previous = reader.optional(previous, PREVIOUS_GATEWAY_SECRET, |item| secret(item, unused));
+    let requires_reference = reader.boolean("gateway.require-reference", "false");
     let why = "without a delay the sandbox could report before the request has ended; with a long one a trial waits too long";
-    let delay = reader.value("gateway.sandbox-delay", "1s").duration(MILLISECOND..=HOUR, why)?;
-    let url = item.as_text()?;
-    let choice = if url == SANDBOX {
-        GatewayChoice::Sandbox(delay)
-    } else {
-        let remedy = "write https://host/path of a payment gateway, http:// for one on this machine, or sandbox: \
-                      (reports refunds as paid and moves no money)";
-        GatewayChoice::Http(Endpoint::parse(&url).map_err(|error| item.refused(&error.to_string(), remedy))?)
+    let delay = reader.duration("gateway.sandbox-delay", "1s", MILLISECOND..=HOUR, why);
+    let choice = match endpoint? {
+        Some(endpoint) => GatewayChoice::Http(endpoint),
+        None => GatewayChoice::Sandbox(delay?),
     };
-    let is_chosen = !matches!(item.setting.origin, Origin::Default);
-    Ok((GatewayConfig { choice, is_chosen, requires_reference }, current, previous))
+    let is_chosen = reader.is_set(GATEWAY_URL);
+    Ok(GatewaySettings {
+        config: GatewayConfig { choice, is_chosen, requires_reference: requires_reference? },
+        secret: current?,
+        previous_secret: previous?,
+    })
+}
+
+/// The address of the gateway; `None` for the sandbox.
+fn endpoint(item: &Item) -> Result<Option<Endpoint>, ConfigError> {
+    let url = item.as_text()?;
+    if url == SANDBOX {
+        return Ok(None);
+    }
+    let remedy = "write https://host/path of a payment gateway, http:// for one on this machine, or sandbox: \
+                  (reports refunds as paid and moves no money)";
+    Endpoint::parse(&url).map(Some).map_err(|error| item.refused(&error.to_string(), remedy))
 }
 
 fn secret(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
@@ -90,52 +113,70 @@ fn secret(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
 }
 
 /// Reads `gateway.timeout`, `gateway.scan-interval`, `gateway.retry-base` and `gateway.retry-cap`.
-pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError> {
+pub(super) fn refund(reader: &Reader<'_>) -> Checked<RefundSettings> {
     let why = "with a short timeout, requests to a slow gateway are repeated; with a long one, refunds wait for a gateway that hangs";
-    let timeout = reader.value("gateway.timeout", "10s").duration(MILLISECOND * 100..=MINUTE * 10, why)?;
+    let timeout = reader.duration("gateway.timeout", "10s", MILLISECOND * 100..=MINUTE * 10, why);
     let why = "the scan sends refund requests: it must run regularly, but not continuously";
-    let scan_interval = reader.value("gateway.scan-interval", "1s").duration(MILLISECOND * 10..=HOUR, why)?;
-    let base = reader.value("gateway.retry-base", "5s");
-    let cap = reader.value("gateway.retry-cap", "1h");
+    let scan_interval = reader.duration("gateway.scan-interval", "1s", MILLISECOND * 10..=HOUR, why);
     let why = "short pauses overload a failing gateway, and pauses of several days delay refunds too long";
-    let [retry_base, retry_cap] = [&base, &cap].map(|item| item.duration(MILLISECOND * 100..=DAY, why));
-    let [retry_base, retry_cap] = [retry_base?, retry_cap?];
-    if retry_cap < retry_base {
+    let retry_base = reader.duration(RETRY_BASE, "5s", MILLISECOND * 100..=DAY, why);
+    let retry_cap = reader.duration(RETRY_CAP, "1h", MILLISECOND * 100..=DAY, why);
+    if let (Ok(retry_base), Ok(retry_cap)) = (retry_base, retry_cap)
+        && retry_cap < retry_base
+    {
         let why = "the maximum pause must not be shorter than the first pause";
-        return Err(cap.too_short("to at least", &base, retry_base, why));
+        reader.too_short(RETRY_CAP, "to at least", RETRY_BASE, retry_base, why);
     }
-    Ok(RefundSettings { scan_interval, timeout, retry_base, retry_cap, ..RefundSettings::default() })
+    Ok(RefundSettings {
+        scan_interval: scan_interval?,
+        timeout: timeout?,
+        retry_base: retry_base?,
+        retry_cap: retry_cap?,
+        ..RefundSettings::default()
+    })
 }
 
-/// Reads `asset.*` and `consistency.*`.
-pub(super) fn assets(reader: &Reader<'_>) -> Result<(PointsRules, ConsistencySettings), ConfigError> {
+/// The locks of assets: `asset.lock-timeout-minutes` and `asset.reaper-interval`.
+pub(super) struct AssetSettings {
+    lock_timeout: Checked<Duration>,
+    reaper_interval: Checked<Duration>,
+    /// `asset.points-per-unit` and `asset.earn-per-unit`.
+    pub(super) points: Checked<PointsRules>,
+}
+
+/// Reads `asset.*`.
+pub(super) fn assets(reader: &Reader<'_>) -> AssetSettings {
     let why = "a short timeout releases the locks of orders that are still being paid, and a long one keeps assets locked";
-    let lock_timeout = reader.value("asset.lock-timeout-minutes", "30").time(&MINUTES, MAX_DAYS, why)?;
+    let lock_timeout = reader.time("asset.lock-timeout-minutes", "30", &MINUTES, MAX_DAYS, why);
     let why = "the reaper releases locks that are still pending: it must run regularly, but not continuously";
-    let reaper_interval =
-        reader.value("asset.reaper-interval", "5m").duration(MILLISECOND * 10..=DAY, why)?;
+    let reaper_interval = reader.duration("asset.reaper-interval", "5m", MILLISECOND * 10..=DAY, why);
     let why = "0 points cannot be worth 1.00, and above the limit one point would be worth almost nothing";
-    let per_unit = reader.value("asset.points-per-unit", "100").count(1..=MAX_POINTS, why)?;
+    let per_unit = reader.count("asset.points-per-unit", "100", 1..=MAX_POINTS, why);
     let why = "0 earns no points; above the limit the points could be worth more than the amount paid";
-    let earned_per_unit = reader.value("asset.earn-per-unit", "1").count(0..=MAX_POINTS, why)?;
-    let points = PointsRules { per_unit, earned_per_unit };
-    let window = reader.value("consistency.scan-window-hours", "24");
-    let interval = reader.value("consistency.interval", "2h");
-    let scan_interval = interval
-        .duration(SECOND..=DAY, "the scan finds lost events: it must run regularly, but not continuously")?;
+    let earned_per_unit = reader.count("asset.earn-per-unit", "1", 0..=MAX_POINTS, why);
+    let points =
+        per_unit.and_then(|per_unit| Ok(PointsRules { per_unit, earned_per_unit: earned_per_unit? }));
+    AssetSettings { lock_timeout, reaper_interval, points }
+}
+
+/// Reads `consistency.*`.
+pub(super) fn consistency(reader: &Reader<'_>, assets: &AssetSettings) -> Checked<ConsistencySettings> {
     let why =
         "a window of 0 hours contains no orders, and a very long one reads almost all orders in every scan";
-    let scan_window = window.time(&HOURS, MAX_DAYS, why)?;
-    if scan_window < scan_interval {
+    let scan_window = reader.time(SCAN_WINDOW, "24", &HOURS, MAX_DAYS, why);
+    let why = "the scan finds lost events: it must run regularly, but not continuously";
+    let scan_interval = reader.duration(SCAN_INTERVAL, "2h", SECOND..=DAY, why);
+    if let (Ok(scan_window), Ok(scan_interval)) = (scan_window, scan_interval)
+        && scan_window < scan_interval
+    {
         let why = "orders that change between the windows of two scans would not be checked";
-        return Err(window.too_short("to at least", &interval, scan_interval, why));
+        reader.too_short(SCAN_WINDOW, "to at least", SCAN_INTERVAL, scan_interval, why);
     }
-    let consistency = ConsistencySettings {
-        lock_timeout,
-        reaper_interval,
-        scan_window,
-        scan_interval,
+    Ok(ConsistencySettings {
+        lock_timeout: assets.lock_timeout?,
+        reaper_interval: assets.reaper_interval?,
+        scan_window: scan_window?,
+        scan_interval: scan_interval?,
         ..ConsistencySettings::default()
-    };
-    Ok((points, consistency))
+    })
 }

@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use handover_runtime::config::{Checked, ConfigError, HOUR, Item, Kind, Reader, SECOND};
+use handover_runtime::settings::ops_listen;
 use marketplace_http::{ForwardedHeader, Proxies, WebOrigin};
-
-use super::error::ConfigError;
-use super::read::{Item, Reader};
-use super::{HOUR, SECOND};
 
 /// Maximum of `http.concurrent-requests`.
 const MAX_CONCURRENT_REQUESTS: u32 = 100_000;
@@ -22,35 +20,20 @@ pub struct HttpConfig {
     pub idle_timeout: Duration,
 }
 
-/// Reads `http.listen`.
-pub(super) fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
-    address(&reader.text("http.listen", "127.0.0.1:8080"))
-}
-
 /// Reads `http.*`, except `http.listen` and the trusted proxies; `listen` is the value of `http.listen`.
-pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig, ConfigError> {
-    let ops = reader.optional("http.ops-listen");
-    let ops_listen = ops.as_ref().map(address).transpose()?;
-    if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
-        let error =
-            item.refused("it is the same address as http.listen", "set another port, or remove the key");
-        return Err(error.related_to(&["http.listen"]));
-    }
-    let cors_origins = origins(&reader.value("http.cors-origins", "[]"))?;
+pub(super) fn http(reader: &Reader<'_>, listen: Checked<SocketAddr>) -> Checked<HttpConfig> {
+    let ops_listen = ops_listen(reader, listen);
+    let cors_origins = reader.key(Kind::Value, "http.cors-origins", "[]", origins);
     let why = "with 0 no request is served, and too many concurrent requests only wait for each other";
     let concurrent_requests =
-        reader.value("http.concurrent-requests", "512").count(1..=MAX_CONCURRENT_REQUESTS, why)?;
+        reader.count("http.concurrent-requests", "512", 1..=MAX_CONCURRENT_REQUESTS, why);
     let why = "a short timeout closes connections that a proxy is about to reuse, a long one keeps unused connections open";
-    let idle_timeout = reader.value("http.idle-timeout", "75s").duration(SECOND..=HOUR, why)?;
-    Ok(HttpConfig { ops_listen, cors_origins, concurrent_requests, idle_timeout })
-}
-
-fn address(item: &Item) -> Result<SocketAddr, ConfigError> {
-    item.as_text()?.parse().map_err(|_| {
-        item.refused(
-            "it is not an address with a port",
-            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free port",
-        )
+    let idle_timeout = reader.duration("http.idle-timeout", "75s", SECOND..=HOUR, why);
+    Ok(HttpConfig {
+        ops_listen: ops_listen?,
+        cors_origins: cors_origins?,
+        concurrent_requests: concurrent_requests?,
+        idle_timeout: idle_timeout?,
     })
 }
 
@@ -65,8 +48,16 @@ fn origins(item: &Item) -> Result<Vec<WebOrigin>, ConfigError> {
 }
 
 /// Reads `http.trusted-proxies` and `http.forwarded-header`.
-pub(super) fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
-    let item = reader.value("http.trusted-proxies", "[]");
+pub(super) fn proxies(reader: &Reader<'_>) -> Checked<Proxies> {
+    let trusted = reader.key(Kind::Value, "http.trusted-proxies", "[]", networks);
+    let header = reader.one_of(
+        "http.forwarded-header",
+        &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
+    );
+    Ok(Proxies { trusted: trusted?, header: header? })
+}
+
+fn networks(item: &Item) -> Result<Vec<ipnet::IpNet>, ConfigError> {
     let remedy =
         "write a list of networks: [\"10.0.0.0/8\", \"fd00::/8\"], and [\"192.0.2.7/32\"] for one machine";
     let networks: Vec<String> = item.parse("it is not a list of strings", remedy)?;
@@ -79,9 +70,5 @@ pub(super) fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
         let why = "the list trusts every address, so every client could forge its address";
         return Err(item.refused(why, remedy));
     }
-    let header = reader.one_of(
-        "http.forwarded-header",
-        &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
-    )?;
-    Ok(Proxies { trusted, header })
+    Ok(trusted)
 }

@@ -2,14 +2,14 @@
 
 use std::num::NonZeroU32;
 
+use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, best, similarity};
 use marketplace::ports::Bucket;
 use marketplace_http::{LIMITED_ROUTES, Proxies};
 use serde::Deserialize;
 use toml::Value;
 
-use super::error::ConfigError;
-use super::key_list::{best, similarity};
-use super::read::{Item, Reader};
+const CAPACITY: &str = "rate-limit.capacity";
+const PER_SECOND: &str = "rate-limit.per-second";
 
 /// Maximum capacity of a bucket.
 const MAX_CAPACITY: u32 = 1_000_000;
@@ -37,25 +37,29 @@ struct RouteLimit {
 }
 
 /// Reads `rate-limit.*` except `rate-limit.store`.
-pub(super) fn limits(reader: &Reader<'_>, proxies: Proxies) -> Result<LimitConfig, ConfigError> {
-    let capacity = reader.value("rate-limit.capacity", "200");
-    let per_second = reader.value("rate-limit.per-second", "200");
-    let all_routes = reader.value("rate-limit.routes", "{}");
-    let remedy =
-        format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one request in 10 s");
-    let rate = per_second.parse("it is not a number", &remedy)?;
-    let interval_us = interval_us(rate).ok_or_else(|| {
-        let why = "a rate below the minimum refuses almost every request, and one above the maximum does not limit anybody";
-        per_second.refused(why, &remedy)
-    })?;
+pub(super) fn limits(reader: &Reader<'_>, proxies: Checked<Proxies>) -> Checked<LimitConfig> {
     let why = "a capacity of 0 refuses every request, and one above the maximum does not limit anybody";
-    let size = capacity.count(1..=MAX_CAPACITY, why)?;
-    let bucket = bucket(size, interval_us).ok_or_else(|| {
+    let capacity = reader.count(CAPACITY, "200", 1..=MAX_CAPACITY, why);
+    let per_second = reader.key(Kind::Value, PER_SECOND, "200", rate);
+    let routes = reader.key(Kind::Value, "rate-limit.routes", "{}", |item| {
+        // Routes with both fields are checked even if the defaults of these fields are invalid.
+        routes(item, capacity.unwrap_or(MAX_CAPACITY), per_second.unwrap_or(MAX_PER_SECOND))
+    });
+    let bucket = interval_us(per_second?).and_then(|interval_us| bucket(capacity.ok()?, interval_us));
+    let bucket = bucket.ok_or_else(|| {
         let why = "an empty bucket must be full again within a day";
         let remedy = "set a smaller capacity, or a larger rate-limit.per-second";
-        capacity.refused(why, remedy).related_to(&[per_second.key.path])
-    })?;
-    Ok(LimitConfig { bucket, routes: routes(&all_routes, size, rate)?, proxies })
+        reader.report(reader.item(CAPACITY).refused(why, remedy).related_to(&[PER_SECOND]))
+    });
+    Ok(LimitConfig { bucket: bucket?, routes: routes?, proxies: proxies? })
+}
+
+fn rate(item: &Item) -> Result<f64, ConfigError> {
+    let remedy =
+        format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one request in 10 s");
+    let rate = item.parse("it is not a number", &remedy)?;
+    let why = "a rate below the minimum refuses almost every request, and one above the maximum does not limit anybody";
+    interval_us(rate).map(|_| rate).ok_or_else(|| item.refused(why, &remedy))
 }
 
 /// Microseconds per token; rounded up, so that nobody gets more tokens than configured.
@@ -76,7 +80,7 @@ fn bucket(capacity: u32, every_us: u64) -> Option<Bucket> {
 
 fn routes(item: &Item, capacity: u32, per_second: f64) -> Result<Vec<(&'static str, Bucket)>, ConfigError> {
     let remedy = "write {\"POST /api/v1/orders\" = {capacity = 20, per-second = 5}}, or remove the key";
-    let Value::Table(all) = &item.setting.value else {
+    let Value::Table(all) = item.value() else {
         return Err(item.refused("it is not a table of routes", remedy));
     };
     let read = |(name, value): (&String, &Value)| {
@@ -91,7 +95,7 @@ fn routes(item: &Item, capacity: u32, per_second: f64) -> Result<Vec<(&'static s
                 let why =
                     "a value is out of range, or an empty bucket takes more than a day to be full again";
                 let error = item.refused_as(&format!("invalid for {route}"), why, &range());
-                error.related_to(&["rate-limit.capacity", "rate-limit.per-second"])
+                error.related_to(&[CAPACITY, PER_SECOND])
             })?;
         Ok((route, bucket))
     };

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use handover_runtime::config::{Checked, Item, Kind, MILLISECOND, Reader, Reported, SECOND};
+use handover_runtime::settings::certificates;
 use marketplace_redis::{RedisSettings, RedisUse};
 
-use super::error::ConfigError;
-use super::read::{Item, Reader};
-use super::urls::certificates;
-use super::{MILLISECOND, SECOND};
+const REDIS_URL: &str = "redis.url";
+const REDIS_CA_FILE: &str = "redis.ca-file";
 
+/// Redis and its uses.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
     /// `redis.*`.
@@ -17,89 +18,88 @@ pub struct RedisConfig {
     pub uses: Vec<RedisUse>,
 }
 
-/// Value of `rate-limit.store` or `idempotency.store`: Redis, or the default store.
-pub(super) struct StoreChoice {
-    item: Item,
-    redis: Option<RedisUse>,
-    default: &'static str,
+/// Reads the key that selects the store of rate limits or of idempotency keys: `None` for the default store.
+pub(super) fn store(reader: &Reader<'_>, used: RedisUse) -> Checked<Option<RedisUse>> {
+    let (path, default) = key_of(used);
+    reader.one_of(path, &[(default, None), ("redis", Some(used))])
 }
 
-/// Reads the key that selects the store of rate limits or of idempotency keys.
-pub(super) fn store(reader: &Reader<'_>, used: RedisUse) -> Result<StoreChoice, ConfigError> {
-    let (path, default) = match used {
+/// The key that selects the store of this use, and its default.
+fn key_of(used: RedisUse) -> (&'static str, &'static str) {
+    match used {
         RedisUse::Limits => ("rate-limit.store", "local"),
         RedisUse::Keys => ("idempotency.store", "database"),
-    };
-    let item = reader.text(path, default);
-    let redis = item.one_of(&[(default, None), ("redis", Some(used))])?;
-    Ok(StoreChoice { item, redis, default })
+    }
 }
 
 /// `redis.*`.
-pub(super) struct RedisItems {
-    url: Option<Item>,
-    authorities: Option<Item>,
-    timeout: Duration,
+pub(super) struct RedisKeys {
+    settings: Checked<Option<RedisSettings>>,
+    authorities: Checked<Option<String>>,
+    timeout: Checked<Duration>,
 }
 
 /// Reads `redis.*`.
-pub(super) fn items(reader: &Reader<'_>) -> Result<RedisItems, ConfigError> {
-    let url = reader.optional_url("redis.url");
-    let authorities = reader.optional("redis.ca-file");
+pub(super) fn redis(reader: &Reader<'_>) -> RedisKeys {
+    let settings = reader.optional(Kind::Url, REDIS_URL, |item| {
+        let remedy = "write redis://user:password@host:6379/0, or rediss:// for an encrypted connection";
+        RedisSettings::parse(&item.as_text()?).map_err(|error| item.refused(&error.to_string(), remedy))
+    });
+    let authorities = reader.optional(Kind::Text, REDIS_CA_FILE, Item::as_text);
     let why = "a short timeout ends before Redis can answer, and with a long one every request may wait for a long time";
-    let timeout = reader.value("redis.timeout", "50ms").duration(MILLISECOND..=SECOND, why)?;
-    Ok(RedisItems { url, authorities, timeout })
+    let timeout = reader.duration("redis.timeout", "50ms", MILLISECOND..=SECOND, why);
+    RedisKeys { settings, authorities, timeout }
 }
 
-impl RedisItems {
+impl RedisKeys {
     /// The Redis configuration that the two stores share; `None` if neither uses Redis.
-    pub(super) fn of(self, stores: [StoreChoice; 2]) -> Result<Option<RedisConfig>, ConfigError> {
-        let uses: Vec<RedisUse> = stores.iter().filter_map(|store| store.redis).collect();
-        let keys = stores.each_ref().map(|store| store.item.key.path);
-        let user = stores.into_iter().find_map(|store| Some((store.redis?, store)));
-        match (user, self.url, self.authorities) {
-            (None, None, None) => Ok(None),
-            (None, Some(item), _) | (None, None, Some(item)) => {
+    pub(super) fn used_by(
+        self,
+        reader: &Reader<'_>,
+        stores: [Checked<Option<RedisUse>>; 2],
+    ) -> Checked<Option<RedisConfig>> {
+        let uses: Vec<RedisUse> = stores.into_iter().flatten().flatten().collect();
+        let authorities = self.authorities?;
+        match (uses.as_slice(), self.settings?) {
+            ([], None) if authorities.is_none() => Ok(None),
+            ([], settings) => {
+                let needless = if settings.is_some() { REDIS_URL } else { REDIS_CA_FILE };
                 let remedy =
                     "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or remove the key";
-                Err(item.refused_as("set", "no store uses Redis", remedy).related_to(&keys))
+                let error = reader.item(needless).refused_as("set", "no store uses Redis", remedy);
+                let stores = [RedisUse::Limits, RedisUse::Keys].map(|used| key_of(used).0);
+                Err(reader.report(error.related_to(&stores)))
             }
-            (Some((used, store)), None, _) => Err(without_url(used, &store)),
-            (Some(_), Some(item), authorities) => {
-                let settings = connected(&item, authorities, self.timeout)?;
+            ([first, others @ ..], None) => {
+                let reported = without_url(reader, *first);
+                for used in others {
+                    without_url(reader, *used);
+                }
+                Err(reported)
+            }
+            (_, Some(mut settings)) => {
+                if let Some(path) = authorities {
+                    let pem = certificates(reader, REDIS_CA_FILE, &path)?;
+                    settings = settings.with_ca_certificates(&pem).map_err(|error| {
+                        let remedy = "name the authority's certificate, and use rediss://";
+                        reader.report(reader.item(REDIS_CA_FILE).refused(&error.to_string(), remedy))
+                    })?;
+                }
+                settings.timeout = self.timeout?;
                 Ok(Some(RedisConfig { settings, uses }))
             }
         }
     }
 }
 
-fn without_url(used: RedisUse, store: &StoreChoice) -> ConfigError {
+fn without_url(reader: &Reader<'_>, used: RedisUse) -> Reported {
     let what = match used {
         RedisUse::Limits => "rate limits are counted in Redis",
         RedisUse::Keys => "idempotency keys of operators' requests are stored in Redis",
     };
     let why = format!("{what}, but redis.url is not set");
-    let remedy = format!(
-        "set redis.url = \"redis://user:password@host:6379/0\", or set the store to \"{}\"",
-        store.default
-    );
-    store.item.refused(&why, &remedy).related_to(&["redis.url"])
-}
-
-fn connected(
-    item: &Item,
-    authorities: Option<Item>,
-    timeout: Duration,
-) -> Result<RedisSettings, ConfigError> {
-    let remedy = "write redis://user:password@host:6379/0, or rediss:// for an encrypted connection";
-    let mut settings =
-        RedisSettings::parse(&item.as_text()?).map_err(|error| item.refused(&error.to_string(), remedy))?;
-    if let Some(file) = authorities {
-        let pem = certificates(&file, &file.as_text()?)?;
-        settings = settings.with_ca_certificates(&pem).map_err(|error| {
-            file.refused(&error.to_string(), "name the authority's certificate, and use rediss://")
-        })?;
-    }
-    settings.timeout = timeout;
-    Ok(settings)
+    let (path, default) = key_of(used);
+    let remedy =
+        format!("set redis.url = \"redis://user:password@host:6379/0\", or set the store to \"{default}\"");
+    reader.report(reader.item(path).refused(&why, &remedy).related_to(&[REDIS_URL]))
 }

@@ -18,10 +18,11 @@ use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::PointsRules;
 use marketplace_http::{Limits, TokenRules};
 
-use crate::Explanation;
+use handover_runtime::Explanation;
+use handover_runtime::config::{ConfigError, ConfigErrors, Configuration, Sources, variable_of};
+use handover_runtime::settings::{BrokerChoice, LogFormat};
 
-use super::key_list::{keys, variable_of};
-use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
+use super::Config;
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
     let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -103,7 +104,7 @@ fn traces_need_a_program_with_trace_export() {
 
 #[test]
 fn every_default_is_accepted_as_a_variable() {
-    for key in keys() {
+    for key in Config::keys().iter() {
         if let Some(default) = key.default {
             load(&[(variable_of(key.path).as_str(), default)])
                 .unwrap_or_else(|error| panic!("{}: {error}", key.path));

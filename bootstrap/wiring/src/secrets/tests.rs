@@ -1,5 +1,6 @@
+use handover_runtime::config::{Configuration, Sources};
+
 use super::*;
-use crate::config::Sources;
 
 fn config(folder: &Path, more: &[(&str, &str)]) -> Config {
     let url = format!("sqlite://{}", folder.join("shop.db").display());
@@ -24,7 +25,7 @@ fn secrets_are_generated_once_in_private_files_next_to_database() {
     let gateway = first.gateway;
     assert_ne!(jwt.reveal(), gateway.reveal().trim_start_matches("whsec_"));
     assert_eq!((jwt.reveal().len(), gateway.reveal().len()), (64, 70));
-    assert!(!jwt.is_placeholder() && !gateway.is_placeholder());
+    assert!(!is_placeholder(&jwt) && !is_placeholder(&gateway));
     for purpose in ["jwt-secret", "gateway-secret"] {
         assert!(!exposed(&folder.path().join(format!("shop.db-{purpose}"))).unwrap());
     }
@@ -34,9 +35,13 @@ fn secrets_are_generated_once_in_private_files_next_to_database() {
 #[test]
 fn placeholder_has_few_distinct_characters_and_random_text_many() {
     for typed in [&"changeme".repeat(4), &"a".repeat(32), "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
-        assert!(Secret::new(typed).is_placeholder(), "{typed}");
+        assert!(is_placeholder(&Secret::new(typed)), "{typed}");
     }
-    assert!(!Secret::new("0f4a9c1be27d83560f4a9c1be27d8356").is_placeholder());
+    assert!(!is_placeholder(&Secret::new("0f4a9c1be27d83560f4a9c1be27d8356")));
+}
+
+fn market_failure<T>(result: &Result<T, Failure>) -> Option<&MarketFailure> {
+    result.as_ref().err().and_then(MarketFailure::in_failure)
 }
 
 #[test]
@@ -44,12 +49,14 @@ fn both_secrets_are_required_outside_loopback() {
     let folder = tempfile::tempdir().unwrap();
     let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
     let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
-    let needed =
-        |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), &at(listen)) {
-            Err(Failure::SecretNeeded { key, .. }) => Some(key),
-            Ok(()) => None,
-            Err(other) => panic!("{other}"),
-        };
+    let needed = |more: &[(&str, &str)], listen| {
+        let allowed = Secrets::allow(&config(folder.path(), more), &at(listen));
+        match (market_failure(&allowed), &allowed) {
+            (Some(MarketFailure::SecretNeeded { key, .. }), _) => Some(*key),
+            (_, Ok(())) => None,
+            (_, Err(other)) => panic!("{other}"),
+        }
+    };
     for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080"] {
         assert_eq!(needed(&[], listen), Some("auth.jwt-secret"));
         assert_eq!(needed(&[jwt], listen), Some("gateway.secret"));
@@ -75,7 +82,9 @@ fn placeholder_is_refused_if_any_listener_is_outside_loopback() {
         let config = config(folder.path(), &set);
         Secrets::allow(&config, &[inside]).unwrap();
         let refused = Secrets::allow(&config, &[inside, outside]);
-        assert!(matches!(refused, Err(Failure::SecretPlaceholder { key, .. }) if key == weak));
+        assert!(
+            matches!(market_failure(&refused), Some(MarketFailure::SecretPlaceholder { key, .. }) if *key == weak)
+        );
     }
 }
 
@@ -101,7 +110,9 @@ fn previous_secrets_are_used_and_refused_outside_loopback_if_they_are_placeholde
         let config = config(folder.path(), &[jwt, gateway, weak]);
         Secrets::allow(&config, &at("127.0.0.1:1")).unwrap();
         let refused = Secrets::allow(&config, &at("192.0.2.1:1"));
-        assert!(matches!(refused, Err(Failure::SecretPlaceholder { key: found, .. }) if found == key));
+        assert!(
+            matches!(market_failure(&refused), Some(MarketFailure::SecretPlaceholder { key: found, .. }) if *found == key)
+        );
     }
 }
 
@@ -109,7 +120,8 @@ fn previous_secrets_are_used_and_refused_outside_loopback_if_they_are_placeholde
 fn reread_takes_the_files_as_they_are_and_generates_none() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &[]);
-    assert!(matches!(Secrets::reread(&config), Err(Failure::SecretFile { .. })));
+    let reread = Secrets::reread(&config);
+    assert!(matches!(market_failure(&reread), Some(MarketFailure::SecretFile { .. })));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     Secrets::of(&config).unwrap();
     let path = folder.path().join("shop.db-jwt-secret");
@@ -149,7 +161,11 @@ fn on_database_server_both_secrets_are_required_and_none_is_generated() {
         [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
     {
         let refused = Secrets::allow(&load(set), &at("127.0.0.1:8080")).unwrap_err();
-        assert!(matches!(&refused, Failure::SharedSecretMissing { key, .. } if *key == missing), "{refused}");
+        let shared = MarketFailure::in_failure(&refused);
+        assert!(
+            matches!(shared, Some(MarketFailure::SharedSecretMissing { key, .. }) if *key == missing),
+            "{refused}"
+        );
         assert!(!refused.explain().contains("hush"));
         Secrets::allow(&load(set), &[]).unwrap();
     }
@@ -176,8 +192,10 @@ fn secret_file_that_others_can_read_or_that_is_empty_is_refused() {
     Secrets::jwt(&config).unwrap();
     let path = folder.path().join("shop.db-jwt-secret");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretExposed { .. })));
+    let exposed = Secrets::jwt(&config);
+    assert!(matches!(market_failure(&exposed), Some(MarketFailure::SecretExposed { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&path, "\n").unwrap();
-    assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretFileInvalid { .. })));
+    let invalid = Secrets::jwt(&config);
+    assert!(matches!(market_failure(&invalid), Some(MarketFailure::SecretFileInvalid { .. })));
 }

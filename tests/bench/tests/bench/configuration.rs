@@ -5,7 +5,8 @@ use std::fs;
 use clap::CommandFactory as _;
 use handover_bench::cli::BenchArgs;
 use handover_bench::raw_values::RawValues;
-use marketplace_wiring::config::{Config, Sources};
+use handover_runtime::config::{Configuration, Sources};
+use marketplace_wiring::config::Config;
 use tempfile::TempDir;
 
 const DATABASE: &str = "postgres://shop:s%3Fecret@db:5433/bench?sslmode=require";

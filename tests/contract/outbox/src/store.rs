@@ -17,8 +17,10 @@ pub mod consume;
 pub mod consumer_catch_up;
 pub mod dead_letters;
 pub mod decisions;
+pub mod election;
 pub mod failed_statements;
 pub mod history;
+pub mod jobs;
 pub mod leases;
 pub mod log_reads;
 pub mod outbox;
@@ -299,6 +301,27 @@ crate::rules! { store_rules: StoreRig;
         an_ended_relay_is_removed,
         ending_all_leases_frees_every_partition,
         ending_all_leases_ends_leases_of_processing_events,
+    ]
+    jobs: [
+        the_first_candidate_of_a_name_leads,
+        leadership_is_taken_only_if_its_lease_is_unchanged,
+        leadership_is_taken_whatever_the_database_clock_shows,
+        leadership_is_renewed_from_the_database_time,
+        lost_leadership_is_neither_renewed_nor_released,
+        released_leadership_is_free_at_once,
+        the_fence_accepts_only_the_current_leader,
+        exactly_one_of_concurrent_candidates_leads,
+        a_fenced_lease_changes_its_leader_only_after_the_commit,
+        a_dropped_unit_of_work_changes_no_leader_and_no_job,
+        ending_all_leases_frees_every_leader_lease,
+        a_failed_run_keeps_the_last_success,
+        job_records_are_ordered_by_name,
+    ]
+    election: [
+        exactly_one_of_two_processes_leads,
+        another_process_leads_after_the_leader_was_killed,
+        a_stopped_leader_releases_its_lease,
+        a_frozen_leader_takes_no_step_after_its_lease,
     ]
 }
 

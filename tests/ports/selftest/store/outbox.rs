@@ -125,6 +125,58 @@ faults! { broken_by(Fault) {
         "an_expired_lease_is_renewed_if_no_other_relay_took_the_partition",
         "only_own_leases_are_renewed_and_returned",
     ]
+    leaders_are_taken_unseen: LeadersAreTakenUnseen breaks [
+        "exactly_one_of_concurrent_candidates_leads",
+        "leadership_is_taken_only_if_its_lease_is_unchanged",
+    ]
+    leader_leases_are_too_long: LeaderLeasesAreTooLong breaks [
+        "leadership_is_renewed_from_the_database_time",
+        "leadership_is_taken_whatever_the_database_clock_shows",
+        "the_first_candidate_of_a_name_leads",
+    ]
+    ended_leaders_are_not_renewed: EndedLeadersAreNotRenewed breaks [
+        "leadership_is_renewed_from_the_database_time",
+    ]
+    lost_leaders_renew: LostLeadersRenew breaks [
+        "lost_leadership_is_neither_renewed_nor_released",
+    ]
+    leader_renewals_are_lost: LeaderRenewalsAreLost breaks [
+        "exactly_one_of_two_processes_leads",
+        "leadership_is_renewed_from_the_database_time",
+        "leadership_is_taken_only_if_its_lease_is_unchanged",
+        "lost_leadership_is_neither_renewed_nor_released",
+    ]
+    leader_names_ignore_case: LeaderNamesIgnoreCase breaks [
+        "lost_leadership_is_neither_renewed_nor_released",
+        "the_fence_accepts_only_the_current_leader",
+        "the_first_candidate_of_a_name_leads",
+    ]
+    leaders_are_not_released: LeadersAreNotReleased breaks [
+        "a_stopped_leader_releases_its_lease",
+        "released_leadership_is_free_at_once",
+        "the_fence_accepts_only_the_current_leader",
+    ]
+    leader_fence_always_succeeds: LeaderFenceAlwaysSucceeds breaks [
+        "a_fenced_lease_changes_its_leader_only_after_the_commit",
+        "a_frozen_leader_takes_no_step_after_its_lease",
+        "another_process_leads_after_the_leader_was_killed",
+        "the_fence_accepts_only_the_current_leader",
+    ]
+    leader_fence_takes_no_lock: LeaderFenceTakesNoLock breaks [
+        "a_fenced_lease_changes_its_leader_only_after_the_commit",
+    ]
+    ending_leases_reelects_leaders: EndingLeasesReelectsLeaders breaks [
+        "ending_all_leases_frees_every_leader_lease",
+    ]
+    failed_runs_clear_last_success: FailedRunsClearLastSuccess breaks [
+        "a_failed_run_keeps_the_last_success",
+    ]
+    job_names_ignore_case: JobNamesIgnoreCase breaks [
+        "job_records_are_ordered_by_name",
+    ]
+    job_records_are_sorted_by_time: JobRecordsAreSortedByTime breaks [
+        "job_records_are_ordered_by_name",
+    ]
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
         "rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id",
     ]

@@ -65,7 +65,7 @@ impl ReferenceRun {
         let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
         let app = App::new(tx, Arc::clone(&broker), rules);
         service::prepare(&app).await?;
-        service::start(&app, &wake, service::Roles::ALL, &Settings::default());
+        service::start(&app, &wake, &Settings::default());
         let mut products = BTreeMap::new();
         for listed in run.journal.products() {
             let original = run.store.view().await?.product_by_id(listed.tenant, listed.id).await?;

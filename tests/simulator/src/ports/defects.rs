@@ -9,9 +9,9 @@ use handover_events::{EventId, PartitionSet, TenantId};
 use handover_outbox::ports::{
     AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker, BrokerError, Changed, ConsumeLogWrapper,
     ConsumeQueriesWrapper, DeadLetterQueriesWrapper, DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery,
-    HistoryQueriesWrapper, HistoryRepoWrapper, LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed,
-    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
-    RelayId, Requeue, Store, StoreError, Subscription,
+    HistoryQueriesWrapper, HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper,
+    LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow,
+    Outgoing, OwnedPartition, PublishOutcome, QueueDepth, RelayId, Requeue, Store, StoreError, Subscription,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -290,6 +290,8 @@ impl RefundRepoWrapper for Unit {
 
 impl GatewayReportRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
+impl LeaderRepoWrapper for Unit {}
+impl JobRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
 impl ConsumeLogWrapper for Unit {}
@@ -365,5 +367,6 @@ impl<I: MarketView + ?Sized> EffectQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> JobQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Defective<I> {}

@@ -87,7 +87,7 @@ impl World {
     pub(super) fn start(&self, slot: usize) {
         let slot_state = self.slots.get(slot).expect("the slot exists");
         let (app, wake) = self.process(slot, &slot_state.killed);
-        service::start(&app, &wake, service::Roles::ALL, &self.run_settings.settings);
+        service::start(&app, &wake, &self.run_settings.settings);
         self.faults.note("world", || format!("process {slot} starts"));
         *slot_state.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
     }

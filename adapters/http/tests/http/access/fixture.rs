@@ -5,7 +5,7 @@ use std::time::Duration;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::OnFailed;
 use marketplace::Settings;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use serde_json::json;
 
 use super::caller::{OTHER_BUYER, OTHER_SELLER};
@@ -47,7 +47,7 @@ impl AccessFixture {
         world.post_as(BUYER, &complete).send().await.expect(200, "00000");
         let report = open_report(&world).await;
         others_order(&world).await;
-        service::start(&world.app, &WakeupNotifier::default(), Roles::ALL, &Settings::default());
+        service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.clock.sleep(SETTLED).await;
         let id = |id: i64| id.to_string();
         let names = vec![

@@ -14,6 +14,7 @@ use marketplace_domain::{
 };
 
 use crate::rows::{EntryRow, OperationRow};
+use crate::sorted::sorted_unique;
 use crate::tables::{Market, MarketRows as _, Statement};
 
 type Key = (TenantId, OperationKey);
@@ -78,7 +79,7 @@ pub(super) fn by_key(
     keys: &[OperationKey],
 ) -> Vec<AssetOperation> {
     let operations = statement.operations();
-    let keys = super::sorted_unique(keys.iter());
+    let keys = sorted_unique(keys.iter());
     let found = keys.into_iter().filter_map(|key| operations.get(&(tenant, key.clone())));
     found.map(|row| row.operation.clone()).collect()
 }
@@ -88,7 +89,7 @@ pub(super) fn entries_by_key(
     tenant: TenantId,
     keys: &[OperationKey],
 ) -> Vec<(OperationKey, Entry)> {
-    let keys = super::sorted_unique(keys.iter());
+    let keys = sorted_unique(keys.iter());
     let of_key = |key: &OperationKey| -> Vec<Entry> { entries_of(statement, &(tenant, key.clone())) };
     keys.into_iter().flat_map(|key| of_key(key).into_iter().map(|entry| (key.clone(), entry))).collect()
 }

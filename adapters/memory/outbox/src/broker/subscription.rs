@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use tokio::sync::futures::OwnedNotified;
 
-use super::Shared;
+use super::shared::Shared;
 use super::state::Settlement;
 
 /// A subscription. Dropping it closes it.

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use async_trait::async_trait;
 use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
-use super::limited;
 use super::outbox_tables::{OutboxRows as _, OutboxTables};
 use super::statement::{Tables, next};
+use super::tables::limited;
 use super::tables::{Row, rows_below};
 use super::unit::MemoryUnit;
 

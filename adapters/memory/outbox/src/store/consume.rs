@@ -11,18 +11,12 @@ use handover_outbox::ports::{
     Numbered, OutboxRow, StoreError, Unapplied,
 };
 
-use super::limited;
 use super::outbox_index::{of_aggregate, sent_between};
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
+use super::rows::{ConsumptionRow, SubscriptionRow};
 use super::statement::Tables;
-use super::tables::Row;
+use super::tables::{Row, limited};
 use super::unit::MemoryUnit;
-
-#[derive(Debug, Clone)]
-pub(super) struct ConsumptionRow {
-    pub(super) id: i64,
-    pub(super) is: Consumption,
-}
 
 #[derive(Default)]
 pub(super) struct ConsumptionIndex {
@@ -69,12 +63,6 @@ impl Row<OutboxTables> for ConsumptionRow {
             open.remove(&self.entry());
         }
     }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct SubscriptionRow {
-    pub(super) consumer: String,
-    pub(super) is: ConsumerSubscription,
 }
 
 impl Row<OutboxTables> for SubscriptionRow {

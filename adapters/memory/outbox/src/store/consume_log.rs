@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
-use super::conflict;
-use super::consume::{ConsumptionRow, SubscriptionRow, find};
+use super::consume::find;
+use super::errors::conflict;
 use super::locks::Lock;
 use super::outbox_tables::OutboxRows as _;
+use super::rows::{ConsumptionRow, SubscriptionRow};
 use super::statement::{Tables, next};
 use super::unit::MemoryUnit;
 

@@ -10,18 +10,12 @@ use handover_outbox::ports::{
     Numbered, StoreError,
 };
 
-use super::limited;
 use super::locks::Lock;
 use super::outbox_tables::{OutboxRows as _, OutboxTables};
+use super::rows::DeadLetterRow;
 use super::statement::{Tables, next};
-use super::tables::Row;
+use super::tables::{Row, limited};
 use super::unit::MemoryUnit;
-
-#[derive(Debug, Clone)]
-pub(super) struct DeadLetterRow {
-    id: i64,
-    dead_letter: DeadLetter,
-}
 
 #[derive(Default)]
 pub(super) struct DeadLetterIndex {

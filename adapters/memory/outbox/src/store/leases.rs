@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, Partition};
 use handover_outbox::ports::{
-    Changed, Heartbeat, LeaseQueries, LeaseRepo, OwnedPartition, PartitionLease, RelayId, StoreError,
+    Changed, Heartbeat, LeaderLease, LeaseQueries, LeaseRepo, OwnedPartition, PartitionLease, RelayId,
+    StoreError,
 };
 
 use super::locks::Lock;
@@ -42,7 +43,7 @@ pub(super) fn current_lease<'s>(
     (lease.owner.as_ref() == Some(owner) && lease.epoch == hold.epoch).then_some(lease)
 }
 
-fn in_ms(statement: &Statement<'_>, ms: u32) -> DateTime<Utc> {
+pub(super) fn in_ms(statement: &Statement<'_>, ms: u32) -> DateTime<Utc> {
     moved(statement.database_now(), TimeDelta::milliseconds(i64::from(ms)))
 }
 
@@ -148,10 +149,12 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
                 let relays = statement.relays();
                 let consumptions = statement.consumptions();
                 let relays = relays.all().map(|row| Lock::Relay(row.relay.clone()));
+                let leaders = statement.leaders();
+                let leaders = leaders.all().map(|row| Lock::Leader(row.name.clone()));
                 let processing = consumptions.all().filter(|row| row.is.status == ConsumeStatus::Processing);
                 let processing =
                     processing.map(|row| Lock::Consumption(row.is.consumer.clone(), row.is.event_id.clone()));
-                Partition::all().map(Lock::Partition).chain(relays).chain(processing).collect()
+                Partition::all().map(Lock::Partition).chain(relays).chain(leaders).chain(processing).collect()
             })
             .await?;
         self.write_outbox(locks, |statement| {
@@ -163,6 +166,10 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
                 statement.partitions().all().filter(|row| row.owner.is_some()).cloned().collect();
             for row in leases {
                 statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..row });
+            }
+            let leaders: Vec<_> = statement.leaders().all().cloned().collect();
+            for row in leaders {
+                statement.own.leaders.put(LeaderLease { leader: None, lease_until: None, ..row });
             }
             // The Unix epoch is in the past of every clock, so the leases of these consume-log records have expired.
             let ended = DateTime::UNIX_EPOCH;

@@ -5,18 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use handover_events::{EventId, Partition};
-use handover_outbox::ports::{RelayId, StoreError};
+use handover_outbox::ports::RelayId;
 use tokio::sync::Notify;
-
-use super::statement::Tables;
-use super::unit::MemoryUnit;
-use super::{Shared, transient};
-
-/// Lock timeout of a statement.
-pub(super) const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Lockable objects of the outbox: rows and entries of unique keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +19,8 @@ pub(super) enum Lock {
     DeadLetter(String, String),
     Relay(RelayId),
     Partition(Partition),
+    Leader(String),
+    Job(String),
 }
 
 /// A lock of the outbox or of the application's tables. One lock table covers both, so that deadlocks across them are
@@ -46,7 +40,7 @@ pub(super) struct UnitId(pub(super) u64);
 #[derive(Debug)]
 pub(super) struct LockTable<L> {
     holders: BTreeMap<AnyLock<L>, Holder>,
-    waiting_for: BTreeMap<UnitId, UnitId>,
+    pub(super) waiting_for: BTreeMap<UnitId, UnitId>,
 }
 
 impl<L> Default for LockTable<L> {
@@ -61,7 +55,7 @@ struct Holder {
     ended: Arc<Notify>,
 }
 
-enum LockAttempt {
+pub(super) enum LockAttempt {
     Acquired,
     AlreadyHeld,
     Busy(Arc<Notify>),
@@ -69,7 +63,7 @@ enum LockAttempt {
 }
 
 impl<L: Clone + Ord> LockTable<L> {
-    fn take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> LockAttempt {
+    pub(super) fn take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> LockAttempt {
         let Some(holder) = self.holders.get(lock) else {
             self.holders.insert(lock.clone(), Holder { unit, ended: ended.clone() });
             return LockAttempt::Acquired;
@@ -95,51 +89,5 @@ impl<L: Clone + Ord> LockTable<L> {
             self.holders.remove(lock);
         }
         ended.notify_waiters();
-    }
-}
-
-/// Registers a waiting unit of work; unregisters it when the wait ends or its future is dropped.
-struct Waiting<'a, X: Tables> {
-    shared: &'a Shared<X>,
-    unit: UnitId,
-}
-
-impl<X: Tables> Drop for Waiting<'_, X> {
-    fn drop(&mut self) {
-        self.shared.state().locks.waiting_for.remove(&self.unit);
-    }
-}
-
-impl<X: Tables> MemoryUnit<X> {
-    /// Acquires locks in the given order, and waits for those held by other units of work.
-    pub(super) async fn take_locks(&mut self, locks: Vec<AnyLock<X::Lock>>) -> Result<(), StoreError> {
-        let shared = self.shared.clone();
-        let mut timeout = None;
-        for lock in locks {
-            loop {
-                let freed = {
-                    let mut state = shared.state();
-                    match state.locks.take(&lock, self.id, &self.ended) {
-                        LockAttempt::AlreadyHeld => break,
-                        LockAttempt::Acquired => {
-                            self.held.push(lock);
-                            break;
-                        }
-                        LockAttempt::Deadlock => return Err(transient("deadlock")),
-                        // The future is created while the state is locked, so that the end of the unit of work that
-                        // holds the lock is not missed.
-                        LockAttempt::Busy(ended) => ended.notified_owned(),
-                    }
-                };
-                let _waiting = Waiting { shared: &shared, unit: self.id };
-                let timeout = timeout.get_or_insert_with(|| shared.clock.sleep(LOCK_WAIT));
-                tokio::select! {
-                    biased;
-                    () = freed => {}
-                    () = timeout => return Err(transient("lock timeout")),
-                }
-            }
-        }
-        Ok(())
     }
 }

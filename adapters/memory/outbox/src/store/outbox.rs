@@ -12,14 +12,15 @@ use handover_outbox::ports::{
     UnorderedTypes, UnreadableRow,
 };
 
+use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
-use super::outbox_due::{blocked, blocking, due, is_unreleased, waiting};
-use super::outbox_index::{of_aggregate, of_event};
+use super::outbox_due::{blocked, blocking, due, waiting};
+use super::outbox_index::{is_unreleased, of_aggregate, of_event};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::statement::{Tables, next};
+use super::tables::limited;
 use super::unit::MemoryUnit;
-use super::{conflict, limited};
 
 #[async_trait]
 impl<X: Tables> OutboxQueries for MemoryUnit<X> {

@@ -7,19 +7,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
 
-use super::limited;
-use super::outbox_index::{of_aggregate, position};
+use super::outbox_index::{is_unreleased, of_aggregate, position};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::tables::below;
+use super::tables::limited;
 
 fn is_due(row: &OutboxRow, now: DateTime<Utc>) -> bool {
     row.next_retry_time.is_none_or(|due| due <= now)
-}
-
-/// Whether the row is FAILED and not released. With `outbox.on-failed = "hold"` such a row blocks later events of its
-/// aggregate, if its type is ordered.
-pub(super) fn is_unreleased(row: &OutboxRow) -> bool {
-    row.status == OutboxStatus::Failed && row.released_time.is_none()
 }
 
 /// Publishable rows of one aggregate: its ordered due rows up to the first row that blocks the rest.

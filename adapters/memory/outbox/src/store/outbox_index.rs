@@ -3,15 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId};
+use handover_events::{AggregateRef, EventId, OutboxStatus};
 use handover_outbox::ports::OutboxRow;
 
-use super::outbox_due::is_unreleased;
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::tables::{Row, Table};
 
 /// Position of a row within its aggregate: `aggregate_seq`, then id.
 type Position = (i64, i64);
+
+/// Whether the row is FAILED and not released. With `outbox.on-failed = "hold"` such a row blocks later events of its
+/// aggregate, if its type is ordered.
+pub(super) fn is_unreleased(row: &OutboxRow) -> bool {
+    row.status == OutboxStatus::Failed && row.released_time.is_none()
+}
 
 #[derive(Default)]
 pub(super) struct OutboxIndex {

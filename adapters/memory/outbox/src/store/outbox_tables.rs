@@ -1,11 +1,12 @@
 //! Tables, locks and sequences of the outbox.
 
 use handover_events::Partition;
-use handover_outbox::ports::{AuditEntry, Heartbeat, HistoryEntry, Numbered, OutboxRow, PartitionLease};
+use handover_outbox::ports::{
+    AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
+};
 
-use super::consume::{ConsumptionRow, SubscriptionRow};
-use super::dead_letters::DeadLetterRow;
 use super::locks::Lock;
+use super::rows::{ConsumptionRow, DeadLetterRow, SubscriptionRow};
 use crate::tables;
 
 tables! {
@@ -19,6 +20,8 @@ tables! {
         audit_log: Numbered<AuditEntry>,
         relays: Heartbeat,
         partitions: PartitionLease,
+        leaders: LeaderLease,
+        jobs: JobRecord,
     }
     pub(super) struct OutboxChanges;
     pub(super) trait OutboxRows;

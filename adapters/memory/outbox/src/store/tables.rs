@@ -180,6 +180,11 @@ impl<'a, R: Row<X>, X> Merged<'a, R, X> {
     }
 }
 
+/// Converts a row limit to `usize`.
+pub fn limited(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
 /// The members of a set below a bound, in descending order, for pagination.
 pub fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
     set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()

@@ -5,6 +5,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::yield_now::yield_now;
 use async_trait::async_trait;
@@ -13,10 +14,14 @@ use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use tokio::sync::Notify;
 
-use super::locks::{AnyLock, Lock, UnitId};
+use super::errors::transient;
+use super::locks::{AnyLock, Lock, LockAttempt, UnitId};
 use super::outbox_tables::{OutboxChanges, OutboxTables};
+use super::shared::{Shared, State};
 use super::statement::{Statement, Tables};
-use super::{Shared, State};
+
+/// Lock timeout of a statement.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// A unit of work on the outbox and on the tables of an application. Dropping it rolls it back.
 pub struct MemoryUnit<X: Tables = ()> {
@@ -124,6 +129,52 @@ impl<X: Tables> MemoryUnit<X> {
     fn check(&self) -> Result<(), StoreError> {
         if self.failed {
             return Err(StoreError::Backend("an earlier statement of this unit of work failed".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Registers a waiting unit of work; unregisters it when the wait ends or its future is dropped.
+struct Waiting<'a, X: Tables> {
+    shared: &'a Shared<X>,
+    unit: UnitId,
+}
+
+impl<X: Tables> Drop for Waiting<'_, X> {
+    fn drop(&mut self) {
+        self.shared.state().locks.waiting_for.remove(&self.unit);
+    }
+}
+
+impl<X: Tables> MemoryUnit<X> {
+    /// Acquires locks in the given order, and waits for those held by other units of work.
+    async fn take_locks(&mut self, locks: Vec<AnyLock<X::Lock>>) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        let mut timeout = None;
+        for lock in locks {
+            loop {
+                let freed = {
+                    let mut state = shared.state();
+                    match state.locks.take(&lock, self.id, &self.ended) {
+                        LockAttempt::AlreadyHeld => break,
+                        LockAttempt::Acquired => {
+                            self.held.push(lock);
+                            break;
+                        }
+                        LockAttempt::Deadlock => return Err(transient("deadlock")),
+                        // The future is created while the state is locked, so that the end of the unit of work that
+                        // holds the lock is not missed.
+                        LockAttempt::Busy(ended) => ended.notified_owned(),
+                    }
+                };
+                let _waiting = Waiting { shared: &shared, unit: self.id };
+                let timeout = timeout.get_or_insert_with(|| shared.clock.sleep(LOCK_WAIT));
+                tokio::select! {
+                    biased;
+                    () = freed => {}
+                    () = timeout => return Err(transient("lock timeout")),
+                }
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use handover_outbox::ports::{Delivery, StoreError};
 
-use super::lock;
+use super::inner::lock;
 use super::messages::{COLUMNS, Queued};
 use super::subscription::DatabaseSubscription;
 use crate::dialect::{Claiming, MAX_ROWS, padded, placeholders};

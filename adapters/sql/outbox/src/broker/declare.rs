@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::topology::{QueueSpec, Topology};
 
+use super::inner::{Inner, broker_error};
 use super::routes::QueueArguments;
-use super::{Inner, broker_error};
 use crate::session::Session;
 use crate::value::values;
 

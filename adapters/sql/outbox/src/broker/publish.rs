@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
 
+use super::inner::{Inner, broker_error, lock};
 use super::messages::{INSERT, INSERTED, earlier, row};
 use super::upkeep::POLL_INTERVAL;
-use super::{Inner, broker_error, lock};
 use crate::dialect::chunk;
 use crate::value::Value;
 

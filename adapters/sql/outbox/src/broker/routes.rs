@@ -1,19 +1,10 @@
-//! Routing of messages to queues, with an in-memory cache of the bindings.
-//!
-//! **Invariant:** a message is returned as unroutable only after the bindings were reloaded.
+//! Routing of messages to queues.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use chrono::{DateTime, Duration, Utc};
-use handover_outbox::ports::{Route, StoreError};
+use handover_outbox::ports::Route;
 use handover_outbox::topology::topic_matches;
-
-use super::{Inner, lock};
-use crate::value::values;
-
-/// Maximum age of cached bindings; another process may declare more.
-const CACHE_TTL: Duration = Duration::seconds(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueueArguments {
@@ -24,9 +15,9 @@ pub(super) struct QueueArguments {
 /// A snapshot of the queues and bindings.
 #[derive(Debug)]
 pub(super) struct Routes {
-    read_at: DateTime<Utc>,
+    pub(super) read_at: DateTime<Utc>,
     pub(super) queues: BTreeMap<String, QueueArguments>,
-    bindings: Vec<(String, String)>,
+    pub(super) bindings: Vec<(String, String)>,
 }
 
 impl Routes {
@@ -61,43 +52,5 @@ impl Routes {
     /// The routing key for rejected and expired messages of this queue.
     pub(super) fn dead_letter_key(&self, queue: &str) -> Option<&str> {
         self.queues.get(queue)?.dead_letter_key.as_deref()
-    }
-}
-
-impl Inner {
-    /// The queues and bindings, from the cache unless it is older than [`CACHE_TTL`].
-    pub(super) async fn routes(&self) -> Result<Arc<Routes>, StoreError> {
-        let cached = lock(&self.routes).clone();
-        match cached {
-            Some(routes) if (self.now() - routes.read_at).abs() < CACHE_TTL => Ok(routes),
-            Some(_) | None => self.read_routes().await,
-        }
-    }
-
-    /// Reloads the queues and bindings from the database.
-    pub(super) async fn read_routes(&self) -> Result<Arc<Routes>, StoreError> {
-        let read_at = self.now();
-        let mut session = self.store.reading().await?;
-        let mut queues = BTreeMap::new();
-        for row in session
-            .fetch("SELECT queue, ttl_ms, dead_letter_key FROM outbox_broker_queues", values![])
-            .await?
-        {
-            let row = row.of("outbox_broker_queues", "queue");
-            let arguments = QueueArguments {
-                ttl_ms: row.opt_int("ttl_ms")?,
-                dead_letter_key: row.opt_string("dead_letter_key")?,
-            };
-            queues.insert(row.string("queue")?, arguments);
-        }
-        let mut bindings = Vec::new();
-        let sql = "SELECT queue, pattern FROM outbox_broker_bindings ORDER BY queue, pattern";
-        for row in session.fetch(sql, values![]).await? {
-            let row = row.of("outbox_broker_bindings", "queue");
-            bindings.push((row.string("queue")?, row.string("pattern")?));
-        }
-        let routes = Arc::new(Routes { read_at, queues, bindings });
-        *lock(&self.routes) = Some(routes.clone());
-        Ok(routes)
     }
 }

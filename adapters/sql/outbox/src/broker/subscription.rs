@@ -10,30 +10,16 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use super::inner::{Inner, broker_error, lock};
 use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
-use super::upkeep::{SESSION_MS, Upkeep};
-use super::{Inner, broker_error, lock};
+use super::subscription_state::SubscriptionState;
+use super::upkeep::Upkeep;
+use super::upkeep_state::SESSION_MS;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::value::{Value, values};
-
-/// State of an open subscription, shared with the broker.
-#[derive(Default)]
-pub(super) struct SubscriptionState {
-    is_ended: AtomicBool,
-    /// Wakes the waiting consumer when messages were settled or the subscription ended.
-    changed: Notify,
-}
-
-impl SubscriptionState {
-    /// Marks the session as ended and wakes the consumer.
-    pub(super) fn end(&self) {
-        self.is_ended.store(true, Ordering::Release);
-        self.changed.notify_one();
-    }
-}
 
 pub(super) struct DatabaseSubscription {
     pub(super) broker: Arc<Inner>,

@@ -11,15 +11,14 @@ use chrono::{DateTime, Utc};
 use handover_outbox::LeaseWatch;
 use handover_outbox::ports::StoreError;
 
+use super::inner::{Inner, lock};
 use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
-use super::{Inner, lock};
+use super::upkeep_state::SESSION_MS;
 use crate::dialect::{padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// Time for which a session is valid without a heartbeat, in milliseconds.
-pub(super) const SESSION_MS: u32 = 15_000;
 /// Interval of renewing and checking sessions: a third of their validity.
 const UPKEEP_INTERVAL: chrono::Duration = chrono::Duration::milliseconds(SESSION_MS as i64 / 3);
 /// Poll interval of a waiting consumer: another process may have published.
@@ -32,19 +31,6 @@ const EXPIRED_BATCH: i64 = 200;
 pub(super) enum Upkeep {
     WhenDue,
     Now,
-}
-
-/// Data that a maintenance run keeps for the next one.
-pub(super) struct UpkeepState {
-    last_run: Option<DateTime<Utc>>,
-    sessions: LeaseWatch<i64>,
-}
-
-impl UpkeepState {
-    pub(super) fn new() -> UpkeepState {
-        let validity = Duration::from_millis(u64::from(SESSION_MS));
-        UpkeepState { last_run: None, sessions: LeaseWatch::new(validity) }
-    }
 }
 
 impl Inner {

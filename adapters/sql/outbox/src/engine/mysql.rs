@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use chrono::NaiveDateTime;
 use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::mysql_error::number;
 use super::mysql_settings::set_up;
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_migrations, mysql_settings, mysql_wakeup};
@@ -66,7 +67,7 @@ impl Engine for MysqlEngine {
             .await
             .map_err(to_store_error)?;
         let done = mysql_migrations::run(connection, &migrations.migrator(migrations.mysql)).await;
-        done.map_err(|error| super::migration_error(error, classify))
+        done.map_err(|error| crate::error::migration_error(error, classify))
     }
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
@@ -221,15 +222,6 @@ impl Dialect for MysqlDialect {
 
 fn to_store_error(error: sqlx::Error) -> StoreError {
     store_error(error, classify)
-}
-
-pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
-    error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
-}
-
-/// Unknown user or database, wrong password, or missing privileges on the database, a table or a column.
-pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
-    matches!(number(error), Some(1044 | 1045 | 1049 | 1698 | 1142 | 1143))
 }
 
 fn classify(error: &dyn DatabaseError) -> ErrorClass {

@@ -10,7 +10,7 @@ use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use super::mysql::number;
+use super::mysql_error::number;
 use super::pooled::MIGRATION_WAIT_S;
 
 /// Name of the migration lock. Named locks are global to the server, so the name contains the database.

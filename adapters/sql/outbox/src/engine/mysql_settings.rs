@@ -2,7 +2,7 @@
 
 use sqlx::mysql::MySqlConnection;
 
-use super::mysql::number;
+use super::mysql_error::number;
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, STATEMENT_S};
 use crate::engine_info::UnsuitableSetting;
 

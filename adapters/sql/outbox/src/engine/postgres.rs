@@ -240,7 +240,7 @@ fn to_store_error(error: sqlx::Error) -> StoreError {
 }
 
 fn migration_error(error: MigrateError) -> StoreError {
-    super::migration_error(error, classify)
+    crate::error::migration_error(error, classify)
 }
 
 /// Unknown user or database, wrong password, or missing privileges on the database or a table.

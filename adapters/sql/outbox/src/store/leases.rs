@@ -164,6 +164,8 @@ impl LeaseRepo for Session {
         let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
         self.execute(free, Vec::new()).await?;
         self.execute("DELETE FROM outbox_relays", Vec::new()).await?;
+        let leaders = "UPDATE outbox_leaders SET leader = NULL, lease_until = NULL WHERE leader IS NOT NULL";
+        self.execute(leaders, Vec::new()).await?;
         let processing = format!(
             "UPDATE event_consume_log {} SET lease_until = ? \
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",

@@ -15,8 +15,8 @@ use handover_outbox::ports::{
 
 use super::outbox_due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
-use crate::SqliteOptions;
 use crate::connection::Connection;
+use crate::engine::sqlite::SqliteOptions;
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::Value;

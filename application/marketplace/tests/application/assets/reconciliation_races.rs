@@ -84,6 +84,7 @@ impl ConsumeQueriesWrapper for InterruptedView {}
 impl DeadLetterQueriesWrapper for InterruptedView {}
 impl AuditQueriesWrapper for InterruptedView {}
 impl LeaseQueriesWrapper for InterruptedView {}
+impl JobQueriesWrapper for InterruptedView {}
 
 /// A change that other users and the gateway make.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
 use marketplace::Settings;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 
 use super::scripted::{Act, QUEUE, Scripted};
 use crate::support::{World, eventually, pass, secs};
@@ -131,7 +131,7 @@ async fn panicked_consumer_loop_is_restarted() {
     let world = World::new().await;
     let process = world.process_on(unreliable_broker(&world, 7, 0));
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     pass(secs(5)).await;
     let depths = Broker::queues(&world.broker).await.unwrap();
     let idle: Vec<&str> =
@@ -150,7 +150,7 @@ async fn declaration_that_outlasts_the_start_is_completed_and_costs_no_attempt()
         failing_acks: Arc::default(),
     }));
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     process.ordered().await;
     eventually(secs(60), async || {
         world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0)

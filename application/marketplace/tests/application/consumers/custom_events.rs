@@ -9,7 +9,7 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscrib
 use handover_outbox::ports::*;
 use marketplace::Settings;
 use marketplace::ports::*;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace_domain::UserId;
 
 use super::scripted::write_effect;
@@ -67,7 +67,7 @@ async fn custom_event_type_is_applied_once_and_in_order() {
     let app = process.app.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
     process.app = app.with_consumer(loans, &["book.*"]);
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
     process.commit(vec![lent("first", 1), lent("second", 2)]).await;
     eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;

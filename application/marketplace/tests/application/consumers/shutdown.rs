@@ -5,7 +5,7 @@ use std::time::Duration;
 use handover_events::ConsumeStatus;
 use handover_outbox::ConsumerSettings;
 use marketplace::Settings;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use tokio::time::Instant;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
@@ -22,7 +22,7 @@ async fn idle_process_stops_at_once() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     pass(secs(30)).await;
     let elapsed = stop_duration(&process).await;
     assert!(elapsed < millis(100), "{elapsed:?}");
@@ -35,7 +35,7 @@ async fn process_stops_soon_when_store_and_broker_are_unavailable() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     pass(secs(5)).await;
     process.faults.set_unavailable(true);
     world.broker.set_reachable(false);

@@ -9,7 +9,7 @@ use handover_outbox::topology::topic_matches;
 use marketplace::Settings;
 use marketplace::ports::*;
 use marketplace::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
@@ -87,7 +87,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     let sold = process.paid().await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
     ship_order(&process.app, &by(SELLER), sold.id, shipment).await.unwrap();

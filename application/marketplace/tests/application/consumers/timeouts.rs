@@ -3,6 +3,7 @@
 use handover_events::*;
 use handover_outbox::RelaySettings;
 use handover_outbox::consumers::Subscriber;
+use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
 use handover_outbox::ports::*;
 use marketplace::TimeoutSettings;
 use marketplace::handlers::standard;
@@ -138,6 +139,10 @@ async fn concurrent_message_and_sweep_close_an_order_once() {
     assert!(world.dead_letters().await.is_empty());
 }
 
+fn start(process: &Process, sweep: TimeoutSweep) {
+    sweep.start(&Leader::start(&process.app.outbox.tx, "jobs", LEADER_LEASE_MS));
+}
+
 #[tokio::test(start_paused = true)]
 async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let world = World::new().await;
@@ -152,7 +157,7 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     unit.insert_order(&bad).await.unwrap();
     unit.commit().await.unwrap();
     let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
-    drop(process.app.tx.tasks.spawn(sweep.run()));
+    start(&process, sweep);
     pass(DEADLINE - secs(1)).await;
     assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
     eventually(secs(32), async || world.order(good.id).await.status == OrderStatus::Cancelled).await;
@@ -172,7 +177,7 @@ async fn sweep_continues_at_once_while_batches_are_full() {
     pass(DEADLINE + secs(1)).await;
     let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
     let sweep = TimeoutSweep::new(process.app.clone(), settings);
-    drop(process.app.tx.tasks.spawn(sweep.run()));
+    start(&process, sweep);
     pass(secs(1)).await;
     assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
 }
@@ -182,7 +187,7 @@ async fn sweep_resumes_after_a_store_outage() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
-    drop(process.app.tx.tasks.spawn(TimeoutSweep::new(process.app.clone(), Default::default()).run()));
+    start(&process, TimeoutSweep::new(process.app.clone(), Default::default()));
     process.faults.set_unavailable(true);
     pass(DEADLINE + secs(60)).await;
     process.faults.set_unavailable(false);

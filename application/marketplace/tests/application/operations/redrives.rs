@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace::{CommandContext, Settings};
 
 use super::operators::*;
@@ -343,7 +343,7 @@ async fn redriven_sent_event_is_published_again_and_takes_effect_once() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     let order = process.paid().await;
     pass(secs(2)).await;
     let sent = OutboxFilter {

@@ -6,7 +6,7 @@ use handover_outbox::ports::*;
 use handover_outbox::{MASK, RelaySettings};
 use marketplace::Settings;
 use marketplace::queues;
-use marketplace::service::{self, Roles};
+use marketplace::service;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
@@ -19,7 +19,7 @@ async fn running() -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
-    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, &Settings::default());
     (world, process)
 }
 

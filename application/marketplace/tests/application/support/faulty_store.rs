@@ -199,6 +199,9 @@ impl CreditRepoWrapper for FaultyUnit {}
 impl EffectRepoWrapper for FaultyUnit {}
 impl LeaseQueriesWrapper for FaultyUnit {}
 impl LeaseRepoWrapper for FaultyUnit {}
+impl JobQueriesWrapper for FaultyUnit {}
+impl LeaderRepoWrapper for FaultyUnit {}
+impl JobRepoWrapper for FaultyUnit {}
 impl AssetQueriesWrapper for FaultyUnit {}
 impl AssetRepoWrapper for FaultyUnit {}
 impl RefundQueriesWrapper for FaultyUnit {}

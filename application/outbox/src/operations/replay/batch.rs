@@ -7,16 +7,27 @@ use chrono::{DateTime, Utc};
 use handover_events::ConsumeStatus;
 use tracing::{info, warn};
 
-use super::Ready;
 use crate::consumers::retry_record;
 use crate::message::outgoing_to;
 use crate::operations::changed_by_earlier_attempt;
 use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
-use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
-use crate::{Attempt, Outbox, with_tx};
+use crate::outbox::Outbox;
+use crate::ports::{
+    AuditEntry, Changed, DeadLetterStatus, Decision, OutboxRow, OutboxUnit, PublishOutcome, StoreError,
+};
+use crate::transaction::{Attempt, with_tx};
 
 /// Time limit for the confirms of a batch.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A dead letter that can be replayed.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) queue: String,
+    pub(super) key: String,
+    pub(super) consumer: &'static str,
+    pub(super) event: OutboxRow,
+}
 
 impl Ready {
     fn decision(&self, from: &[DeadLetterStatus], to: DeadLetterStatus, at: DateTime<Utc>) -> Decision {

@@ -3,7 +3,8 @@ use std::time::Duration;
 use handover_events::{Jitter, RetryPolicy};
 
 use super::{error_text, file, load, load_file, variables};
-use crate::config::{Config, Sources};
+use crate::config::Config;
+use handover_runtime::config::{Configuration, Sources};
 
 #[test]
 fn flag_overrides_variable_overrides_file_overrides_default() {
@@ -93,12 +94,12 @@ fn variable_that_is_no_key_is_ignored_with_warning_that_names_nearest_key() {
     ] {
         load(&[(variable, "x")]).unwrap();
         let expected = format!("ignored, not a configuration key: {variable}; did you mean {intended}?");
-        assert_eq!(variables(&[(variable, "x")]).warnings(), [expected]);
+        assert_eq!(Config::keys().warnings(&variables(&[(variable, "x")])), [expected]);
     }
     let others = variables(&[("HANDOVER_KAFKA__URL", "x"), ("HANDOVER_FOO", "x"), ("HANDOVER_", "x")]);
     let expected = "ignored, not a configuration key: HANDOVER_, HANDOVER_FOO, HANDOVER_KAFKA__URL";
-    assert_eq!(others.warnings(), [expected]);
-    assert!(variables(&[("HANDOVER_OUTBOX__BATCH", "5")]).warnings().is_empty());
+    assert_eq!(Config::keys().warnings(&others), [expected]);
+    assert!(Config::keys().warnings(&variables(&[("HANDOVER_OUTBOX__BATCH", "5")])).is_empty());
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn variables_of_a_kubernetes_service_are_ignored_with_one_warning() {
         ..Sources::default()
     };
     Config::load(&sources).unwrap();
-    let warnings = sources.warnings();
+    let warnings = Config::keys().warnings(&sources);
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     assert!(warnings[0].ends_with("for a Service unless enableServiceLinks is false"), "{warnings:#?}");
     for name in &set {
@@ -137,7 +138,7 @@ fn variables_that_are_not_settings_are_ignored() {
     let set =
         ["HOME", "HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG", "HANDOVER_SEED"].map(|name| (name, "1"));
     load(&set).unwrap();
-    assert!(variables(&set).warnings().is_empty());
+    assert!(Config::keys().warnings(&variables(&set)).is_empty());
 }
 
 #[test]

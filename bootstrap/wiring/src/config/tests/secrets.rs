@@ -1,5 +1,6 @@
 use super::{error_text, load, load_file, variables};
-use crate::config::{Config, Sources};
+use crate::config::Config;
+use handover_runtime::config::{Configuration, Sources};
 
 #[test]
 fn malformed_file_error_names_line_and_shows_no_secret() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use handover_rabbitmq::QueueType;
 
 use super::{error_text, load};
-use crate::config::BrokerChoice;
+use handover_runtime::settings::BrokerChoice;
 
 #[test]
 fn database_is_a_file_or_on_a_server() {

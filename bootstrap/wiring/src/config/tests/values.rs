@@ -1,8 +1,7 @@
 use toml::{Table, Value};
 
-use super::super::read::show;
-use super::super::value::read_value;
 use super::load_file;
+use handover_runtime::config::{read_value, show};
 
 fn text(text: &str) -> Value {
     Value::String(text.to_owned())

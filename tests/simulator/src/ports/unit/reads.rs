@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
     AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
-    LeaseQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied,
+    JobQueriesWrapper, LeaseQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied,
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
@@ -106,5 +106,6 @@ impl<I: MarketView + ?Sized> EffectQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> JobQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Faulty<I> {}

@@ -34,6 +34,18 @@ impl LeaseRepoWrapper for Unit {
         }
         self.inner().outbox().renew_partitions(relay, &holds, for_ms).await
     }
+
+    async fn release_all_leases(&mut self) -> Result<(), StoreError> {
+        let before = self.inner().outbox().leader_lease("jobs").await?;
+        self.inner().outbox().release_all_leases().await?;
+        if self.has(Fault::EndingLeasesReelectsLeaders)
+            && let Some(leader) = before.leader
+        {
+            let free = self.inner().outbox().leader_lease("jobs").await?;
+            self.inner().outbox().acquire_leadership(&leader, &free, 60_000).await.map(drop)?;
+        }
+        Ok(())
+    }
 }
 
 impl<U: MarketView + ?Sized> IdQueriesWrapper for Faulty<U> {

@@ -1,0 +1,322 @@
+//! Reads settings as validated values: one function per type of value, one message per type of error.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use toml::Value;
+
+use super::error::{ConfigError, ConfigErrors, Origin};
+use super::keys::{Key, Kind};
+use super::layers::{Setting, Settings};
+
+/// Unit of a duration that is configured as a number.
+pub struct Unit {
+    name: &'static str,
+    seconds: f64,
+    /// One millisecond in this unit of time, rounded up.
+    least: &'static str,
+    example: &'static str,
+}
+
+/// Minutes.
+pub const MINUTES: Unit = Unit { name: "minutes", seconds: 60.0, least: "0.00002", example: "0.05 is 3 s" };
+/// Hours.
+pub const HOURS: Unit =
+    Unit { name: "hours", seconds: 3600.0, least: "0.0000003", example: "0.5 is 30 minutes" };
+
+/// Proof that an error was reported to the [`Reader`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reported(());
+
+/// A valid value. A section MUST read all of its keys before it returns [`Reported`], so that all errors are reported.
+pub type Checked<T> = Result<T, Reported>;
+
+/// Reads settings in one pass. It records the keys in the sequence of reading, which is the order of the documentation,
+/// and the errors.
+pub struct Reader<'a> {
+    settings: &'a Settings,
+    keys: RefCell<Vec<Key>>,
+    errors: RefCell<Vec<ConfigError>>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of these settings; `errors` are those of their sources.
+    pub(super) fn new(settings: &'a Settings, errors: Vec<ConfigError>) -> Reader<'a> {
+        Reader { settings, keys: RefCell::default(), errors: RefCell::new(errors) }
+    }
+
+    /// The keys that were read.
+    pub(super) fn into_keys(self) -> Vec<Key> {
+        self.keys.into_inner()
+    }
+
+    /// The configuration, or all errors.
+    pub(super) fn finish<C>(self, config: Checked<C>) -> Result<C, ConfigErrors> {
+        match (config, self.errors.into_inner()) {
+            (Ok(config), errors) if errors.is_empty() => Ok(config),
+            (Ok(_) | Err(Reported(())), errors) => Err(ConfigErrors(errors)),
+        }
+    }
+
+    /// Reports an error, unless it may only be a consequence of an earlier one.
+    pub fn report(&self, error: ConfigError) -> Reported {
+        let mut errors = self.errors.borrow_mut();
+        if !error.follows_from(&errors) {
+            errors.push(error);
+        }
+        Reported(())
+    }
+
+    /// Reads a key with a default. `parse` checks the value.
+    pub fn key<T>(
+        &self,
+        kind: Kind,
+        path: &'static str,
+        default: &'static str,
+        parse: impl FnOnce(&Item) -> Result<T, ConfigError>,
+    ) -> Checked<T> {
+        self.keys.borrow_mut().push(Key { path, default: Some(default), kind });
+        parse(&self.item(path)).map_err(|error| self.report(error))
+    }
+
+    /// Reads a key without a default: `None` if it is not set.
+    pub fn optional<T>(
+        &self,
+        kind: Kind,
+        path: &'static str,
+        parse: impl FnOnce(&Item) -> Result<T, ConfigError>,
+    ) -> Checked<Option<T>> {
+        self.keys.borrow_mut().push(Key { path, default: None, kind });
+        let is_set = self.is_set(path);
+        is_set.then(|| parse(&self.item(path)).map_err(|error| self.report(error))).transpose()
+    }
+
+    /// Whether a source sets the key, perhaps to its default.
+    pub fn is_set(&self, path: &str) -> bool {
+        self.settings.contains_key(path)
+    }
+
+    /// The setting of a key that was read, for an error that compares it with other settings.
+    pub fn item(&self, path: &'static str) -> Item {
+        let read = self.keys.borrow().iter().find(|key| key.path == path).copied();
+        let key = read.unwrap_or(Key { path, default: None, kind: Kind::Value });
+        let default =
+            || Setting { value: key.kind.parse(key.default.unwrap_or_default()), origin: Origin::Default };
+        Item { key, setting: self.settings.get(path).cloned().unwrap_or_else(default) }
+    }
+
+    /// Reads a setting that must be one of `choices`; the first choice is the default.
+    pub fn one_of<T: Copy>(&self, path: &'static str, choices: &[(&'static str, T)]) -> Checked<T> {
+        let default = choices.first().map_or("", |(name, _)| *name);
+        self.key(Kind::Text, path, default, |item| {
+            let text = item.as_text()?;
+            let choice = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+            choice.ok_or_else(|| {
+                let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+                item.refused("it is not one of the allowed values", &format!("set {}", names.join(" or ")))
+            })
+        })
+    }
+
+    /// Reads `true` or `false`.
+    pub fn boolean(&self, path: &'static str, default: &'static str) -> Checked<bool> {
+        let parse = |item: &Item| item.parse("it is neither true nor false", "set true or false");
+        self.key(Kind::Value, path, default, parse)
+    }
+
+    /// Reads a whole number within limits; `why` explains both limits.
+    pub fn count<T, N>(
+        &self,
+        path: &'static str,
+        default: &'static str,
+        limits: RangeInclusive<T>,
+        why: &str,
+    ) -> Checked<N>
+    where
+        T: DeserializeOwned + PartialOrd + Display,
+        N: TryFrom<T>,
+    {
+        let remedy = format!("set a whole number from {} to {}", limits.start(), limits.end());
+        self.key(Kind::Value, path, default, |item| {
+            let number: T = item.parse("it is not a whole number in the allowed range", &remedy)?;
+            let number = Some(number).filter(|number| limits.contains(number));
+            number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| item.refused(why, &remedy))
+        })
+    }
+
+    /// Reads a duration within limits; `why` explains both limits.
+    pub fn duration(
+        &self,
+        path: &'static str,
+        default: &'static str,
+        limits: RangeInclusive<Duration>,
+        why: &str,
+    ) -> Checked<Duration> {
+        self.key(Kind::Value, path, default, |item| {
+            let duration = item.duration_of(item.value())?;
+            if limits.contains(&duration) {
+                return Ok(duration);
+            }
+            let [least, most] =
+                [limits.start(), limits.end()].map(|limit| humantime::format_duration(*limit));
+            Err(item.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
+        })
+    }
+
+    /// Reads a number of minutes or hours, fractions allowed, from 1 ms to `days`; `why` explains both limits.
+    pub fn time(
+        &self,
+        path: &'static str,
+        default: &'static str,
+        unit: &Unit,
+        days: u32,
+        why: &str,
+    ) -> Checked<Duration> {
+        let most = f64::from(days) * 86_400.0 / unit.seconds;
+        let Unit { name, least, example, .. } = unit;
+        let remedy = format!("set {name} from {least} (a millisecond) to {most} ({days} days); {example}");
+        self.key(Kind::Value, path, default, |item| {
+            let number: f64 = item.parse("it is not a number", &remedy)?;
+            if !(number > 0.0 && number <= most) {
+                return Err(item.refused(why, &remedy));
+            }
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the check above allows only positive numbers below 2^53"
+            )]
+            let time = Duration::from_millis((number * unit.seconds * 1000.0).round() as u64);
+            if time.is_zero() {
+                Err(item.refused("it is less than a millisecond", &remedy))
+            } else {
+                Ok(time)
+            }
+        })
+    }
+
+    /// Reports that the duration of `path` is too short compared with the duration of another key. `set_it` is "above"
+    /// or "to at least".
+    pub fn too_short(
+        &self,
+        path: &'static str,
+        set_it: &str,
+        other: &'static str,
+        limit: Duration,
+        why: &str,
+    ) -> Reported {
+        let limit = humantime::format_duration(limit);
+        let remedy = format!("set this duration {set_it} {other}, which is \"{limit}\"");
+        self.report(self.item(path).refused(why, &remedy).related_to(&[other]))
+    }
+}
+
+/// A setting with its key, so that every error names the key.
+pub struct Item {
+    pub(super) key: Key,
+    pub(super) setting: Setting,
+}
+
+impl Item {
+    /// The value as it was set.
+    pub fn value(&self) -> &Value {
+        &self.setting.value
+    }
+
+    /// An error that shows the value without its secret parts.
+    pub fn refused(&self, why: &str, remedy: &str) -> ConfigError {
+        self.refused_as(&show_safely(self.key.kind, &self.setting.value), why, remedy)
+    }
+
+    /// An error that shows `found` in place of the value.
+    pub fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
+        ConfigError::Refused {
+            key: self.key.path,
+            origin: self.setting.origin.clone(),
+            found: found.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+            related: Vec::new(),
+        }
+    }
+
+    /// The text of the value.
+    pub fn as_text(&self) -> Result<String, ConfigError> {
+        let text = self.setting.value.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put the text in quotes"))
+    }
+
+    /// Deserializes the value.
+    pub fn parse<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
+        self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
+    }
+
+    /// Parses a duration inside this setting's value.
+    pub fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
+        let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
+        duration.ok_or_else(|| {
+            let remedy = "write a number and its unit: \"200ms\", \"5s\", \"2m\"";
+            self.refused_as(&show(value), "it is not a duration", remedy)
+        })
+    }
+}
+
+/// Formats a value without its secret parts.
+pub(super) fn show_safely(kind: Kind, value: &Value) -> String {
+    match kind {
+        Kind::Secret { .. } => "(hidden)".to_owned(),
+        Kind::Url => format!("\"{}\"", without_password(value.as_str().unwrap_or_default())),
+        Kind::Text | Kind::Value => show(value),
+    }
+}
+
+/// Formats a value as in the configuration file.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{text}\""),
+        Value::Boolean(yes) => yes.to_string(),
+        Value::Integer(whole) => whole.to_string(),
+        Value::Float(fraction) => fraction.to_string(),
+        Value::Datetime(moment) => moment.to_string(),
+        Value::Table(entries) => {
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Whether a URL contains a password: `scheme://user:password@host`, or an option `password`.
+pub(super) fn contains_password(url: &str) -> bool {
+    if url.starts_with("sqlite:") {
+        return false;
+    }
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    let options = rest.split_once('?').map_or("", |(_, options)| options);
+    let is_password = |option: &str| option.to_ascii_lowercase().starts_with("password=");
+    user.is_some_and(|(_, password)| !password.is_empty()) || options.split('&').any(is_password)
+}
+
+/// A URL without its password: `scheme://...@host`. A file URL is returned unchanged, because a path may contain `@`. In a
+/// malformed URL a password may contain any character, so every part that could belong to a password is removed.
+pub(super) fn without_password(url: &str) -> String {
+    if url.starts_with("sqlite:") {
+        return url.to_owned();
+    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    let cut = |text: &str| match text.split_once('?') {
+        Some((base, _)) => format!("{base}?..."),
+        None => text.to_owned(),
+    };
+    match rest.rsplit_once('@') {
+        Some((before, _)) if before.contains('?') => format!("{scheme}..."),
+        Some((_, host)) => format!("{scheme}...@{}", cut(host)),
+        None => format!("{scheme}{}", cut(rest)),
+    }
+}

@@ -1,0 +1,456 @@
+//! Errors that end the program: what failed, why, what to do, and the exit code.
+
+mod remedies;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
+use handover_outbox::runtime::PrepareError;
+use handover_sql::{ForeignLog, SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
+use handover_system::EntropyError;
+
+use crate::config::{ConfigError, ConfigErrors};
+use crate::settings::DatabaseChoice;
+use crate::sibling_file::sibling_file;
+use crate::{Exit, Explained, Explanation};
+
+pub use remedies::folder_remedy;
+use remedies::{broker_remedy, database_remedy, listen_remedy};
+
+crate::failures! {
+/// An error that ends the program.
+pub enum Failure {
+    /// The configuration is invalid.
+    Config {
+        /// All errors.
+        errors: ConfigErrors,
+    } => Exit::Usage,
+    what: errors.to_string(),
+    why: joined(errors, |error| error.why),
+    do: joined(errors, |error| error.remedy);
+
+    /// A failure of the application.
+    Application {
+        /// The application's error.
+        failure: Box<dyn Explained>,
+    } => failure.exit(),
+    what: failure.to_string(),
+    why: failure.explanation().why,
+    do: failure.explanation().remedy;
+
+    /// The system provides no random numbers.
+    Entropy {
+        /// Error of the system.
+        cause: EntropyError,
+    } => Exit::Failed,
+    what: cause.to_string(),
+    why: "secrets and event ids must be unpredictable",
+    do: "check the random device of the system";
+
+    /// The lock file of the database cannot be created or locked.
+    LockFile {
+        /// Path of the lock file.
+        path: PathBuf,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("cannot create or lock the lock file {}: {cause}", path.display()),
+    why: "the lock prevents a second process from serving the database",
+    do: folder_remedy(path, cause);
+
+    /// Another process serves the database file.
+    InUse {
+        /// Path of the database file.
+        database: PathBuf,
+        /// Process id, read from the lock file.
+        holder: String,
+    } => Exit::Failed,
+    what: format!("another process serves {} (process {holder})", database.display()),
+    why: "a SQLite database is served by one process at a time",
+    do: "stop the other process, or name another file with --database";
+
+    /// The database cannot be opened, or a statement failed.
+    Database {
+        /// The database.
+        database: DatabaseChoice,
+        /// Error of the database.
+        cause: StoreError,
+    } => if cause.is_outage() && !needs_correction(cause) { Exit::Unavailable } else { Exit::Failed },
+    what: format!("cannot use the database {database}: {cause}"),
+    why: "all orders and events are stored in the database",
+    do: database_remedy(database, cause);
+
+    /// The server refused the login or does not have this database.
+    AccessRefused {
+        /// The database.
+        database: DatabaseChoice,
+        /// The server's message.
+        message: String,
+    } => Exit::Usage,
+    what: format!("the database {database} refuses access: {message}"),
+    why: "the server does not accept this user and password, has no such database, or grants the user no rights on it",
+    do: "correct user, password and database in database.url, or create the database and grant the user rights on it";
+
+    /// A setting of the server, the database or the user prevents the service from working.
+    Setting {
+        /// The database.
+        database: DatabaseChoice,
+        /// The setting.
+        setting: UnsuitableSetting,
+    } => Exit::Failed,
+    what: format!("the database {database} has an unsuitable setting: {setting}"),
+    why: setting.why,
+    do: setting.remedy;
+
+    /// The write-ahead log beside the database file would corrupt it.
+    ForeignLog {
+        /// The database file and the log.
+        log: ForeignLog,
+    } => Exit::Failed,
+    what: log.to_string(),
+    why: "SQLite would apply the log to the file and corrupt it, for instance after a restored backup; nothing was read \
+          or changed",
+    do: format!(
+        "if {} is the state to continue from, move {} and {} to another folder and start again; otherwise put back the \
+         file that the log belongs to",
+        log.database.display(),
+        log.log.display(),
+        sibling_file(&log.database, "shm").display()
+    );
+
+    /// The copy of a database file cannot be written.
+    Backup {
+        /// Path of the copy.
+        copy: PathBuf,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("cannot write the backup {}: {cause}", copy.display()),
+    why: match cause.kind() {
+        io::ErrorKind::AlreadyExists => "a backup never overwrites a file",
+        _ => "no backup was made, and no file remains",
+    },
+    do: match cause.kind() {
+        io::ErrorKind::AlreadyExists => format!("name a new file, or delete {} first", copy.display()),
+        _ => folder_remedy(copy, cause),
+    };
+
+    /// The database file does not exist.
+    NoDatabase {
+        /// Path of the database file.
+        database: PathBuf,
+    } => Exit::Failed,
+    what: format!("database not found: {}", database.display()),
+    why: "the database file was not created yet, or is in another folder",
+    do: "start `handover serve` (or `handover migrate`) here once, or name the file with --database";
+
+    /// A newer version of the program migrated the database.
+    SchemaNewer {
+        /// The database.
+        database: DatabaseChoice,
+        /// The part that is newer.
+        version: SchemaVersion,
+    } => Exit::Failed,
+    what: format!(
+        "the database {database} has version {} of the {} schema, and this program supports versions up to {}",
+        version.found.unwrap_or(0), version.part, version.needed
+    ),
+    why: "a newer version of handover migrated the database; this version could misread the rows, so nothing was changed",
+    do: match database {
+        DatabaseChoice::Server(_) => {
+            "run the newer version of handover, or restore a backup from before the migration"
+        }
+        DatabaseChoice::File(_) => {
+            "run the newer version of handover, name another file with --database, or restore a copy of the file from \
+             before the migration"
+        }
+    };
+
+    /// An older version of the program created the schema, and this command does not migrate.
+    SchemaOlder {
+        /// The database.
+        database: DatabaseChoice,
+        /// The part that is older.
+        version: SchemaVersion,
+    } => Exit::Failed,
+    what: format!(
+        "the database {database} has version {} of the {} schema, and this program needs version {}",
+        version.found.unwrap_or(0), version.part, version.needed
+    ),
+    why: match (database, version.found) {
+        (DatabaseChoice::Server(_), None) => "the tables of handover have not been created yet",
+        (DatabaseChoice::Server(_), Some(_)) | (DatabaseChoice::File(_), _) => {
+            "an older version of handover created the schema, which lacks columns that this version reads"
+        }
+    },
+    do: match (database, version.found) {
+        (DatabaseChoice::Server(_), None) => {
+            "run `handover migrate` once, as a user with the right to create tables"
+        }
+        (DatabaseChoice::Server(_), Some(_)) => {
+            "make a backup, then run `handover migrate` once, as a user with the right to alter tables; running \
+             processes of the older version continue"
+        }
+        (DatabaseChoice::File(_), _) => {
+            "run `handover backup FILE`, stop the process that serves the database and run `handover migrate`; or use \
+             the older version"
+        }
+    };
+
+    /// A migration failed.
+    Migration {
+        /// The database.
+        database: DatabaseChoice,
+        /// Error of the database.
+        cause: StoreError,
+    } => Exit::Failed,
+    what: format!("cannot migrate the database {database}: {cause}"),
+    why: match database {
+        DatabaseChoice::Server(_) => {
+            "no released version of handover created the schema, or this user is not permitted to change it"
+        }
+        DatabaseChoice::File(_) => {
+            "no released version of handover created the schema; the migration was rolled back, nothing was changed"
+        }
+    },
+    do: match database {
+        DatabaseChoice::Server(_) => {
+            "run `handover migrate` as a user with the right to create and alter tables, in a database that only \
+             handover uses"
+        }
+        DatabaseChoice::File(_) => {
+            "use the build that created the file, or start with another file (--database); if only released versions \
+             used this file, report a bug"
+        }
+    };
+
+    /// A program from before the first release created the schema.
+    SchemaUnreleased {
+        /// The database.
+        database: DatabaseChoice,
+    } => Exit::Failed,
+    what: format!("the database {database} was created by a version of handover from before the first release"),
+    why: "the migrations from before the first release were replaced by others that cannot be applied on top of them; \
+          nothing was changed",
+    do: match database {
+        DatabaseChoice::Server(_) => {
+            "create an empty database, name it in database.url and run `handover migrate`; or serve the old database \
+             with the version that created it"
+        }
+        DatabaseChoice::File(_) => {
+            "start with a new file (--database), or serve the old file with the version that created it"
+        }
+    };
+
+    /// A table with a name of the schema was created by another program.
+    SchemaForeign {
+        /// The database.
+        database: DatabaseChoice,
+        /// Name of the table.
+        table: String,
+    } => Exit::Failed,
+    what: format!("the database {database} has a table {table} that handover did not create"),
+    why: "handover would read and write the rows of another program; nothing was changed",
+    do: "create a database for handover (on PostgreSQL a schema is enough), name it in database.url and run `handover \
+         migrate`";
+
+    /// The broker is unreachable or refused a request.
+    Broker {
+        /// Error of the broker.
+        cause: BrokerError,
+    } => match cause {
+        // Wrong user, password or vhost, or a queue that exists with other arguments.
+        BrokerError::Refused { .. } => Exit::Usage,
+        BrokerError::Unreachable(_) => Exit::Unavailable,
+        BrokerError::Closed { .. } => Exit::Failed,
+    },
+    what: format!("cannot use the broker: {cause}"),
+    why: "events reach the consumers only through the broker",
+    do: broker_remedy(cause);
+
+    /// The broker is in the memory of the serving process.
+    BrokerInMemory {} => Exit::Usage,
+    what: "this command cannot access the queues of broker.url = \"memory:\"",
+    why: "the queues are in the memory of the serving process",
+    do: "call the API of that process with an operator's token: GET /api/v1/ops/queues, POST \
+         /api/v1/ops/dead-letters/replay";
+
+    /// A named row does not exist.
+    Missing {
+        /// Kind and ids of the rows.
+        what: String,
+        /// The command that lists existing rows.
+        see: &'static str,
+        /// The database.
+        database: DatabaseChoice,
+    } => Exit::Failed,
+    what: format!("not found in {database}: {what}"),
+    why: "the id is mistyped, or the row is in another database",
+    do: format!("see `{see}`, or name the database with --database");
+
+    /// Some dead letters were not replayed.
+    NotReplayed {
+        /// Number of dead letters that were not replayed.
+        refused: usize,
+        /// Number of dead letters that the command selected.
+        matched: u64,
+    } => Exit::Failed,
+    what: format!("{refused} of {matched} dead letters {} not replayed", was(*refused)),
+    why: "each `refused` entry of the output above has its reason",
+    do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
+
+    /// Some dead letters were not discarded.
+    NotDiscarded {
+        /// Number of dead letters that were not discarded.
+        refused: usize,
+        /// Number of dead letters that the command selected.
+        matched: u64,
+    } => Exit::Failed,
+    what: format!("{refused} of {matched} dead letters {} not discarded", was(*refused)),
+    why: "each `refused` entry of the output above has its reason",
+    do: "dead letters that were already decided or applied need no action; for dead letters that are being applied, \
+         repeat the command later";
+
+    /// An operation was refused.
+    Refused {
+        /// The reason.
+        why: String,
+    } => Exit::Failed,
+    what: format!("refused: {why}"),
+    why: "the operation is not allowed in the current state of the service; nothing was changed",
+    do: "correct the cause in the first line and run the command again; otherwise report a bug";
+
+    /// The listening socket cannot be opened.
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("cannot listen on {listen}: {cause}"),
+    why: "the API is served on this address",
+    do: listen_remedy(listen.port(), cause.kind());
+
+    /// The HTTP server failed.
+    Http {
+        /// What happened.
+        message: String,
+    } => Exit::Failed,
+    what: format!("the HTTP server failed: {message}"),
+    why: "the HTTP server must run until the process is stopped",
+    do: "start again; if it fails again, report a bug";
+
+    /// A value on the command line is invalid.
+    Usage {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    } => Exit::Usage,
+    what: what.clone(),
+    why: "the command does not accept this value",
+    do: remedy.clone();
+
+    /// An operating-system call that the program needs failed.
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("{what}: {cause}"),
+    why: "the program needs this operation of the operating system",
+    do: "start again; if it fails again, report a bug";
+
+    /// The graceful stop did not finish in time.
+    StillRunning {
+        /// Milliseconds since the stop began.
+        after_ms: u128,
+        /// The component that did not stop in time.
+        running: String,
+    } => Exit::Failed,
+    what: format!("stopped after {after_ms} ms with {running} still running"),
+    why: "a component did not finish in time; committed work is safe, the rest is repeated after the next start",
+    do: "no action is needed: the next start continues the work";
+}
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Failure {
+        Failure::Config { errors }
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(cause: BrokerError) -> Failure {
+        Failure::Broker { cause }
+    }
+}
+
+impl From<EntropyError> for Failure {
+    fn from(cause: EntropyError) -> Failure {
+        Failure::Entropy { cause }
+    }
+}
+
+impl Failure {
+    /// Converts store errors of this database to failures.
+    pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
+        let database = database.clone();
+        move |cause| match (foreign_log(&cause), access_refusal(&cause)) {
+            (Some(log), _) => Failure::ForeignLog { log },
+            (None, Some(message)) => Failure::AccessRefused { database, message },
+            (None, None) => Failure::Database { database, cause },
+        }
+    }
+
+    /// Converts schema errors of this database to failures.
+    pub fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            SchemaError::Unreleased => Failure::SchemaUnreleased { database },
+            SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
+            SchemaError::Store(cause) => Failure::database(&database)(cause),
+        }
+    }
+
+    /// Converts errors of the preparation of a process on this database to failures.
+    pub fn prepare(database: &DatabaseChoice) -> impl FnOnce(PrepareError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            PrepareError::Store(cause) => Failure::database(&database)(cause),
+            PrepareError::Broker(cause) => cause.into(),
+        }
+    }
+
+    /// The full message: what failed, why, what to do; each error of the configuration on its own.
+    pub fn explain(&self) -> String {
+        if let Failure::Config { errors } = self {
+            let texts: Vec<String> = errors.iter().map(|error| error.explanation().to_string()).collect();
+            return texts.join("\n");
+        }
+        self.explanation().to_string()
+    }
+}
+
+/// One part of the explanations of all errors.
+fn joined(errors: &ConfigErrors, part: fn(Explanation) -> String) -> String {
+    errors.iter().map(ConfigError::explanation).map(part).collect::<Vec<_>>().join("; ")
+}
+
+fn was(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
+/// Whether rights or the schema of the database have to be corrected: no later start succeeds by itself.
+fn needs_correction(cause: &StoreError) -> bool {
+    let kind = cause.system_fault().map(|fault| fault.kind);
+    matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+}
+
+fn foreign_log(error: &StoreError) -> Option<ForeignLog> {
+    let StoreError::Backend(cause) = error else { return None };
+    cause.downcast_ref().cloned()
+}

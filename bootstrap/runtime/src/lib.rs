@@ -1,0 +1,26 @@
+//! What every process that uses handover needs around the application: settings, stores and brokers by URL, roles, start
+//! and stop, logging, metrics, signals, terminal output, and the checks of `doctor`.
+
+#![warn(missing_docs)]
+
+pub mod brokers;
+pub mod config;
+pub mod descriptors;
+pub mod doctor;
+mod explanation;
+pub mod failure;
+mod lock;
+pub mod metrics;
+pub mod roles;
+pub mod settings;
+pub mod sibling_file;
+pub mod signals;
+mod stop;
+pub mod stores;
+pub mod telemetry;
+pub mod terminal;
+
+pub use explanation::{Exit, Explained, Explanation};
+pub use failure::Failure;
+pub use lock::DatabaseLock;
+pub use stop::Stop;

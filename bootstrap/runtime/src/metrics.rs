@@ -1,0 +1,104 @@
+//! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use handover_outbox::ports::StoreError;
+use handover_outbox::{METRICS, Metric, MetricKind, Outbox, PENDING};
+use handover_system::LOG_LINES_DROPPED;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use crate::terminal::dropped_lines;
+
+/// The recorder of this process; it can be installed only once.
+static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Shortest interval between counts of pending events and between runs of the recorder's upkeep.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// After a count the task sleeps for at least this multiple of the duration of the count, so that a large outbox is not
+/// counted all the time.
+const PAUSE_FACTOR: u32 = 20;
+
+/// The metrics of the toolkit.
+fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
+    static OF_OUTBOX: &[Metric] = &METRICS;
+    static OF_LOG: Metric = LOG_LINES_DROPPED;
+    OF_OUTBOX.iter().chain([&OF_LOG])
+}
+
+/// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.
+pub fn install(of_application: &'static [Metric]) {
+    let builder = PrometheusBuilder::new().with_recommended_naming(true);
+    match builder.install_recorder() {
+        Ok(collector) => drop(COLLECTOR.set(collector)),
+        Err(error) => tracing::debug!(%error, "metrics: recorder is installed already"),
+    }
+    for metric in of_toolkit().chain(of_application) {
+        match metric.kind {
+            MetricKind::Gauge | MetricKind::GaugeOfConsumer => {
+                metrics::describe_gauge!(metric.name, metric.help)
+            }
+            MetricKind::Counter | MetricKind::CounterOfConsumer => {
+                metrics::describe_counter!(metric.name, metric.help);
+            }
+        }
+    }
+}
+
+/// Renders the response of `/metrics`, if the recorder is installed.
+pub fn render() -> Option<impl Fn() -> String + Clone + Send + Sync + 'static> {
+    let collector = COLLECTOR.get()?.clone();
+    Some(move || {
+        metrics::counter!(LOG_LINES_DROPPED.name).absolute(dropped_lines());
+        collector.render()
+    })
+}
+
+/// Registers every metric with an initial value, and spawns the task that counts pending events.
+pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
+    let Some(collector) = COLLECTOR.get() else { return };
+    for metric in of_toolkit().chain(of_application) {
+        match metric.kind {
+            // A counter that is exported only after its first increment would look like a missing metric until then.
+            MetricKind::Counter => metrics::counter!(metric.name).increment(0),
+            MetricKind::CounterOfConsumer => {
+                for (_, consumer) in outbox.consumers.iter() {
+                    metrics::counter!(metric.name, "consumer" => *consumer).increment(0);
+                }
+            }
+            MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
+            // The consumers set their gauges when they start.
+            MetricKind::GaugeOfConsumer => {}
+        }
+    }
+    let outbox = outbox.for_background_tasks();
+    let stopping = outbox.tx.tasks.stopping().clone();
+    let tasks = outbox.tx.tasks.clone();
+    let upkeep = async move {
+        while !stopping.is_cancelled() {
+            let begun = now();
+            if let Err(error) = count_pending(&outbox).await {
+                tracing::debug!(%error, "metrics: cannot count pending events; keeping the previous value");
+            }
+            collector.run_upkeep();
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = outbox.tx.clock.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
+            }
+        }
+    };
+    drop(tasks.spawn(upkeep));
+}
+
+#[allow(clippy::disallowed_methods, reason = "measures the duration of a query")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn count_pending(outbox: &Outbox) -> Result<(), StoreError> {
+    let counts = outbox.view().await?.outbox_view().outbox_counts(None).await?;
+    #[allow(clippy::cast_precision_loss, reason = "exact up to 2^53 events")]
+    metrics::gauge!(PENDING).set(counts.new.saturating_add(counts.retry) as f64);
+    Ok(())
+}

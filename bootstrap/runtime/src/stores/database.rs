@@ -1,0 +1,187 @@
+//! The database of a serving process.
+
+use std::sync::Arc;
+
+use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError, UnitOfWork};
+use handover_outbox::{Tasks, WakeupNotifier};
+use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
+use handover_system::{FollowingClock, SystemClock};
+
+use super::{Parts, Schema};
+use crate::settings::DatabaseChoice;
+use crate::{DatabaseLock, Failure};
+
+/// Interval at which the clock offset to the database server is sampled.
+const CLOCK_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A database that this process serves. A file is served by one process, a server's database by any number.
+pub struct Database {
+    choice: DatabaseChoice,
+    parts: Parts,
+    store: SqlStore,
+    clock: Arc<dyn Clock>,
+    following: Option<Arc<FollowingClock>>,
+    _lock: Option<DatabaseLock>,
+}
+
+impl Database {
+    /// Opens the database for serving. A file is locked, created if it does not exist, and migrated. On a server the schema
+    /// must be current: `migrate` is a separate step, run as a user with the necessary rights.
+    pub async fn open(
+        choice: &DatabaseChoice,
+        parts: Parts,
+        wake: &WakeupNotifier,
+    ) -> Result<Database, Failure> {
+        let database = Database::connect(choice, parts, wake).await?;
+        let ready = match choice {
+            DatabaseChoice::File(_) => database.migrate_schema().await,
+            DatabaseChoice::Server(_) => database.check_schema().await,
+        };
+        match ready {
+            Ok(()) => Ok(database),
+            Err(failure) => {
+                database.close().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Migrates the tables of the toolkit and these parts, closes the database and returns its schema versions.
+    pub async fn migrate(choice: &DatabaseChoice, parts: Parts) -> Result<Vec<SchemaVersion>, Failure> {
+        let database = Database::connect(choice, parts, &WakeupNotifier::default()).await?;
+        let done = match database.migrate_schema().await {
+            Ok(()) => Schema::versions(&database.store, parts).await.map_err(Failure::schema(choice)),
+            Err(failure) => Err(failure),
+        };
+        database.close().await;
+        done
+    }
+
+    async fn connect(
+        choice: &DatabaseChoice,
+        parts: Parts,
+        wake: &WakeupNotifier,
+    ) -> Result<Database, Failure> {
+        let choice = choice.clone();
+        Ok(match &choice {
+            DatabaseChoice::File(path) => {
+                let lock = DatabaseLock::take(path)?;
+                let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+                let options = SqliteOptions::file(path);
+                let store = SqlStore::open_sqlite(&options, Arc::clone(&clock), wake.clone())
+                    .await
+                    .map_err(Failure::database(&choice))?;
+                Database { parts, store, clock, following: None, _lock: Some(lock), choice }
+            }
+            DatabaseChoice::Server(server) => {
+                let following = Arc::new(FollowingClock::default());
+                let clock: Arc<dyn Clock> = Arc::<FollowingClock>::clone(&following);
+                let store = SqlStore::open_server(server, Arc::clone(&clock), wake.clone());
+                store.probe().await.map_err(Failure::database(&choice))?;
+                let unsuitable = store.unsuitable_settings().await.map_err(Failure::database(&choice))?;
+                if let Some(setting) = unsuitable.into_iter().next() {
+                    return Err(Failure::Setting { database: choice, setting });
+                }
+                Database { parts, store, clock, following: Some(following), _lock: None, choice }
+            }
+        })
+    }
+
+    /// Migrates the schema. A schema that a newer version of the program created is refused, and nothing is written.
+    async fn migrate_schema(&self) -> Result<(), Failure> {
+        match Schema::of(&self.store, self.parts, &self.choice).await? {
+            newer @ Schema::Newer(_) => newer.current(&self.choice),
+            Schema::Current | Schema::Older(_) => {
+                let database = self.choice.clone();
+                self.store.migrate_with(self.parts).await.map_err(|error| match error {
+                    SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
+                    error @ (SchemaError::Store(_)
+                    | SchemaError::Unreleased
+                    | SchemaError::ForeignTable(_)) => Failure::schema(&database)(error),
+                })
+            }
+        }
+    }
+
+    async fn check_schema(&self) -> Result<(), Failure> {
+        Schema::of(&self.store, self.parts, &self.choice).await?.current(&self.choice)?;
+        match &self.following {
+            Some(clock) => sample_time(&self.store, clock).await.map_err(Failure::database(&self.choice)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends every lease in a database file, because the lock of the file proves that the owners have ended. Does
+    /// nothing on a server, where other processes may still run.
+    pub async fn end_stale_leases(&self) -> Result<(), Failure> {
+        if self.choice.file().is_none() {
+            return Ok(());
+        }
+        let ended = async {
+            let mut unit = self.store.begin().await?;
+            LeaseRepo::release_all_leases(unit.outbox()).await?;
+            unit.commit().await
+        };
+        ended.await.map_err(Failure::database(&self.choice))
+    }
+
+    /// Spawns tasks that listen for wake-up notifications of other processes and follow the server's clock.
+    pub fn spawn_background_tasks(&self, tasks: &Tasks) {
+        let Some(clock) = self.following.clone() else { return };
+        let store = self.store.clone();
+        let stopping = tasks.stopping().clone();
+        let watching = async move {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = store.watch() => {}
+            }
+        };
+        drop(tasks.spawn(watching));
+        let store = self.store.clone();
+        let stopping = tasks.stopping().clone();
+        let following = async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => return,
+                    () = clock.sleep(CLOCK_SAMPLE_INTERVAL) => {}
+                }
+                if let Err(error) = sample_time(&store, &clock).await {
+                    tracing::debug!(%error, "clock: cannot read the time of the database; keeping the last offset");
+                }
+            }
+        };
+        drop(tasks.spawn(following));
+    }
+
+    /// The URL of the database.
+    pub fn choice(&self) -> &DatabaseChoice {
+        &self.choice
+    }
+
+    /// The store of the toolkit's tables.
+    pub fn store(&self) -> &SqlStore {
+        &self.store
+    }
+
+    /// The clock of the deployment: the system's for a file, the server's otherwise.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Closes the connections, then releases the lock.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+/// Samples the database's time and adjusts the clock's offset.
+pub(super) async fn sample_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
+    let before = SystemClock.now();
+    let theirs = store.database_now().await?;
+    if let Some(moved) = clock.follow(before, theirs, SystemClock.now()) {
+        tracing::info!(by_ms = moved.num_milliseconds(), "clock: offset to the database adjusted");
+    }
+    Ok(())
+}

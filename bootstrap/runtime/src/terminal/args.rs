@@ -1,0 +1,97 @@
+//! Flags that commands have in common.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use crate::Failure;
+use crate::config::{Configuration, Sources, variable_of};
+use crate::settings::{DATABASE_DEFAULT, DATABASE_URL, LISTEN, LISTEN_DEFAULT};
+use crate::terminal::warn;
+
+/// Flags of every command that reads the configuration.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Common {
+    /// Read this file instead of handover.toml
+    #[arg(long, value_name = "FILE", env = "HANDOVER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Value of the key `database.url`.
+    #[arg(long, value_name = "URL", help = flag_help("Database that stores orders and events", DATABASE_URL, DATABASE_DEFAULT))]
+    pub database: Option<String>,
+}
+
+/// Address flag of commands that need the API's address.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Address {
+    /// Value of the key `http.listen`.
+    #[arg(long, value_name = "ADDRESS", help = flag_help("Address and port of the API; port 0 selects any free port", LISTEN, LISTEN_DEFAULT))]
+    pub listen: Option<String>,
+}
+
+impl Address {
+    /// The flag `--listen` as a configuration source.
+    pub fn flag(&self) -> Flag<'_> {
+        ("--listen", LISTEN, self.listen.as_ref())
+    }
+}
+
+/// The help text of a flag, with default and variable of the key that it sets.
+fn flag_help(text: &str, path: &str, default: &str) -> String {
+    format!("{text} [default: {default}] [env: {}]", variable_of(path))
+}
+
+/// A flag, the configuration key that it sets, and its value if given.
+pub type Flag<'a> = (&'static str, &'static str, Option<&'a String>);
+
+impl Common {
+    /// Configuration sources of this process, including these flags.
+    pub fn sources(&self, other_flags: &[Flag<'_>]) -> Sources {
+        let mut sources = Sources::of_process(self.config.clone());
+        let flags: [Flag<'_>; 1] = [("--database", DATABASE_URL, self.database.as_ref())];
+        sources.flags = flags
+            .iter()
+            .chain(other_flags)
+            .filter_map(|(flag, key, value)| value.map(|value| (*flag, *key, value.clone())))
+            .collect();
+        sources
+    }
+
+    /// Loads the configuration of this process with these flags. Warnings go to stderr.
+    pub fn load<C: Configuration>(&self) -> Result<C, Failure> {
+        let sources = self.sources(&[]);
+        warn(&C::keys(), &sources);
+        Ok(C::load(&sources)?)
+    }
+}
+
+/// Format of a command's output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Columns, with borders on a terminal
+    #[default]
+    Table,
+    /// JSON, with the field names of the API
+    Json,
+}
+
+/// Output flag of commands that print results.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Parser for whole numbers within limits. Unlike the standard library's, its errors name the limits.
+pub fn whole<T>(limits: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| limits.contains(number));
+        number.ok_or_else(|| format!("write a whole number from {} to {}", limits.start(), limits.end()))
+    }
+}
