@@ -34,7 +34,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 57] = [
+const FORBIDDEN: [(&str, &str, &str); 60] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -102,6 +102,9 @@ const FORBIDDEN: [(&str, &str, &str); 57] = [
     ("adapters/sql/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
     ("adapters/sql/outbox", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
     ("adapters/sql/marketplace", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
+    ("adapters/http/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
+    ("adapters/http/outbox", "marketplace-http = { path = '../marketplace' }", "marketplace-http"),
+    ("adapters/http/marketplace", "handover-sql = { path = '../../sql/outbox' }", "handover-sql"),
     (
         "adapters/memory/outbox",
         "[dev-dependencies]\nhandover-sql = { path = '../../sql/outbox' }",

@@ -25,7 +25,6 @@ pub mod use_cases;
 
 pub use self::metrics::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
-    OVERLOAD_REFUSED,
 };
 pub use app::{App, EventFactory, Rules};
 pub use context::{Actor, CommandContext, Role};

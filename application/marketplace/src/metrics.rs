@@ -1,9 +1,8 @@
-//! Metrics of the marketplace and its HTTP requests. The outbox has its own metrics
-//! (`handover_outbox::METRICS`).
+//! Metrics of the marketplace. The toolkit has its own (`handover_outbox::METRICS`,
+//! `handover_http::METRICS`).
 
 use handover_outbox::Metric;
 
-pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
 pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
@@ -12,7 +11,7 @@ pub const IDEMPOTENCY_REDIS_UNAVAILABLE: &str = "handover.idempotency.redis.unav
 
 /// Every metric of the marketplace. Names that the requirements do not define begin with `handover`. The adapters of
 /// HTTP, rate limit and idempotency keys set the metrics of their area.
-pub const METRICS: [Metric; 8] = [
+pub const METRICS: [Metric; 7] = [
     Metric::counter("reaper.lock.released", "Asset locks released by the reaper after their timeout"),
     Metric::counter(
         "consistency.event.missing",
@@ -22,7 +21,6 @@ pub const METRICS: [Metric; 8] = [
         "consistency.event.repaired",
         "Findings repaired: events appended or redriven, effects applied again",
     ),
-    Metric::counter(OVERLOAD_REFUSED, "Requests rejected by the concurrency limit"),
     Metric::counter(LIMIT_REFUSED, "Requests rejected by the rate limit"),
     Metric::counter(
         LIMIT_FALLBACK,

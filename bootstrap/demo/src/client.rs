@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handover_events::TenantId;
+use handover_http::Tokens;
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use http_body_util::{BodyExt, Full};
@@ -21,7 +22,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use marketplace::Role;
 use marketplace_domain::{CouponId, Money, OrderId, Points, ProductId, UserId};
-use marketplace_http::Tokens;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::sync::Semaphore;
@@ -133,7 +133,9 @@ impl Api {
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
         let tokens = roles
             .map(|(user, role)| {
-                let token = signer.issue(user, TenantId::DEFAULT, &[role], TOKEN_LIFETIME, SystemClock.now());
+                let now = SystemClock.now();
+                let token =
+                    signer.issue(user.get(), TenantId::DEFAULT, &[role.as_str()], TOKEN_LIFETIME, now);
                 Ok((user, token.map_err(|error| refused("auth.jwt-secret", error.to_string()))?))
             })
             .collect::<Result<_, Failure>>()?;

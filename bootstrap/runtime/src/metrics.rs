@@ -23,7 +23,8 @@ const PAUSE_FACTOR: u32 = 20;
 fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
     static OF_OUTBOX: &[Metric] = &METRICS;
     static OF_LOG: Metric = LOG_LINES_DROPPED;
-    OF_OUTBOX.iter().chain([&OF_LOG])
+    static OF_HTTP: &[Metric] = &handover_http::METRICS;
+    OF_OUTBOX.iter().chain(OF_HTTP).chain([&OF_LOG])
 }
 
 /// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
+use handover_http::routes::metrics::Render;
+use handover_http::{CachedReadiness, Limits, Problem, Readiness, Tokens, serve};
 use handover_outbox::ports::{Clock, StoreError};
 use handover_runtime::config::Secret;
 use handover_runtime::stores::Database;
@@ -14,10 +16,7 @@ use handover_runtime::{Failure, descriptors, metrics};
 use handover_system::SystemClock;
 use marketplace::{App, Role};
 use marketplace_domain::UserId;
-use marketplace_http::{
-    CachedReadiness, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, router_with, serve,
-    split_routers,
-};
+use marketplace_http::{CallbackVerifier, Edge, router_with, split_routers};
 use marketplace_sql::SqlMarket;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -74,9 +73,10 @@ pub fn token(secret: &Secret, config: &Config, asked: &TokenRequest<'_>) -> Resu
     let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
     let user = UserId::try_from(asked.user).map_err(|error| usage(format!("--user {error}")))?;
     let tenant = TenantId::try_from(asked.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
+    let roles: Vec<&str> = asked.roles.iter().map(|role| role.as_str()).collect();
     own_tokens(secret)?
         .with_rules(config.auth.rules.clone())
-        .issue(user, tenant, asked.roles, asked.ttl, SystemClock.now())
+        .issue(user.get(), tenant, &roles, asked.ttl, SystemClock.now())
         .map_err(|error| usage(error.to_string()))
 }
 
@@ -169,7 +169,7 @@ impl HttpServer {
             tokens: verifiers.tokens.clone(),
             callbacks: verifiers.callbacks.clone(),
             requires_reference: config.gateway.requires_reference,
-            readiness: Box::new(ServiceReadiness {
+            readiness: Arc::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
                 database: CachedReadiness::new(DatabaseReadiness(SqlMarket::on(database.store().clone()))),
             }),

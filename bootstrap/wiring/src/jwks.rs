@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use handover_http::{KeySet, Tokens};
 use marketplace::App;
-use marketplace_http::{KeySet, Tokens};
 
 use crate::MarketFailure;
 use crate::config::{Config, read_keys};

@@ -12,12 +12,13 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use handover_http::Tokens;
 use handover_runtime::Failure;
 use handover_runtime::config::Secret;
 use handover_runtime::settings::DatabaseChoice;
 use handover_runtime::sibling_file::sibling_file;
 use handover_system::secret_bytes;
-use marketplace_http::{CallbackVerifier, Tokens};
+use marketplace_http::CallbackVerifier;
 
 use crate::MarketFailure;
 use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET};

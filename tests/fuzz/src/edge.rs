@@ -11,15 +11,14 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
+use handover_http::{ForwardedHeader, Limits, Problem, Proxies, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
 use marketplace::ports::Bucket;
-use marketplace::{App, Role, Rules, service};
-use marketplace_domain::{PointsRules, UserId};
-use marketplace_http::{
-    CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, RateLimits, Tokens, router,
-};
+use marketplace::{App, Rules, service};
+use marketplace_domain::PointsRules;
+use marketplace_http::{CallbackVerifier, Edge, RateLimits, router};
 use marketplace_limiter::{LocalLimiter, Time};
 use marketplace_memory::MemoryStore;
 use serde_json::Value;
@@ -72,10 +71,9 @@ pub(crate) fn now() -> DateTime<Utc> {
 
 /// A token of a user with all roles in the default tenant.
 pub(crate) fn bearer() -> String {
-    let user = UserId::try_from(7).unwrap();
     let tenant = TenantId::DEFAULT;
     let tokens = Tokens::new(SECRET).unwrap();
-    tokens.issue(user, tenant, &[Role::User, Role::Operator], Duration::from_secs(60), now()).unwrap()
+    tokens.issue(7, tenant, &["user", "operator"], Duration::from_secs(60), now()).unwrap()
 }
 
 /// Sends a request through a trusted proxy and checks its response.
@@ -141,7 +139,7 @@ async fn open_router(header: ForwardedHeader) -> Router {
         tokens: Tokens::new(SECRET).unwrap(),
         callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
         requires_reference: false,
-        readiness: Box::new(Vec::<Problem>::new),
+        readiness: Arc::new(Vec::<Problem>::new),
         admission: RateLimits::new(Arc::new(LocalLimiter::with_time(Time::monotonic())), unlimited)
             .with_proxies(proxies),
         limits: Limits::default(),

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover_events::{Envelope, Json};
+use handover_http::{KeySet, TokenRules, Tokens};
 use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, Configuration, Sources};
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace_domain::{EventBody, EventType};
-use marketplace_http::{KeySet, TokenRules, Tokens};
 use marketplace_wiring::config::Config;
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -58,7 +58,7 @@ pub(crate) fn claims(bytes: &[u8]) {
         let leeway = i64::try_from(rules.leeway.as_secs()).unwrap();
         let tokens = Tokens::new(SECRET).unwrap().with_rules(rules);
         let Ok(claims) = tokens.verify(&token, now()) else { continue };
-        assert!(claims.user.get() > 0 && claims.tenant.get() > 0);
+        assert!(claims.user > 0 && claims.tenant.get() > 0);
         assert!(claims.expires > now().timestamp() - leeway, "{claims:?}");
     }
 }

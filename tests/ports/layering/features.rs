@@ -25,7 +25,7 @@ fn toolkit_forces_no_feature_of_serde_json() -> Outcome {
 
 #[test]
 fn feature_that_a_crate_forces_is_found() -> Outcome {
-    let features = features_of_serde_json(&root().join("adapters/http"))?;
+    let features = features_of_serde_json(&root().join("adapters/http/marketplace"))?;
     for forced in FORCED {
         assert!(features.iter().any(|feature| feature == forced), "{features:?}");
     }

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 19] = [
+const CRATES: [(&str, &str, &str); 21] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -33,6 +33,16 @@ const CRATES: [(&str, &str, &str); 19] = [
         "adapters/sql/marketplace",
         "marketplace-sql",
         "handover-sql = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
+    ),
+    (
+        "adapters/http/outbox",
+        "handover-http",
+        "handover-outbox = { path = '../../../application/outbox' }\naxum = '0.8'",
+    ),
+    (
+        "adapters/http/marketplace",
+        "marketplace-http",
+        "handover-http = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("bootstrap/runtime", "handover-runtime", "handover-sql = { path = '../../adapters/sql/outbox' }"),

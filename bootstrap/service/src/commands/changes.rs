@@ -2,6 +2,7 @@
 //! serves it.
 
 use handover_events::EventId;
+use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
     DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
@@ -9,7 +10,6 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::OutboxFilter;
 use handover_runtime::terminal::{Output, note, output, say};
-use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use serde::Serialize;
 
 use super::operator::{Operator, Reach};

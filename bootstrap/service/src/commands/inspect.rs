@@ -1,12 +1,13 @@
 //! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`: read directly from the database; `queues`:
 //! reads from the broker. All of them also work while a process serves the database.
 
+use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView};
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
 use handover_runtime::terminal::{Output, note, output, say};
 use marketplace::use_cases::operations as market;
-use marketplace_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
+use marketplace_http::views::TimelineView;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -184,7 +184,8 @@ fn pages_http_api_names_every_route_of_the_openapi_document() {
 fn pages_operations_names_every_metric() {
     let text = read(&page("operations.md"));
     let of_process = &[handover_system::LOG_LINES_DROPPED];
-    for metric in handover_outbox::METRICS.iter().chain(&marketplace::METRICS).chain(of_process) {
+    let of_toolkit = handover_outbox::METRICS.iter().chain(&handover_http::METRICS);
+    for metric in of_toolkit.chain(&marketplace::METRICS).chain(of_process) {
         let name = metric.name.replace('.', "_");
         assert!(text.contains(&format!("| `{name}")), "bootstrap/docs/operations.md does not name {name}");
     }

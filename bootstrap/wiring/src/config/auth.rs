@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use handover_http::{KeySet, TokenRules, Tokens};
 use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, Secret};
-use marketplace_http::{KeySet, TokenRules, Tokens};
 
 use super::{JWT_SECRET, PREVIOUS_JWT_SECRET};
 

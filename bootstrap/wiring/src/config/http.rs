@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use handover_http::{ForwardedHeader, Proxies, WebOrigin};
 use handover_runtime::config::{Checked, ConfigError, HOUR, Item, Kind, Reader, SECOND};
 use handover_runtime::settings::ops_listen;
-use marketplace_http::{ForwardedHeader, Proxies, WebOrigin};
 
 /// Maximum of `http.concurrent-requests`.
 const MAX_CONCURRENT_REQUESTS: u32 = 100_000;

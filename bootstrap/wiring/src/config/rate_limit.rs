@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU32;
 
+use handover_http::Proxies;
 use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, best, similarity};
 use marketplace::ports::Bucket;
-use marketplace_http::{LIMITED_ROUTES, Proxies};
+use marketplace_http::LIMITED_ROUTES;
 use serde::Deserialize;
 use toml::Value;
 

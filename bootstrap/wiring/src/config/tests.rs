@@ -11,12 +11,12 @@ mod values;
 use std::path::Path;
 use std::time::Duration;
 
+use handover_http::{Limits, TokenRules};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::idempotency::RequestSettings;
 use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::PointsRules;
-use marketplace_http::{Limits, TokenRules};
 
 use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, ConfigErrors, Configuration, Sources, variable_of};

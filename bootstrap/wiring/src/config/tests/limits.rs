@@ -1,7 +1,8 @@
 use std::num::NonZeroU32;
 
+use handover_http::ForwardedHeader;
 use marketplace::ports::Bucket;
-use marketplace_http::{ForwardedHeader, LIMITED_ROUTES};
+use marketplace_http::LIMITED_ROUTES;
 
 use super::{error_text, load, load_file};
 

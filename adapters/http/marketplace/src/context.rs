@@ -1,0 +1,129 @@
+//! Authentication: the middleware that verifies tokens, and the extractors that create the context of a command.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use handover_events::{TenantId, Trace};
+use handover_http::envelope::Code;
+use handover_http::header_names::X_IDEMPOTENCY_KEY;
+use handover_http::refusal::Refusal;
+use handover_http::{Claims, TokenError, Unauthenticated};
+use handover_outbox::operations;
+use marketplace::{Actor, CommandContext, Role};
+use marketplace_domain::UserId;
+
+use crate::edge::Edge;
+use crate::messages;
+
+/// An authenticated caller, and the dependencies of the routes. The other caller types contain the dependencies, too.
+pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+
+/// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order
+/// or payment.
+pub(crate) struct KeyedCaller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+
+/// An authenticated caller with the role operator or platform.
+pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+
+/// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
+pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+
+/// Middleware that authenticates each request once. It rejects no request, because the rate limit counts
+/// unauthenticated requests first; the extractors reject them.
+pub(crate) async fn authenticate(
+    State(edge): State<Arc<Edge>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(trace) = request.extensions().get::<Trace>().cloned() else {
+        return missing_trace().into_response();
+    };
+    let verified = edge.tokens.authenticate(request.headers(), edge.app.now());
+    match verified.and_then(|claims| context_of(&claims, trace)) {
+        Ok(context) => {
+            request.extensions_mut().insert(context);
+        }
+        Err(reason) => {
+            request.extensions_mut().insert(reason);
+        }
+    }
+    next.run(request).await
+}
+
+/// The context of a signed-in user. Unknown roles are ignored.
+fn context_of(claims: &Claims, trace: Trace) -> Result<CommandContext, Unauthenticated> {
+    let id = UserId::try_from(claims.user);
+    let id = id.map_err(|_| Unauthenticated::Invalid(TokenError::InvalidClaim("sub")))?;
+    let roles = claims.roles.iter().filter_map(|role| Role::named(role)).collect();
+    let actor = Actor::User { id, roles };
+    Ok(CommandContext { actor, tenant: claims.tenant, trace, idempotency: None })
+}
+
+/// The context of an authenticated caller.
+fn caller(head: &Parts) -> Result<&CommandContext, Refusal> {
+    match (head.extensions.get::<CommandContext>(), head.extensions.get::<Unauthenticated>()) {
+        (Some(context), _) => Ok(context),
+        (None, Some(reason)) => Err(reason.into()),
+        (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
+    }
+}
+
+/// Guard of the operators' routes: the caller that [`authenticate`] has authenticated, with the role of an operator.
+pub(crate) fn operator(head: &Parts, _: Trace) -> Result<operations::Operator, Refusal> {
+    caller(head)?.operator().map_err(|_| Refusal::of(Code::NOT_ALLOWED))
+}
+
+impl FromRequestParts<Arc<Edge>> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        caller(parts).map(|context| Caller(Arc::clone(edge), context.clone()))
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for KeyedCaller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
+        if context.idempotency.is_some() {
+            Ok(KeyedCaller(edge, context))
+        } else {
+            Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED))
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for Operator {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
+        context.operator().map_err(|_| Refusal::of(Code::NOT_ALLOWED))?;
+        Ok(Operator(edge, context))
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for Gateway {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        // The gateway belongs to no tenant: the use case uses the tenant of the payment or refund.
+        let tenant = TenantId::DEFAULT;
+        let trace = trace(parts)?;
+        let context = CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None };
+        Ok(Gateway(Arc::clone(edge), context))
+    }
+}
+
+fn trace(parts: &Parts) -> Result<Trace, Refusal> {
+    let trace = parts.extensions.get::<Trace>().cloned();
+    trace.ok_or_else(missing_trace)
+}
+
+fn missing_trace() -> Refusal {
+    Refusal::internal(&"the route has no trace layer")
+}

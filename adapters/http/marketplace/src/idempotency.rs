@@ -1,0 +1,222 @@
+//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response.
+//!
+//! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
+//! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be
+//! kept outside of the database ([`ResponseStorage::Afterwards`]).
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use handover_http::body::RawBody;
+use handover_http::envelope::{Code, Reply, ReplyData};
+use handover_http::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
+use handover_http::refusal::Refusal;
+use handover_http::response::Done;
+use handover_http::values;
+use handover_outbox::ports::StoreError;
+use marketplace::CommandContext;
+use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest, ResponseWriter};
+use marketplace::ports::{RequestScope, StoredResponse};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tracing::warn;
+
+use crate::context::Caller;
+use crate::edge::Edge;
+use crate::messages;
+use crate::refusal::{RouteError, not_found};
+
+/// Way in which the response to a request with an idempotency key is stored.
+#[derive(Clone, Copy)]
+pub(crate) enum ResponseStorage {
+    /// The transaction of the command stores the response. The command serializes its result with this function.
+    InTransaction(ResponseWriter),
+    /// The response is stored after the command, in the store that `idempotency.store` selects, because the route uses
+    /// more than one transaction.
+    Afterwards,
+}
+
+/// Middleware of the user and operator routes; acts on POST requests with an idempotency key.
+pub(crate) async fn handle_idempotency_key(
+    State((edge, storage)): State<(Arc<Edge>, ResponseStorage)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_key = KEY_HEADERS.iter().any(|name| request.headers().contains_key(name));
+    if request.method() != Method::POST || !has_key {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    let Ok(Caller(_, context)) = Caller::from_request_parts(&mut parts, &edge).await else {
+        // Not authenticated: the route rejects the request.
+        return next.run(Request::from_parts(parts, body)).await;
+    };
+    let key = match key(&parts.headers) {
+        Ok(key) => key,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let body = match RawBody::from_request(Request::from_parts(parts.clone(), body), &edge).await {
+        Ok(RawBody { bytes, .. }) => bytes,
+        Err(refusal) => return refusal.into_response(),
+    };
+    // `OriginalUri` contains the whole path; in a nested router `parts.uri` lacks its prefix.
+    let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |original| original.path());
+    let route = format!("{} {path}", parts.method);
+    let keyed_request = match keyed_request(&context, route, key, &body) {
+        Ok(keyed_request) => keyed_request,
+        Err(refusal) => return refusal.into_response(),
+    };
+    // The request runs in a separate task: after a disconnect or a timeout the task still stores the response, and a
+    // repeated request gets the stored response.
+    let tasks = edge.app.tx.tasks.clone();
+    let processing = async move {
+        let request = Request::from_parts(parts, Body::from(body));
+        process(&edge, storage, request, context, keyed_request, next)
+            .await
+            .unwrap_or_else(IntoResponse::into_response)
+    };
+    match tasks.spawn(processing).await {
+        Ok(Some(response)) => response,
+        Ok(None) => Refusal::from(StoreError::Unavailable("the process is stopping".into())).into_response(),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(error) => Refusal::internal(&error).into_response(),
+        },
+    }
+}
+
+/// Claims the key, runs the route and stores the response; or returns the stored response.
+async fn process(
+    edge: &Edge,
+    storage: ResponseStorage,
+    mut request: Request,
+    mut context: CommandContext,
+    keyed_request: IdempotentRequest,
+    next: Next,
+) -> Result<Response, RouteError> {
+    let begun = match storage {
+        ResponseStorage::InTransaction(writer) => {
+            idempotency::begin(&edge.app, keyed_request, writer).await?
+        }
+        ResponseStorage::Afterwards => {
+            idempotency::begin_with_deferred_response(&edge.app, keyed_request).await?
+        }
+    };
+    let ticket = match begun {
+        ClaimOutcome::New(ticket) => ticket,
+        ClaimOutcome::Replayed(stored) => return Ok(replay(stored)?),
+    };
+    context.idempotency = Some(ticket.clone());
+    request.extensions_mut().insert(context);
+    let response = next.run(request).await;
+    let outcome = match to_stored(&response) {
+        Some(stored) => ticket.done(stored).await,
+        None => ticket.refused().await,
+    };
+    if let Err(error) = outcome {
+        warn!(%error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
+    }
+    Ok(response)
+}
+
+/// The response to store; `None` if the request was rejected.
+fn to_stored(response: &Response) -> Option<StoredResponse> {
+    match response.extensions().get::<Reply>()? {
+        Reply { code, data: ReplyData::Value(data), .. } if *code == Code::DONE => {
+            Some(StoredResponse { status: response.status().as_u16(), data: data.to_string() })
+        }
+        Reply { .. } => None,
+    }
+}
+
+/// Builds the response to a repeated request from the stored one.
+fn replay(stored: StoredResponse) -> Result<Response, Refusal> {
+    let data: Value = serde_json::from_str(&stored.data).map_err(|error| Refusal::internal(&error))?;
+    let mut response = Done::stored(stored.status, data)?.into_response();
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+/// The idempotency key, from either header; different values are an error.
+fn key(headers: &HeaderMap) -> Result<String, Refusal> {
+    let [name, alias] = KEY_HEADERS;
+    let mut values = headers.get_all(name).iter().chain(headers.get_all(alias));
+    let first = values.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if values.any(|other| other.as_bytes() != first.as_bytes()) {
+        return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::DUPLICATE));
+    }
+    values::visible_ascii(first, RequestScope::MAX_KEY_CHARS)
+        .map_err(|error| Refusal::field(X_IDEMPOTENCY_KEY, error))
+}
+
+fn keyed_request(
+    context: &CommandContext,
+    route: String,
+    key: String,
+    body: &[u8],
+) -> Result<IdempotentRequest, Refusal> {
+    let user = context.user().ok_or_else(|| Refusal::internal(&"the authenticated caller is not a user"))?;
+    // Not found, because the path of every existing route is shorter than this limit.
+    if route.len() > RequestScope::MAX_ROUTE_CHARS {
+        return Err(not_found("route"));
+    }
+    Ok(IdempotentRequest {
+        scope: RequestScope { tenant: context.tenant, user, route, key },
+        body_hash: body_hash(body),
+        trace_id: context.trace.trace_id.clone(),
+    })
+}
+
+/// SHA-256 of the body in canonical form: names sorted, no whitespace, shortest numbers. A client may format a repeated
+/// request differently. A body that is not JSON is hashed unchanged.
+fn body_hash(body: &[u8]) -> String {
+    let digest = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => {
+            let mut text = String::with_capacity(body.len());
+            canonical(&value, &mut text);
+            Sha256::digest(text)
+        }
+        Err(_) => Sha256::digest(body),
+    };
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| *name);
+            text.push('{');
+            for (n, (name, value)) in fields.into_iter().enumerate() {
+                text.push_str(if n == 0 { "" } else { "," });
+                text.push_str(&Value::from(name.as_str()).to_string());
+                text.push(':');
+                canonical(value, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (n, item) in items.iter().enumerate() {
+                text.push_str(if n == 0 { "" } else { "," });
+                canonical(item, text);
+            }
+            text.push(']');
+        }
+        Value::Number(number) => {
+            let number = number.to_string();
+            let is_plain = number.contains('.') && !number.contains(['e', 'E']);
+            text.push_str(if is_plain {
+                number.trim_end_matches('0').trim_end_matches('.')
+            } else {
+                &number
+            });
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => text.push_str(&value.to_string()),
+    }
+}

@@ -1,0 +1,268 @@
+//! `/api/v1/orders`: place, list, cancel, ship, complete, pay, refund.
+
+use std::sync::Arc;
+
+use handover_http::body::{EmptyBody, JsonBody, NoFields};
+use handover_http::openapi::Paging;
+use handover_http::queries;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use handover_http::views::Time;
+use marketplace::ports::OrderSide;
+use marketplace::use_cases::{self, PlaceOrder};
+use marketplace_domain::{
+    Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
+    Shipment, UserId,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{payments, refunds, timeline};
+use crate::bodies;
+use crate::context::{Caller, KeyedCaller};
+use crate::edge::Edge;
+use crate::openapi::{RequiredKey, kinds};
+use crate::path::PathId;
+use crate::refusal::RouteResult;
+
+type OrderPage = PageView<OrderView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(place, page))
+        .routes(routes!(one))
+        .routes(routes!(cancel))
+        .routes(routes!(ship))
+        .routes(routes!(complete))
+        .routes(routes!(payments::start))
+        .routes(routes!(refunds::request, refunds::of_order))
+        .routes(routes!(timeline::timeline))
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Order)]
+pub(super) struct OrderView {
+    #[schema(value_type = kinds::Id)]
+    order_id: OrderId,
+    #[schema(value_type = kinds::OrderNo)]
+    order_no: OrderNo,
+    #[schema(value_type = kinds::Id)]
+    product_id: ProductId,
+    #[schema(value_type = kinds::Id)]
+    buyer_id: UserId,
+    #[schema(value_type = kinds::Id)]
+    seller_id: UserId,
+    #[schema(value_type = kinds::OrderStatus)]
+    status: OrderStatus,
+    #[schema(value_type = Option<kinds::CancelReason>, required)]
+    cancel_reason: Option<CancelReason>,
+    #[schema(value_type = kinds::Amount)]
+    total_amount: Money,
+    #[schema(value_type = kinds::Amount)]
+    payable_amount: Money,
+    #[schema(value_type = Option<kinds::Id>, required)]
+    coupon_id: Option<CouponId>,
+    #[schema(value_type = Option<kinds::Amount>, required)]
+    coupon_discount: Option<Money>,
+    #[schema(value_type = Option<kinds::Amount>, required)]
+    wallet_amount: Option<Money>,
+    #[schema(value_type = Option<kinds::Points>, required)]
+    points: Option<Points>,
+    /// The refund in progress; null if there is none.
+    #[schema(value_type = Option<kinds::Id>, required)]
+    refund_id: Option<RefundId>,
+    #[schema(required)]
+    carrier: Option<String>,
+    #[schema(required)]
+    tracking_no: Option<String>,
+    create_time: Time,
+    #[schema(required)]
+    pay_time: Option<Time>,
+    update_time: Time,
+}
+
+impl From<Order> for OrderView {
+    fn from(order: Order) -> OrderView {
+        let shipment = order.shipment.as_ref();
+        let assets = order.assets;
+        let refund_id = order.running_refund();
+        OrderView {
+            order_id: order.id,
+            order_no: order.order_no,
+            product_id: order.product,
+            buyer_id: order.buyer,
+            seller_id: order.seller,
+            status: order.status,
+            cancel_reason: order.cancel_reason,
+            total_amount: order.total,
+            payable_amount: order.payable,
+            coupon_id: assets.coupon.map(|coupon| coupon.id),
+            coupon_discount: assets.coupon.map(|coupon| coupon.discount),
+            wallet_amount: assets.names(Asset::Wallet).then_some(assets.wallet),
+            points: assets.names(Asset::Points).then_some(assets.points),
+            refund_id,
+            carrier: shipment.map(|shipment| shipment.carrier().to_owned()),
+            tracking_no: shipment.map(|shipment| shipment.tracking_no().to_owned()),
+            create_time: Time(order.create_time),
+            pay_time: order.pay_time.map(Time),
+            update_time: Time(order.update_time),
+        }
+    }
+}
+
+/// Places an order for a product.
+///
+/// The order keeps the current price of the product. Its assets are locked asynchronously; if one of them cannot be locked, the order is cancelled.
+#[utoipa::path(
+    post,
+    path = "/",
+    operation_id = "placeOrder",
+    tag = "orders",
+    params(RequiredKey),
+    request_body = bodies::NewOrder,
+    responses(
+        (status = 201, description = "The order; it must be paid before its deadline", body = OrderView),
+        (status = 403, description = "The product belongs to the caller"),
+        (status = 404, description = "Product or coupon not found"),
+        (status = 409, description = "The product is sold or off sale, or the coupon cannot be used"),
+    ),
+)]
+async fn place(
+    KeyedCaller(edge, context): KeyedCaller,
+    JsonBody(body): JsonBody<bodies::NewOrder>,
+) -> RouteResult {
+    let command = body.command(|body, _| {
+        Some(PlaceOrder {
+            product: body.product_id?,
+            coupon: body.coupon_id?,
+            wallet: body.wallet_amount?.unwrap_or(Money::ZERO),
+            points: body.points?.unwrap_or(Points::ZERO),
+        })
+    })?;
+    let order = use_cases::place_order(&edge.app, &context, command).await?;
+    Done::created(&OrderView::from(order))
+}
+
+queries! {
+    OrderQuery {
+        r#as: OrderSide = kinds::Side, "The caller's side of the order; default: `buyer`";
+        status: OrderStatus = kinds::OrderStatus, "Only orders with this status";
+    }
+}
+
+/// Lists the caller's orders, newest first.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "orders",
+    tag = "orders",
+    params(OrderQuery, Paging),
+    responses((status = 200, description = "A page of orders", body = OrderPage)),
+)]
+async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (OrderQuery { r#as: side, status }, before, limit) = parameters.page()?;
+    let side = side.unwrap_or(OrderSide::Buyer);
+    let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
+    Done::page(page, OrderView::from)
+}
+
+/// Returns an order.
+///
+/// Allowed for the buyer and for the seller.
+#[utoipa::path(
+    get,
+    path = "/{id}",
+    operation_id = "order",
+    tag = "orders",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    responses(
+        (status = 200, description = "The order", body = OrderView),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+    ),
+)]
+async fn one(
+    Caller(edge, context): Caller,
+    PathId(id): PathId<OrderId>,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let order = use_cases::find_order(&edge.app, &context, id).await?;
+    Done::ok(&OrderView::from(order))
+}
+
+/// Cancels an unpaid order.
+///
+/// Allowed for the buyer.
+#[utoipa::path(
+    post,
+    path = "/{id}/cancel",
+    operation_id = "cancelOrder",
+    tag = "orders",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The cancelled order", body = OrderView),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `pending`"),
+    ),
+)]
+async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
+    let order = use_cases::cancel_order(&edge.app, &context, id).await?;
+    Done::ok(&OrderView::from(order))
+}
+
+/// Marks an order as shipped.
+///
+/// Allowed for the seller.
+#[utoipa::path(
+    post,
+    path = "/{id}/ship",
+    operation_id = "shipOrder",
+    tag = "orders",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    request_body = bodies::Shipping,
+    responses(
+        (status = 200, description = "The shipped order", body = OrderView),
+        (status = 403, description = "The caller is the buyer"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `paid`, or a refund is in progress"),
+    ),
+)]
+async fn ship(
+    Caller(edge, context): Caller,
+    PathId(id): PathId<OrderId>,
+    JsonBody(body): JsonBody<bodies::Shipping>,
+) -> RouteResult {
+    let shipment = body.command(|body, fields| {
+        let shipment = Shipment::new(body.carrier?, body.tracking_no?);
+        shipment.map_or_else(|(name, error)| fields.reject(name, error), Some)
+    })?;
+    let order = use_cases::ship_order(&edge.app, &context, id, shipment).await?;
+    Done::ok(&OrderView::from(order))
+}
+
+/// Confirms that the goods were received.
+///
+/// Allowed for the buyer.
+#[utoipa::path(
+    post,
+    path = "/{id}/complete",
+    operation_id = "completeOrder",
+    tag = "orders",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    request_body(content = Option<EmptyBody>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The completed order", body = OrderView),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `shipped`"),
+    ),
+)]
+async fn complete(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
+    let order = use_cases::complete_order(&edge.app, &context, id).await?;
+    Done::ok(&OrderView::from(order))
+}

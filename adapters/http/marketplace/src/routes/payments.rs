@@ -1,0 +1,117 @@
+//! Payments: started by the buyer of an order, settled by the gateway's signed callback.
+
+use std::sync::Arc;
+
+use handover_http::body::OptionalBody;
+use handover_http::response::Done;
+use marketplace::use_cases::{self, SettlePayment, StartPayment};
+use marketplace_domain::{
+    Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::bodies;
+use crate::body::SignedBody;
+use crate::callback::reported_name;
+use crate::context::{Gateway, KeyedCaller};
+use crate::edge::Edge;
+use crate::openapi::{RequiredKey, Signed, kinds};
+use crate::path::PathId;
+use crate::refusal::RouteResult;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(callback))
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Payment)]
+pub(super) struct PaymentView {
+    #[schema(value_type = kinds::Id)]
+    payment_id: PaymentId,
+    /// Name of the payment towards the gateway; null for a payment of an earlier version.
+    #[schema(value_type = Option<kinds::Reference>, required)]
+    reference: Option<Reference>,
+    #[schema(value_type = kinds::Id)]
+    order_id: OrderId,
+    #[schema(value_type = kinds::Amount)]
+    amount: Money,
+    #[schema(value_type = kinds::PaymentStatus)]
+    status: PaymentStatus,
+}
+
+impl From<Payment> for PaymentView {
+    fn from(payment: Payment) -> PaymentView {
+        PaymentView {
+            payment_id: payment.id,
+            reference: payment.reference,
+            order_id: payment.order,
+            amount: payment.amount,
+            status: payment.status,
+        }
+    }
+}
+
+/// Starts the payment of an order.
+///
+/// Allowed for the buyer. An order has one payment in `PROCESSING`; a second call returns it. If nothing is left to pay, the payment is settled at once.
+#[utoipa::path(
+    post,
+    path = "/{id}/payments",
+    operation_id = "payOrder",
+    tag = "payments",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+        RequiredKey,
+    ),
+    request_body(content = Option<bodies::NewPayment>, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The payment", body = PaymentView),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order can no longer be paid"),
+    ),
+)]
+pub(super) async fn start(
+    KeyedCaller(edge, context): KeyedCaller,
+    PathId(order): PathId<OrderId>,
+    OptionalBody(body): OptionalBody<bodies::NewPayment>,
+) -> RouteResult {
+    let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
+    let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
+    Done::created(&PaymentView::from(payment))
+}
+
+/// Reports the result of a payment.
+///
+/// Called by the payment gateway. Every report with a valid signature is recorded; a repeated report gets the same response and
+/// changes nothing. A report that contradicts an earlier one is recorded for an operator and gets the current payment.
+#[utoipa::path(
+    post,
+    path = "/callback",
+    operation_id = "reportPayment",
+    tag = "gateway",
+    security(("gatewaySignature" = [])),
+    params(Signed),
+    request_body = bodies::PaymentReport,
+    responses(
+        (status = 200, description = "The payment", body = PaymentView),
+        (status = 404, description = "No payment has this reference or id, or they belong to different payments"),
+    ),
+)]
+async fn callback(gateway: Gateway, body: SignedBody<bodies::PaymentReport>) -> RouteResult {
+    let body_hash = body.hash.clone();
+    let command = body.command(&gateway, ReportKind::Payment, |body, fields| {
+        let payment = reported_name(&gateway.0, body.reference?, body.payment_id?, "paymentId", fields);
+        let transaction_id = body.gateway_txn_id?;
+        let report = Settlement { transaction_id, result: body.result?, amount: body.amount? };
+        Some(SettlePayment { payment: payment?, report, body_hash })
+    });
+    let command = command.await?;
+    let Gateway(edge, context) = gateway;
+    let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
+    Done::ok(&PaymentView::from(payment))
+}

@@ -1,0 +1,16 @@
+//! JSON representations of the marketplace's rows and results, used by the API and the command line.
+//!
+//! A view lists exactly the fields that a client sees. Its fields are private, because it is only serialized.
+
+mod assets;
+mod gateway_reports;
+mod reconciliation;
+mod refunds;
+mod timeline;
+
+pub use gateway_reports::GatewayReportView;
+pub use reconciliation::ReconciliationView;
+pub use refunds::RefundDetailsView;
+pub use timeline::TimelineView;
+
+pub(crate) use assets::AssetAmount;

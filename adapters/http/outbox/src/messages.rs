@@ -1,0 +1,173 @@
+//! Messages of responses, in English and Chinese.
+
+#![allow(missing_docs, reason = "a message is its own description")]
+
+use std::borrow::Cow;
+
+use handover_events::{IdError, MAX_ID, TextError};
+use handover_outbox::operations::InvalidRedriveFilter;
+
+use crate::language::Language;
+use crate::value_limits::MAX_EVENT_ID_CHARS;
+
+/// A message in English and Chinese.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    en: Cow<'static, str>,
+    zh: Cow<'static, str>,
+}
+
+impl Text {
+    /// A message without variable parts.
+    pub const fn fixed(en: &'static str, zh: &'static str) -> Text {
+        Text { en: Cow::Borrowed(en), zh: Cow::Borrowed(zh) }
+    }
+
+    /// A message with variable parts.
+    pub fn new(en: impl ToString, zh: impl Into<Cow<'static, str>>) -> Text {
+        Text { en: Cow::Owned(en.to_string()), zh: zh.into() }
+    }
+
+    /// The message in this language.
+    pub fn in_language(&self, language: Language) -> &str {
+        match language {
+            Language::English => &self.en,
+            Language::Chinese => &self.zh,
+        }
+    }
+}
+
+pub const BAD_TOKEN: Text = Text::fixed("the token is not valid or has expired", "登录凭证无效或已过期");
+pub const WRONG_METHOD: Text =
+    Text::fixed("this route does not support the request method", "不支持该请求方法");
+pub const BODY_TIMEOUT: Text =
+    Text::fixed("the body took too long to arrive; nothing was changed", "请求体传输超时，数据未变更");
+pub const BODY_TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
+pub const MALFORMED_REQUEST: Text = Text::fixed(
+    "the request is not valid HTTP/1.1: check the request line and the headers",
+    "请求不符合 HTTP/1.1：请检查请求行和请求头",
+);
+pub const URL_TOO_LONG: Text = Text::fixed("the URL is too long", "URL 过长");
+pub const HEAD_TOO_LARGE: Text = Text::fixed("the URL and the headers are too large", "URL 与请求头过大");
+pub const NOT_JSON_TYPE: Text =
+    Text::fixed("the content type must be application/json", "Content-Type 必须是 application/json");
+pub const ENCODED_BODY: Text = Text::fixed(
+    "the body must not be encoded: send it without Content-Encoding",
+    "不支持 Content-Encoding，请直接发送请求体",
+);
+pub const OVERLOADED: Text = Text::fixed(
+    "the server is overloaded; nothing was changed; retry later",
+    "服务繁忙，数据未变更，请稍后重试",
+);
+pub const NOTHING_BLOCKED: Text = Text::fixed(
+    "no failed event blocks later events: outbox.on-failed is continue",
+    "没有被阻塞的事件：outbox.on-failed 为 continue",
+);
+pub const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
+
+pub const REQUIRED: Text = Text::fixed("is required", "不能为空");
+pub const UNKNOWN_FIELD: Text = Text::fixed("is not a field of this request", "未知字段");
+pub const DUPLICATE: Text = Text::fixed("is given more than once", "重复出现");
+pub const NOT_TEXT: Text = Text::fixed("must be a string", "必须是字符串");
+pub const NOT_A_NUMBER: Text = Text::fixed("must be a number", "必须是数字");
+pub const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必须是 JSON 对象");
+pub const NOT_READABLE: Text = Text::fixed(
+    "cannot be read: it is nested too deeply, or contains an unpaired surrogate (\\u escape)",
+    "无法读取：嵌套过深，或 \\u 转义不完整",
+);
+pub const READ_FAILED: Text = Text::fixed("could not be read", "读取失败");
+pub const BAD_CURSOR: Text =
+    Text::fixed("must be the nextCursor of an earlier page", "必须是上一页返回的 nextCursor");
+pub const NOT_A_TIME: Text = Text::fixed(
+    "must be an RFC 3339 time such as 2026-01-31T08:00:00Z",
+    "必须是 RFC 3339 时间，例如 2026-01-31T08:00:00Z",
+);
+pub const PLUS_NOT_ESCAPED: Text = Text::fixed(
+    "must be an RFC 3339 time; in a URL, write the + of its time zone as %2B, such as 2026-01-31T08:00:00%2B08:00",
+    "必须是 RFC 3339 时间；URL 中时区的 + 须写成 %2B，例如 2026-01-31T08:00:00%2B08:00",
+);
+pub const BAD_PERCENT: Text = Text::fixed(
+    "is not valid percent-encoded UTF-8: after % write two hexadecimal digits, and write % itself as %25",
+    "不是有效的百分号编码（UTF-8）：% 之后须有两位十六进制数字，% 本身须写成 %25",
+);
+pub const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
+
+pub const NOT_A_BOOLEAN: Text = Text::fixed("must be true or false", "必须是 true 或 false");
+pub const KEYS_OR_FILTER: Text =
+    Text::fixed("exactly one of keys and filter is required", "keys 与 filter 必须且只能给出一个");
+pub const IDS_OR_FILTER: Text =
+    Text::fixed("exactly one of eventIds and filter is required", "eventIds 与 filter 必须且只能给出一个");
+pub const QUEUE_WITH_FILTER: Text =
+    Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
+pub const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
+
+pub fn integer_range(least: i64, greatest: i64) -> Text {
+    Text::new(
+        format!("must be an integer from {least} to {greatest}"),
+        format!("必须是 {least} 到 {greatest} 的整数"),
+    )
+}
+
+pub fn list(max: usize) -> Text {
+    Text::new(format!("must be a list of 1 to {max} items"), format!("必须是 1 到 {max} 项的列表"))
+}
+
+/// The body is not JSON. Line and column are those of the parser; columns count bytes.
+pub fn not_json(line: usize, column: usize) -> Text {
+    Text::new(
+        format!("is not valid JSON: line {line}, column {column}"),
+        format!("不是合法的 JSON：第 {line} 行第 {column} 列"),
+    )
+}
+
+pub fn repeated_header(name: &str) -> Text {
+    Text::new(
+        format!("the header {name} is given more than once: send it once"),
+        format!("请求头 {name} 重复出现，请只发送一次"),
+    )
+}
+
+pub fn one_of(names: &str) -> Text {
+    Text::new(format!("must be one of {names}"), format!("必须是以下之一：{names}"))
+}
+
+pub fn visible_ascii(max: usize) -> Text {
+    Text::new(
+        format!("must be 1 to {max} visible ASCII characters"),
+        format!("必须是 1 到 {max} 个可见 ASCII 字符"),
+    )
+}
+
+pub fn not_found(what: &'static str) -> Text {
+    let zh = match what {
+        "tenant" => "租户不存在",
+        "event" => "事件不存在",
+        "blocked aggregate" => "没有这样的被阻塞聚合",
+        _ => "不存在",
+    };
+    Text::new(format!("no such {what}"), zh)
+}
+
+impl From<TextError> for Text {
+    fn from(error: TextError) -> Text {
+        Text::new(error, format!("必须是 1 到 {} 个字符，且不含控制字符", error.max))
+    }
+}
+
+impl From<IdError> for Text {
+    fn from(error: IdError) -> Text {
+        match error {
+            IdError::OutOfRange => integer_range(1, MAX_ID),
+            IdError::NotAnEventId => visible_ascii(MAX_EVENT_ID_CHARS),
+        }
+    }
+}
+
+impl From<InvalidRedriveFilter> for Text {
+    fn from(error: InvalidRedriveFilter) -> Text {
+        match error {
+            InvalidRedriveFilter::Empty => EMPTY_FILTER,
+            InvalidRedriveFilter::Pending => one_of("FAILED SENT"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Responses of route handlers, and their serialization.
+//!
+//! A route returns an empty response with a [`Reply`] as extension. [`write_envelope`] serializes the reply
+//! in the outermost layer: there the trace id and the language are known, and responses of other layers, which have no
+//! `Reply`, pass through it, too.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use handover_outbox::Page;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::envelope::{Code, Reply, ReplyData};
+use crate::header_names::X_TRACE_ID;
+use crate::language::Language;
+use crate::refusal::Refusal;
+use crate::response_headers::add_security_headers;
+
+/// A successful response.
+#[derive(Debug)]
+pub struct Done {
+    status: StatusCode,
+    data: Value,
+}
+
+/// A page of a list, and the cursor of the next page.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PageView<V> {
+    items: Vec<V>,
+    next_cursor: Option<String>,
+}
+
+/// Result of a route handler.
+pub type RouteResult = Result<Done, Refusal>;
+
+impl Done {
+    /// 200 with this data. `E` is the error of the route handler.
+    pub fn ok<E: From<Refusal>>(data: &impl Serialize) -> Result<Done, E> {
+        Done::with(StatusCode::OK, data)
+    }
+
+    /// 201 with this data.
+    pub fn created<E: From<Refusal>>(data: &impl Serialize) -> Result<Done, E> {
+        Done::with(StatusCode::CREATED, data)
+    }
+
+    /// 200 with a page of views.
+    pub fn page<T, V: Serialize, E: From<Refusal>>(page: Page<T>, view: impl Fn(T) -> V) -> Result<Done, E> {
+        let items = page.items.into_iter().map(view).collect();
+        Done::ok(&PageView { items, next_cursor: page.next.map(|id| id.to_string()) })
+    }
+
+    /// The response to a repeated request, built from the stored status and data.
+    pub fn stored(status: u16, data: Value) -> RouteResult {
+        let status = StatusCode::from_u16(status).map_err(|error| Refusal::internal(&error))?;
+        Ok(Done { status, data })
+    }
+
+    fn with<E: From<Refusal>>(status: StatusCode, data: &impl Serialize) -> Result<Done, E> {
+        let data = serde_json::to_value(data).map_err(|error| Refusal::internal(&error))?;
+        Ok(Done { status, data })
+    }
+}
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        let reply =
+            Reply { code: Code::DONE, message: Code::DONE.message(), data: ReplyData::Value(self.data) };
+        reply.into_response(self.status)
+    }
+}
+
+/// Serializes the response and adds the security headers and the trace id. An error response without a [`Reply`] gets the
+/// envelope of its status; a successful one, such as `/metrics`, is unchanged.
+pub(crate) fn write_envelope(response: Response, trace_id: &str, language: Language) -> Response {
+    let response = match (response.extensions().get::<Reply>(), response.status()) {
+        (None, status) if status.is_client_error() || status.is_server_error() => {
+            let (parts, _) = response.into_parts();
+            let mut enveloped = Refusal::from_status(status).into_response();
+            for (name, value) in &parts.headers {
+                enveloped.headers_mut().entry(name).or_insert_with(|| value.clone());
+            }
+            enveloped
+        }
+        (Some(_), _) | (None, _) => response,
+    };
+    let (mut parts, body) = response.into_parts();
+    let body = match parts.extensions.remove::<Reply>() {
+        Some(reply) => {
+            parts.headers.remove(CONTENT_LENGTH);
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Body::from(reply.write(trace_id, language))
+        }
+        None => body,
+    };
+    add_security_headers(&mut parts.headers);
+    if let Ok(value) = HeaderValue::from_str(trace_id) {
+        parts.headers.insert(X_TRACE_ID, value);
+    }
+    Response::from_parts(parts, body)
+}

@@ -1,0 +1,39 @@
+//! Routes that every service on the toolkit can mount.
+
+mod dead_letters;
+pub mod documentation;
+pub mod health;
+mod inspection;
+pub mod metrics;
+mod outbox;
+
+use handover_events::TenantId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::openapi::{TENANT, kinds};
+use crate::queries;
+
+queries! {
+    TenantQuery {
+        tenant_id: TenantId = kinds::Id, TENANT;
+    }
+}
+
+/// The toolkit's routes for operators. They require an [`OperatorCall`](crate::OperatorCall) in the extensions of the
+/// request.
+pub(crate) fn operations<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
+    OpenApiRouter::new()
+        .routes(routes!(outbox::page))
+        .routes(routes!(outbox::one))
+        .routes(routes!(outbox::redrive))
+        .routes(routes!(outbox::blocked))
+        .routes(routes!(outbox::release))
+        .routes(routes!(dead_letters::page))
+        .routes(routes!(dead_letters::replay))
+        .routes(routes!(dead_letters::discard))
+        .routes(routes!(inspection::queues))
+        .routes(routes!(inspection::consumptions))
+        .routes(routes!(inspection::stats))
+        .routes(routes!(inspection::audit))
+}

@@ -1,0 +1,173 @@
+//! `/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
+
+use chrono::{DateTime, Utc};
+use handover_events::{OutboxStatus, TenantId};
+use handover_outbox::operations;
+use handover_outbox::operations::{RedriveEvents, RedriveSelection};
+use handover_outbox::ports::OutboxFilter;
+
+use super::TenantQuery;
+use crate::bodies;
+use crate::body::{JsonBody, OptionalBody};
+use crate::messages;
+use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
+use crate::operators::OperatorCall;
+use crate::path::{PathAggregate, PathEvent};
+use crate::queries;
+use crate::query::Parameters;
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
+
+type BlockedPage = PageView<BlockedView>;
+type EventPage = PageView<EventView>;
+
+queries! {
+    EventQuery {
+        status: OutboxStatus = kinds::OutboxStatus, "Only events with this status";
+        event_type: String = kinds::EventType, "Only events of this type";
+        aggregate_type: String = kinds::AggregateType, "Only events of aggregates of this type";
+        aggregate_id: i64 = kinds::AggregateId, "Only events of aggregates with this id";
+        tenant_id: TenantId = kinds::Id, TENANT;
+        from: DateTime<Utc> = kinds::Time, "Earliest commit time (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest commit time (exclusive)";
+    }
+}
+
+/// Lists events, newest first.
+#[utoipa::path(
+    get,
+    path = "/outbox",
+    operation_id = "events",
+    tag = "operators",
+    params(EventQuery, Paging),
+    responses(
+        (status = 200, description = "A page of events", body = EventPage),
+        (status = 404, description = TENANT_NOT_FOUND),
+    ),
+)]
+pub(crate) async fn page(
+    OperatorCall { outbox, operator }: OperatorCall,
+    parameters: Parameters,
+) -> RouteResult {
+    let (query, before, limit) = parameters.page::<EventQuery, _>()?;
+    let filter = OutboxFilter {
+        status: query.status,
+        event_type: query.event_type,
+        aggregate_type: query.aggregate_type,
+        aggregate_id: query.aggregate_id,
+        tenant: query.tenant_id,
+        from: query.from,
+        to: query.to,
+        ..OutboxFilter::default()
+    };
+    let page = operations::outbox(&outbox, &operator, filter, before, limit).await?;
+    Done::page(page, EventView::from)
+}
+
+/// Returns an event.
+#[utoipa::path(
+    get,
+    path = "/outbox/{eventId}",
+    operation_id = "event",
+    tag = "operators",
+    params(("eventId" = kinds::EventId, Path, description = "The event")),
+    responses(
+        (status = 200, description = "The event", body = EventView),
+        (status = 404, description = "Event not found in a tenant accessible to the caller"),
+    ),
+)]
+pub(crate) async fn one(
+    OperatorCall { outbox, operator }: OperatorCall,
+    PathEvent(id): PathEvent,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let row = operations::find_event(&outbox, &operator, &id).await?;
+    Done::ok(&EventView::from(row))
+}
+
+/// Redrives events.
+///
+/// FAILED events are retried. SENT events are sent a second time; consumers skip events that they have already processed.
+#[utoipa::path(
+    post,
+    path = "/outbox/redrive",
+    operation_id = "redriveEvents",
+    tag = "operators",
+    request_body = bodies::RedriveRequest,
+    responses(
+        (status = 200, description = "The result", body = RedriveView),
+        (status = 404, description = TENANT_NOT_FOUND),
+    ),
+)]
+pub(crate) async fn redrive(
+    OperatorCall { outbox, operator }: OperatorCall,
+    JsonBody(body): JsonBody<bodies::RedriveRequest>,
+) -> RouteResult {
+    let command = body.command(|body, fields| {
+        let rows = match (body.event_ids?, body.filter?) {
+            (Some(events), None) => RedriveSelection::Events(events),
+            (None, Some(filter)) => RedriveSelection::Filter { filter, after: body.cursor? },
+            (None, None) => return fields.reject("eventIds", messages::IDS_OR_FILTER),
+            (Some(_), Some(_)) => return fields.reject("filter", messages::IDS_OR_FILTER),
+        };
+        let dry_run = body.dry_run?.unwrap_or(false);
+        Some(RedriveEvents {
+            rows,
+            dry_run,
+            pace: body.per_second?.unwrap_or_default(),
+            reason: body.reason?,
+        })
+    })?;
+    let redriven = operations::redrive_events(&outbox, &operator, command).await?;
+    Done::ok(&RedriveView::from(redriven))
+}
+
+/// Lists aggregates whose next event cannot be published yet: it is not due, or it waits behind a FAILED event that was not released.
+#[utoipa::path(
+    get,
+    path = "/blocked",
+    operation_id = "blockedAggregates",
+    tag = "operators",
+    params(TenantQuery, Paging),
+    responses(
+        (status = 200, description = "A page of aggregates; failed events block later ones only if `outbox.on-failed` is `hold`", body = BlockedPage),
+        (status = 404, description = TENANT_NOT_FOUND),
+    ),
+)]
+pub(crate) async fn blocked(
+    OperatorCall { outbox, operator }: OperatorCall,
+    parameters: Parameters,
+) -> RouteResult {
+    let (TenantQuery { tenant_id: tenant }, before, limit) = parameters.page()?;
+    let page = operations::blocked(&outbox, &operator, tenant, before, limit).await?;
+    Done::page(page, BlockedView::from)
+}
+
+/// Releases a blocked aggregate: its failed events no longer block later events.
+#[utoipa::path(
+    post,
+    path = "/blocked/{aggregateType}/{aggregateId}/release",
+    operation_id = "releaseAggregate",
+    tag = "operators",
+    params(
+        ("aggregateType" = kinds::AggregateType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
+        ("aggregateId" = kinds::AggregateId, Path, description = "Aggregate id"),
+    ),
+    request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The number of failed events that no longer block later ones", body = ReleaseView),
+        (status = 404, description = "No such blocked aggregate, or the tenant is not accessible to the caller"),
+        (status = 409, description = "Failed events block nothing, because `outbox.on-failed` is `continue`"),
+    ),
+)]
+pub(crate) async fn release(
+    OperatorCall { outbox, operator }: OperatorCall,
+    PathAggregate { kind, id }: PathAggregate,
+    OptionalBody(body): OptionalBody<bodies::ReleaseRequest>,
+) -> RouteResult {
+    let (reason, tenant) = body.command(|body, _| body.reason.zip(body.tenant_id))?;
+    let aggregate = (kind.clone(), id);
+    let released = operations::release_aggregate(&outbox, &operator, tenant, aggregate, reason).await?;
+    Done::ok(&ReleaseView::new(kind, id, released))
+}

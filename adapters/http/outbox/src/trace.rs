@@ -1,0 +1,132 @@
+//! Request tracing: trace ids, the request's span and log line, and its timeout.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use handover_events::Trace;
+use handover_outbox::ports::RandomSource;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use crate::header_names::{TRACEPARENT, X_TRACE_ID};
+use crate::language::Language;
+use crate::layers::Layers;
+use crate::limits::BodyLimits;
+use crate::refusal::Refusal;
+use crate::response::write_envelope;
+
+/// Middleware around every route: runs the inner layers in the request's span, with the request timeout, and writes the
+/// response envelope. Does nothing if the request passed this layer in an outer router.
+pub(crate) async fn trace_request(
+    State(layers): State<Layers>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if request.extensions().get::<Trace>().is_some() {
+        return next.run(request).await;
+    }
+    let (trace, parent) = trace_of(request.headers(), layers.random());
+    let language = Language::of(request.headers());
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let method = request.method().clone();
+    let span = tracing::info_span!("request", traceId = %trace.trace_id, %method, route);
+    request.extensions_mut().insert(trace.clone());
+    request.extensions_mut().insert(BodyLimits::from(layers.limits()));
+    async {
+        let begun = Instant::now();
+        let response = match timeout(layers.limits().request, next.run(request)).await {
+            Ok(response) => response,
+            // The request timed out. Reading a body has a shorter timeout, so the handler has started and its
+            // transaction may still commit.
+            Err(late) => Refusal::outcome_unknown(&late).into_response(),
+        };
+        let response = finish_response(response, &trace, language);
+        tracing::info!(
+            hop = "request",
+            status = response.status().as_u16(),
+            durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            traceparent = trace.traceparent.as_deref(),
+            parent,
+            "request: completed"
+        );
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
+/// rejections cheap under overload.
+pub(crate) fn overload_response(layers: &Layers, headers: &HeaderMap, refusal: Refusal) -> Response {
+    let (trace, _) = trace_of(headers, layers.random());
+    tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
+    finish_response(refusal.into_response(), &trace, Language::of(headers))
+}
+
+/// Writes the envelope and adds the trace headers.
+fn finish_response(response: Response, trace: &Trace, language: Language) -> Response {
+    let mut response = write_envelope(response, &trace.trace_id, language);
+    let traceparent = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+    response.headers_mut().extend(traceparent.map(|value| (TRACEPARENT, value)));
+    response
+}
+
+/// Returns the client's trace or a new one, and the id of the client's span. The request becomes a span of that W3C
+/// trace and the parent of everything that the request causes. Requests with the same `X-Trace-Id` and no `traceparent`
+/// share one W3C trace.
+fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
+    let given = only_value(headers, &TRACEPARENT).and_then(parse_traceparent);
+    let requested = only_value(headers, &X_TRACE_ID).filter(|id| is_trace_id(id));
+    let trace_id = match (requested, &given) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(parent)) => parent[3..35].to_owned(),
+        (None, None) => format!("{:016x}{:016x}", random.next(), random.next()),
+    };
+    let span = random.next().max(1);
+    let (traceparent, parent) = match given {
+        Some(given) => {
+            (format!("{}-{span:016x}-{}", &given[..35], &given[53..]), Some(given[36..52].to_owned()))
+        }
+        None => (format!("00-{}-{span:016x}-01", w3c_trace_id(&trace_id)), None),
+    };
+    (Trace { trace_id, traceparent: Some(traceparent) }, parent)
+}
+
+/// The value of a header that occurs once. A repeated `traceparent` is invalid (W3C Trace Context §3.2.1) and treated like
+/// an absent one, and so is a repeated `X-Trace-Id`.
+fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+/// Converts a trace id to a W3C trace id: unchanged if it is one, otherwise the first half of its SHA-256.
+fn w3c_trace_id(id: &str) -> String {
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if id.len() == 32 && id.bytes().all(hex) && id.bytes().any(|b| b != b'0') {
+        return id.to_owned();
+    }
+    Sha256::digest(id).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_trace_id(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// Parses a `traceparent` and rewrites it in version 00 (W3C Trace Context §3.2, §4.3: of a later version the first four
+/// fields are read).
+fn parse_traceparent(text: &str) -> Option<String> {
+    let head = text.get(..55)?;
+    let mut fields = head.split('-');
+    let (version, trace, parent, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let hex = |field: &str, length: usize| {
+        field.len() == length && field.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let shaped = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
+    let named = version != "ff" && trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
+    let ends = text.len() == 55 || (version != "00" && text.as_bytes().get(55) == Some(&b'-'));
+    (shaped && named && ends).then(|| format!("00-{trace}-{parent}-{flags}"))
+}

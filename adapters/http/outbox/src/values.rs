@@ -1,0 +1,124 @@
+//! Parses the values of body fields. [`reads!`](crate::reads) lists, for each kind of value in the OpenAPI document
+//! ([`kinds`]), the Rust types that the value is parsed into. The parser, its error messages and the schema use the same
+//! limits.
+
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use handover_events::{EventId, IdError, OutboxStatus, TextError, UnknownName};
+use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
+use serde_json::{Number, Value};
+
+use crate::messages::{self, Text};
+use crate::openapi::kinds;
+use crate::query::ReadsText;
+
+/// A kind of value that is parsed into a `T`.
+pub trait Reads<T> {
+    /// Reads the value, or returns the error message.
+    fn read(value: &Value) -> Result<T, Text>;
+}
+
+impl<I: TryFrom<i64, Error = IdError>> Reads<I> for kinds::Id {
+    fn read(value: &Value) -> Result<I, Text> {
+        let number = number(value)?.as_i64().ok_or(IdError::OutOfRange)?;
+        Ok(I::try_from(number)?)
+    }
+}
+
+/// Implements [`Reads`](crate::values::Reads). Each line is `Kind: Type = reader`; the kinds are in a module `kinds`.
+#[macro_export]
+macro_rules! reads {
+    ($($kind:ident: $type:ty = $read:expr;)+) => {$(
+        impl $crate::values::Reads<$type> for kinds::$kind {
+            fn read(value: &::serde_json::Value) -> Result<$type, $crate::messages::Text> {
+                let read: fn(&::serde_json::Value) -> Result<$type, $crate::messages::Text> = $read;
+                read(value)
+            }
+        }
+    )+};
+}
+
+reads! {
+    EventId: EventId = of_text::<_, kinds::EventId>;
+    AggregateId: i64 = |value| as_i64(value).ok_or(messages::NOT_AN_INTEGER);
+    PerSecond: RedriveRate = per_second;
+    Time: DateTime<Utc> = |value| time(text(value)?);
+    Cursor: i64 = |value| text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR);
+    RedrivenStatus: OutboxStatus = |value| name(text(value)?);
+    OperatorReason: Reason = |value| Ok(Reason::new(text(value)?.to_owned())?);
+    EventType: String = of_text::<_, kinds::EventType>;
+    AggregateType: String = of_text::<_, kinds::AggregateType>;
+    QueueName: String = of_text::<_, kinds::QueueName>;
+    DeadLetterKey: String = of_text::<_, kinds::DeadLetterKey>;
+}
+
+impl Reads<bool> for bool {
+    fn read(value: &Value) -> Result<bool, Text> {
+        value.as_bool().ok_or(messages::NOT_A_BOOLEAN)
+    }
+}
+
+/// A list of 1 to [`MAX_NAMED`] items; duplicates are removed.
+impl<T: Ord + Clone, K: Reads<T>> Reads<Named<T>> for Vec<K> {
+    fn read(value: &Value) -> Result<Named<T>, Text> {
+        // The length is checked before the items are parsed, to bound the work.
+        let items = value.as_array().filter(|items| items.len() <= MAX_NAMED);
+        let items = items.ok_or_else(|| messages::list(MAX_NAMED))?;
+        let items = items.iter().map(K::read).collect::<Result<Vec<T>, Text>>()?;
+        Named::new(items).ok_or_else(|| messages::list(MAX_NAMED))
+    }
+}
+
+/// Reads a number.
+pub fn number(value: &Value) -> Result<&Number, Text> {
+    value.as_number().ok_or(messages::NOT_A_NUMBER)
+}
+
+fn as_i64(value: &Value) -> Option<i64> {
+    value.as_number().and_then(Number::as_i64)
+}
+
+/// Reads a string.
+pub fn text(value: &Value) -> Result<&str, Text> {
+    value.as_str().ok_or(messages::NOT_TEXT)
+}
+
+/// Reads 1 to `max` visible ASCII characters.
+pub fn visible_ascii(text: &str, max: usize) -> Result<String, Text> {
+    let is_valid = (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    if is_valid { Ok(text.to_owned()) } else { Err(messages::visible_ascii(max)) }
+}
+
+/// Reads 1 to `max` characters without control characters.
+pub fn short_text(text: &str, max: usize) -> Result<String, Text> {
+    TextError::check(text, max)?;
+    Ok(text.to_owned())
+}
+
+/// Reads an RFC 3339 timestamp.
+pub fn time(text: &str) -> Result<DateTime<Utc>, Text> {
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| messages::NOT_A_TIME)?;
+    Ok(time.to_utc())
+}
+
+/// Reads the name of an enum variant.
+pub fn name<T: FromStr<Err = UnknownName>>(text: &str) -> Result<T, Text> {
+    text.parse().map_err(|error: UnknownName| messages::one_of(error.expected))
+}
+
+/// Reads an integer in this range.
+pub fn integer(value: &Value, least: i64, greatest: i64) -> Result<i64, Text> {
+    let number = as_i64(value).filter(|number| (least..=greatest).contains(number));
+    number.ok_or_else(|| messages::integer_range(least, greatest))
+}
+
+/// Reads a string in the way in which a query parameter of this kind is read.
+fn of_text<T, K: ReadsText<T>>(value: &Value) -> Result<T, Text> {
+    K::read_text(text(value)?)
+}
+
+fn per_second(value: &Value) -> Result<RedriveRate, Text> {
+    let range = || messages::integer_range(1, i64::from(RedriveRate::MAX));
+    as_i64(value).and_then(|number| RedriveRate::new(number.try_into().ok()?)).ok_or_else(range)
+}

@@ -1,0 +1,116 @@
+//! Outbox rows and blocked aggregates.
+
+use handover_events::{EventId, Json, OutboxStatus, TenantId};
+use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Time, json_or_text};
+use crate::openapi::kinds;
+
+/// An event of the outbox.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Event)]
+pub struct EventView {
+    #[schema(value_type = kinds::EventId)]
+    event_id: EventId,
+    event_type: String,
+    aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
+    aggregate_id: i64,
+    aggregate_seq: i64,
+    #[schema(value_type = kinds::Id)]
+    tenant_id: TenantId,
+    #[schema(value_type = kinds::OutboxStatus)]
+    status: OutboxStatus,
+    retry_count: u32,
+    max_retry_count: u32,
+    #[schema(required)]
+    next_retry_time: Option<Time>,
+    #[schema(required)]
+    last_error: Option<String>,
+    create_time: Time,
+    update_time: Time,
+    #[schema(required)]
+    sent_time: Option<Time>,
+    #[schema(required)]
+    released_time: Option<Time>,
+    trace_id: String,
+    #[schema(value_type = kinds::Json)]
+    payload: Json,
+}
+
+impl From<OutboxRow> for EventView {
+    fn from(row: OutboxRow) -> EventView {
+        EventView {
+            trace_id: row.trace_id().to_owned(),
+            payload: json_or_text(row.payload),
+            event_id: row.event_id,
+            event_type: row.event_type,
+            aggregate_type: row.aggregate.kind,
+            aggregate_id: row.aggregate.id,
+            aggregate_seq: row.aggregate_seq,
+            tenant_id: row.aggregate.tenant,
+            status: row.status,
+            retry_count: row.retry_count,
+            max_retry_count: row.max_retry_count,
+            next_retry_time: row.next_retry_time.map(Time),
+            last_error: row.last_error,
+            create_time: Time(row.create_time),
+            update_time: Time(row.update_time),
+            sent_time: row.sent_time.map(Time),
+            released_time: row.released_time.map(Time),
+        }
+    }
+}
+
+/// Reason why the next event of an aggregate waits.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = WaitsFor)]
+pub(crate) enum WaitsForView {
+    /// The aggregate waits until its next event is due, at `until`.
+    Time,
+    /// The aggregate waits for an operator, who has to redrive the failed event or release the aggregate.
+    Decision,
+}
+
+/// A blocked aggregate: its next event waits for a time or for the decision of an operator.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Blocked)]
+pub struct BlockedView {
+    aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
+    aggregate_id: i64,
+    #[schema(value_type = kinds::Id)]
+    tenant_id: TenantId,
+    #[schema(value_type = kinds::EventId)]
+    event_id: EventId,
+    event_type: String,
+    #[schema(required)]
+    last_error: Option<String>,
+    since: Time,
+    waits_for: WaitsForView,
+    #[schema(required)]
+    until: Option<Time>,
+    held: u64,
+}
+
+impl From<Numbered<Blocked>> for BlockedView {
+    fn from(Numbered { effect: blocked, .. }: Numbered<Blocked>) -> BlockedView {
+        BlockedView {
+            aggregate_type: blocked.aggregate.kind,
+            aggregate_id: blocked.aggregate.id,
+            tenant_id: blocked.aggregate.tenant,
+            event_id: blocked.event_id,
+            event_type: blocked.event_type,
+            last_error: blocked.last_error,
+            since: Time(blocked.since),
+            waits_for: blocked.until.map_or(WaitsForView::Decision, |_| WaitsForView::Time),
+            until: blocked.until.map(Time),
+            held: blocked.held,
+        }
+    }
+}
