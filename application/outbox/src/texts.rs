@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Beginnings of the texts that the toolkit writes about failed events (`last_error`, `error_message`, the reasons of dead
-/// letters), and its log line about a duplicate. The default is English.
+/// Beginnings of the texts that the toolkit writes about failed events (`last_error`, `error_message`, and the reasons of
+/// dead letters), and its log line about a duplicate. The default is English.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
     /// Log line: a message of an event that was already applied is ignored.

@@ -23,7 +23,7 @@ enum Reading {
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
-struct Parcel {
+struct Device {
     name: String,
     #[serde(flatten)]
     size: Size,
@@ -45,8 +45,8 @@ fn floating_point_number_is_read_in_untagged_tagged_and_flattened_types() {
     assert_eq!(serde_json::from_str::<Measure>(r#""36.6""#).unwrap(), Measure::Text("36.6".to_owned()));
     let reading: Reading = serde_json::from_str(r#"{"type":"Temperature","celsius":36.6}"#).unwrap();
     assert_eq!(reading, Reading::Temperature { celsius: 36.6 });
-    let parcel: Parcel = serde_json::from_str(r#"{"name":"a","weight":1.5}"#).unwrap();
-    assert_eq!(parcel, Parcel { name: "a".to_owned(), size: Size { weight: 1.5 } });
+    let device: Device = serde_json::from_str(r#"{"name":"a","weight":1.5}"#).unwrap();
+    assert_eq!(device, Device { name: "a".to_owned(), size: Size { weight: 1.5 } });
 }
 
 #[test]
