@@ -10,6 +10,7 @@ use crate::app::{App, NoGateway, Rules};
 use crate::event_types::event_types;
 use crate::handlers::standard;
 use crate::ports::{MarketTransactor, Work};
+use crate::texts::texts;
 use crate::{Ids, queues};
 
 impl App {
@@ -17,6 +18,7 @@ impl App {
         let outbox = Outbox {
             registry: Arc::new(event_types(rules.pending_timeout)),
             on_failed: rules.on_failed,
+            texts: Arc::new(texts()),
             ..Outbox::new(tx.outbox(), broker, queues::topology(rules.pending_timeout))
         };
         let app = App {

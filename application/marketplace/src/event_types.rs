@@ -9,7 +9,7 @@ use tracing::info_span;
 use crate::privacy::VISIBLE_FIELDS;
 use crate::queues::timeout_delay_key;
 
-/// The event types of the marketplace (spec §3). The payment deadline selects the delay queue of ORDER_TIMEOUT.
+/// The event types of the marketplace. The payment deadline selects the delay queue of ORDER_TIMEOUT.
 pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
     let spec = |event_type: &EventType| {
         let routing_key = if *event_type == EventType::OrderTimeout {

@@ -27,7 +27,7 @@ pub use order_timeout::OrderTimeoutHandler;
 pub use status_sync::StatusSync;
 pub use webhooks::Webhooks;
 
-/// The consumers of the service, with their queues (spec §3 "Topology").
+/// The consumers of the service, with their queues.
 pub fn standard(app: &App) -> Vec<Subscriber<Work>> {
     vec![
         Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },

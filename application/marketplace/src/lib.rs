@@ -19,6 +19,7 @@ pub mod ports;
 mod privacy;
 pub mod queues;
 pub mod service;
+mod texts;
 mod ticket;
 pub mod use_cases;
 

@@ -1,4 +1,4 @@
-//! Exchange, queues and bindings of the marketplace (spec §3 "Topology"): the same for every broker.
+//! Exchange, queues and bindings of the marketplace: the same for every broker.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 /// Routing keys of the asset consumers.
 const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelled", "order.refunded"];
 
-/// TTL of the delay queue whose name has no suffix (000 §4.5).
+/// TTL of the delay queue whose name has no suffix.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Builds the topology for a payment deadline of `timeout`. Every queue except the delay queue has a consumer, because
@@ -77,7 +77,7 @@ pub fn topology(timeout: Duration) -> Topology {
 
 /// Routing key of the delay queue. A TTL other than the default is part of the key and of the queue name, because
 /// RabbitMQ rejects a changed TTL on an existing queue. After a change of the setting, the messages in the former queue
-/// still expire (spec §3).
+/// still expire.
 pub fn timeout_delay_key(timeout: Duration) -> String {
     format!("{TIMEOUT_DELAY_KEY}{}", ttl_suffix(timeout))
 }

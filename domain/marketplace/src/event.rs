@@ -22,7 +22,7 @@ pub enum AggregateType {
 
 named!(AggregateType { Order => "Order", Payment => "Payment", Refund => "Refund", Invoice => "Invoice" });
 
-/// The event types of spec §3. Their names are frozen.
+/// The event types. Their names are frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventType {
@@ -61,7 +61,7 @@ named!(EventType {
 pub type RoutingKey = &'static str;
 
 impl EventType {
-    /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue (spec §3).
+    /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue.
     pub const fn routing_key(self) -> RoutingKey {
         match self {
             EventType::OrderCreated => "order.created",

@@ -1,4 +1,4 @@
-//! Consumer `fulfillment`: opens a shipment task for each paid order (000 §11).
+//! Consumer `fulfillment`: opens a shipment task for each paid order.
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType, OrderStatus};

@@ -1,4 +1,4 @@
-//! JSON Schemas of envelope and payloads (spec §3; document 000 §6, §13).
+//! JSON Schemas of envelope and payloads.
 
 use handover_events::MAX_ID;
 use marketplace_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus, PaymentMethod};

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 mod envelope;
 mod fields;
 mod ids;
+mod json;
 mod outbox;
 mod retry;
 

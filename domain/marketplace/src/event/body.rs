@@ -1,10 +1,9 @@
-//! The payload of each event type (spec §3; 000 §13). A new type needs a variant here, and a name, a routing key and an
+//! The payload of each event type. A new type needs a variant here, and a name, a routing key and an
 //! aggregate type in `event.rs`.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use handover_events::{Envelope, EnvelopeError, Fields, rfc3339};
+use handover_events::{Envelope, EnvelopeError, Fields, Json, rfc3339};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::EventType;
 use super::fields::{money, points};
@@ -13,7 +12,7 @@ use crate::{
     PaymentMethod, Points, ProductId, RefundId, UserId,
 };
 
-/// Fields of every payload about an order. All are required (000 §6).
+/// Fields of every payload about an order. All are required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderFacts {
@@ -246,7 +245,7 @@ impl EventBody {
     }
 
     /// Parses the payload of an event type. The error names the first field that is missing or has the wrong type.
-    pub fn parse(event_type: EventType, payload: &Value) -> Result<EventBody, EnvelopeError> {
+    pub fn parse(event_type: EventType, payload: &Json) -> Result<EventBody, EnvelopeError> {
         let f = Fields::of(payload, "payload")?;
         Ok(match event_type {
             EventType::OrderCreated => EventBody::OrderCreated(OrderCreated {

@@ -1,7 +1,6 @@
 //! Reads amounts of money and points from a payload.
 
-use handover_events::{EnvelopeError, Fields};
-use serde_json::Value;
+use handover_events::{EnvelopeError, Fields, Json};
 
 use crate::{Money, Points};
 
@@ -9,8 +8,8 @@ use crate::{Money, Points};
 pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeError> {
     let expected = "an amount with at most two decimals";
     match fields.value(name)? {
-        Value::Number(number) => Money::parse(number.as_str()).map_err(|_| fields.wrong_type(name, expected)),
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+        Json::Number(number) => Money::parse(number.as_str()).map_err(|_| fields.wrong_type(name, expected)),
+        Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) | Json::Object(_) => {
             Err(fields.wrong_type(name, expected))
         }
     }
