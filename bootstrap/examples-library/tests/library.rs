@@ -1,4 +1,6 @@
-//! The example runs, and the README quotes it exactly.
+//! The example runs, its operators' commands work on its database, and the README quotes it exactly.
+
+mod operators;
 
 use std::process::Command;
 

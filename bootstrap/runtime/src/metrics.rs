@@ -1,8 +1,9 @@
 //! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use handover_http::routes::metrics::Render;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{METRICS, Metric, MetricKind, Outbox, PENDING};
 use handover_system::LOG_LINES_DROPPED;
@@ -22,8 +23,8 @@ const PAUSE_FACTOR: u32 = 20;
 /// The metrics of the toolkit.
 fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
     static OF_OUTBOX: &[Metric] = &METRICS;
-    static OF_LOG: Metric = LOG_LINES_DROPPED;
     static OF_HTTP: &[Metric] = &handover_http::METRICS;
+    static OF_LOG: Metric = LOG_LINES_DROPPED;
     OF_OUTBOX.iter().chain(OF_HTTP).chain([&OF_LOG])
 }
 
@@ -47,12 +48,12 @@ pub fn install(of_application: &'static [Metric]) {
 }
 
 /// Renders the response of `/metrics`, if the recorder is installed.
-pub fn render() -> Option<impl Fn() -> String + Clone + Send + Sync + 'static> {
+pub fn render() -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
-    Some(move || {
+    Some(Arc::new(move || {
         metrics::counter!(LOG_LINES_DROPPED.name).absolute(dropped_lines());
         collector.render()
-    })
+    }))
 }
 
 /// Registers every metric with an initial value, and spawns the task that counts pending events.

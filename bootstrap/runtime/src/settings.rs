@@ -52,3 +52,70 @@ impl ToolkitConfig {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Configuration, Sources};
+
+    use super::*;
+
+    struct Toolkit(ToolkitConfig);
+
+    impl Configuration for Toolkit {
+        fn read(reader: &Reader<'_>) -> Checked<Toolkit> {
+            ToolkitConfig::read(reader).map(Toolkit)
+        }
+    }
+
+    fn sources(variables: &[(&str, &str)]) -> Sources {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Sources { variables: variables.collect(), ..Sources::default() }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_toolkit() {
+        let Toolkit(config) = Toolkit::load(&sources(&[])).unwrap();
+        assert_eq!(config.database.to_string(), "handover.db");
+        assert!(matches!(config.broker, BrokerChoice::Database));
+        assert_eq!(format!("{:?}", config.relay), format!("{:?}", RelaySettings::default()));
+        assert_eq!(format!("{:?}", config.consumer), format!("{:?}", ConsumerSettings::default()));
+    }
+
+    #[test]
+    fn every_invalid_key_is_reported_in_one_pass() {
+        let errors = Toolkit::load(&sources(&[
+            ("HANDOVER_DATABASE__URL", "postgres://u@h/d"),
+            ("HANDOVER_DATABASE__CONNECTIONS", "1"),
+            ("HANDOVER_DATABASE__CA_FILE", "/nowhere"),
+            ("HANDOVER_BROKER__URL", "amqp://h/"),
+            ("HANDOVER_BROKER__CA_FILE", "/nowhere"),
+            ("HANDOVER_RABBITMQ__QUEUE_TYPE", "x"),
+            ("HANDOVER_RABBITMQ__MANAGEMENT_URL", "x"),
+            ("HANDOVER_OUTBOX__BATCH", "0"),
+            ("HANDOVER_OUTBOX__RETRY", "5s"),
+            ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "-1"),
+            ("HANDOVER_CONSUMER__BACKOFF", "5s"),
+            ("HANDOVER_CONSUMER__LEASE", "0s"),
+            ("HANDOVER_LOG__FORMAT", "xml"),
+            ("HANDOVER_LOG__TRACES", "x"),
+        ]));
+        let errors = errors.err().unwrap();
+        let mut keys: Vec<&str> = errors.iter().filter_map(|error| error.key()).collect();
+        keys.sort_unstable();
+        let expected = [
+            "broker.ca-file",
+            "consumer.backoff",
+            "consumer.lease",
+            "consumer.retry-threshold",
+            "database.ca-file",
+            "database.connections",
+            "log.format",
+            "log.traces",
+            "outbox.batch",
+            "outbox.retry",
+            "rabbitmq.management-url",
+            "rabbitmq.queue-type",
+        ];
+        assert_eq!(keys, expected);
+    }
+}

@@ -1,10 +1,9 @@
 //! The command line.
 
 mod backup;
-mod dlq;
-mod inspect;
+mod config;
+mod in_order;
 mod order;
-mod outbox;
 mod payment;
 mod reconcile;
 mod refund;
@@ -16,16 +15,13 @@ mod values;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use handover_runtime::terminal::{Address, Common, OutputArgs};
+use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
 pub use backup::BackupArgs;
-pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
-pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, PageArgs, QueuesArgs};
-pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
-pub use outbox::{
-    OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
-};
+pub use config::{ConfigCommand, ConfigShowArgs};
+pub use in_order::InOrder;
+pub use order::{OrderCommand, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::ReconcileArgs;
 pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs};
@@ -62,11 +58,17 @@ Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is unavai
 
 /// Marketplace order service: orders and their events are committed together, and every event is applied exactly once.
 #[derive(Debug, Parser)]
-#[command(name = "handover", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "handover",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    mut_arg("database", in_order::in_own_words)
+)]
 pub struct Cli {
     /// The command; `serve` if none is given.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<InOrder>,
     #[command(flatten)]
     pub serve: ServeArgs,
 }
@@ -77,14 +79,11 @@ pub enum Command {
     /// Serve the API and run relay, consumers and jobs (the default)
     #[command(after_help = EXAMPLES)]
     Serve(ServeArgs),
-    /// Migrate the database schema and exit; on SQLite `serve` migrates too
-    Migrate(Common),
+    #[command(flatten)]
+    Toolkit(handover_cli::Command),
     /// Copy a database file (SQLite) into a new file; also while `serve` runs
     #[command(after_help = backup::HELP)]
     Backup(BackupArgs),
-    /// Check what `serve` needs, and show how to fix problems
-    #[command(after_help = inspect::DOCTOR_HELP)]
-    Doctor(DoctorArgs),
     /// Simulate a market day with failures, and verify that every promise is kept
     #[command(after_help = marketplace_demo::HELP)]
     Demo(DemoArgs),
@@ -93,12 +92,6 @@ pub enum Command {
         after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
     )]
     Token(TokenArgs),
-    /// Inspect events in the outbox and send them again; also while `serve` runs
-    #[command(subcommand)]
-    Outbox(OutboxCommand),
-    /// Inspect, replay or discard messages that their consumer could not process; also while `serve` runs
-    #[command(subcommand)]
-    Dlq(DlqCommand),
     /// Show the history of an order; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
@@ -111,11 +104,6 @@ pub enum Command {
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),
-    /// Show the audit log of operators' actions; also while `serve` runs
-    #[command(subcommand)]
-    Audit(AuditCommand),
-    /// Show the length of each queue; also while `serve` runs
-    Queues(QueuesArgs),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -3,7 +3,6 @@
 pub mod asyncapi;
 pub mod cli;
 mod commands;
-mod doctor;
 mod process;
 
 pub use process::main;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
-use handover_http::routes::metrics::Render;
 use handover_http::{CachedReadiness, Limits, Problem, Readiness, Tokens, serve};
 use handover_outbox::ports::{Clock, StoreError};
 use handover_runtime::config::Secret;
@@ -176,7 +175,7 @@ impl HttpServer {
             admission: admission(&config.limits, &redis),
             limits: limits.clone(),
         };
-        let metrics = metrics::render().map(|render| Arc::new(render) as Render);
+        let metrics = metrics::render();
         let (public, of_operators) = match for_operators {
             Some(listener) => {
                 let (public, operators) = split_routers(edge, metrics);

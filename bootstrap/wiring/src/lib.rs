@@ -5,9 +5,11 @@
 
 pub mod adapters;
 pub mod config;
+mod doctor;
 pub mod edge;
 mod failure;
 mod jwks;
+mod program;
 mod reload;
 pub mod secrets;
 mod service;

@@ -130,10 +130,10 @@ pub fn broker(reader: &Reader<'_>, database: Option<&DatabaseChoice>) -> Checked
     let management = reader.optional(Kind::Url, MANAGEMENT_URL, Item::as_text);
     match choice? {
         BrokerChoice::Rabbit(settings) => {
-            let authorities = authorities?;
-            let management = management?;
-            let settings = with_authorities(reader, *settings, authorities)?;
-            let mut settings = with_management(reader, settings, management)?;
+            let authorities = authorities
+                .and_then(|file| file.map(|file| certificates(reader, BROKER_CA_FILE, &file)).transpose());
+            let settings = management.and_then(|url| with_management(reader, *settings, url));
+            let mut settings = with_authorities(reader, settings?, authorities?)?;
             settings.queue_type = queue_type?;
             Ok(BrokerChoice::Rabbit(Box::new(settings)))
         }
@@ -177,11 +177,10 @@ fn broker_of(item: &Item) -> Result<BrokerChoice, ConfigError> {
 fn with_authorities(
     reader: &Reader<'_>,
     settings: RabbitSettings,
-    file: Option<String>,
+    certificates: Option<String>,
 ) -> Checked<RabbitSettings> {
-    let Some(file) = file else { return Ok(settings) };
-    let pem = certificates(reader, BROKER_CA_FILE, &file)?;
-    settings.with_ca_certificates(pem).map_err(|error| {
+    let Some(certificates) = certificates else { return Ok(settings) };
+    settings.with_ca_certificates(certificates).map_err(|error| {
         let remedy = "name the authority's certificate, and use amqps://";
         reader.report(reader.item(BROKER_CA_FILE).refused(&error.to_string(), remedy))
     })

@@ -19,7 +19,7 @@ pub struct Common {
     #[arg(long, value_name = "FILE", env = "HANDOVER_CONFIG")]
     pub config: Option<PathBuf>,
     /// Value of the key `database.url`.
-    #[arg(long, value_name = "URL", help = flag_help("Database that stores orders and events", DATABASE_URL, DATABASE_DEFAULT))]
+    #[arg(long, value_name = "URL", help = flag_help("Database that stores the events", DATABASE_URL, DATABASE_DEFAULT))]
     pub database: Option<String>,
 }
 

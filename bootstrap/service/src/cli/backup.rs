@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
+use handover_runtime::terminal::Common;
 
 pub(super) const HELP: &str = "\
 The copy contains everything that was committed when the command started, is verified and on disk when the \

@@ -1,11 +1,12 @@
-//! Arguments of `handover order` and `handover audit`.
+//! Arguments of `handover order`.
 
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
 use marketplace_domain::OrderId;
 
-use super::values::{order, tenant};
-use super::{Common, OutputArgs, PageArgs};
+use super::values::order;
+use handover_cli::values::tenant;
+use handover_runtime::terminal::{Common, OutputArgs};
 
 const TIMELINE_HELP: &str = "\
 Shows in chronological order every change of the order, its events, their publication, and the result of \
@@ -33,30 +34,6 @@ pub struct TimelineArgs {
     pub tenant: Option<TenantId>,
     #[command(flatten)]
     pub common: Common,
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Subcommands of `handover audit`.
-#[derive(Debug, Clone, Subcommand)]
-pub enum AuditCommand {
-    /// List operators' actions, newest first
-    List(AuditListArgs),
-}
-
-/// Arguments of `handover audit list`.
-#[derive(Debug, Clone, Args)]
-pub struct AuditListArgs {
-    #[command(flatten)]
-    pub common: Common,
-    /// Only actions on rows of this tenant [default: all]
-    #[arg(long, value_name = "ID", value_parser = tenant)]
-    pub tenant: Option<TenantId>,
-    /// Only changes, without reads and dry runs
-    #[arg(long)]
-    pub changes: bool,
-    #[command(flatten)]
-    pub page: PageArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -5,8 +5,10 @@ use clap::{Args, Subcommand};
 use handover_outbox::operations::Reason;
 use marketplace_domain::ReportState;
 
-use super::values::{reason, report_state, time, whole};
-use super::{Common, OutputArgs, PageArgs};
+use super::values::report_state;
+use handover_cli::args::PageArgs;
+use handover_cli::values::{reason, time, whole};
+use handover_runtime::terminal::{Common, OutputArgs};
 
 const REPORTS_HELP: &str = "\
 Every report of the payment gateway with a valid signature is recorded, with what was done because of it. A report \

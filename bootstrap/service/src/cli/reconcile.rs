@@ -7,8 +7,8 @@ use clap::Args;
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
 
-use super::values::{duration, reason, tenant, time};
-use super::{Common, OutputArgs};
+use handover_cli::values::{duration, reason, tenant, time};
+use handover_runtime::terminal::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
 Checks every order that changed within the time range: its row, product, payments and refunds, its \

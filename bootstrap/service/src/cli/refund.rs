@@ -4,8 +4,10 @@ use clap::{Args, Subcommand};
 use handover_outbox::operations::Reason;
 use marketplace_domain::{RefundId, RefundStatus};
 
-use super::values::{reason, refund, refund_status};
-use super::{Common, OutputArgs, PageArgs};
+use super::values::{refund, refund_status};
+use handover_cli::args::PageArgs;
+use handover_cli::values::reason;
+use handover_runtime::terminal::{Common, OutputArgs};
 
 const RETRY_HELP: &str = "\
 A failed refund begins a new attempt with its own reference, which is its idempotency key at the gateway; a running \

@@ -5,7 +5,7 @@ use handover_runtime::config::Sources;
 use handover_runtime::roles::{Role, Roles};
 use marketplace_wiring::{ROLES, Starting};
 
-use super::{Address, Common};
+use handover_runtime::terminal::{Address, Common};
 
 /// Arguments of `handover serve`.
 #[derive(Debug, Clone, Default, Args)]

@@ -3,8 +3,15 @@ use handover_events::OutboxStatus;
 use marketplace::Role;
 use marketplace_domain::ReportState;
 
+use handover_cli::Command as ToolkitCommand;
+use handover_cli::args::{DlqCommand, OutboxCommand};
+
 use super::*;
 use handover_runtime::terminal::Output;
+
+fn command(line: &str) -> Option<Command> {
+    parse(line).unwrap().command.map(|command| command.0)
+}
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split(' '))
@@ -25,22 +32,18 @@ fn without_command_serve_runs_all_roles_and_accepts_its_flags() {
 
 #[test]
 fn named_roles_are_selected() {
-    let Some(Command::Serve(serve)) = parse("handover serve --roles api,jobs").unwrap().command else {
-        panic!("not serve")
-    };
+    let Some(Command::Serve(serve)) = command("handover serve --roles api,jobs") else { panic!("not serve") };
     assert_eq!(serve.roles().to_string(), "api,jobs");
     assert!(parse("handover serve --roles api,web").is_err());
 }
 
 #[test]
 fn token_defaults_are_one_hour_tenant_1_and_role_user() {
-    let Some(Command::Token(token)) = parse("handover token --user 10001").unwrap().command else {
-        panic!("not token")
-    };
+    let Some(Command::Token(token)) = command("handover token --user 10001") else { panic!("not token") };
     assert_eq!((token.user, token.tenant, token.ttl.as_secs()), (10001, 1, 3600));
     assert_eq!(token.roles, [Role::User]);
     let line = "handover token --user 1 --role user --role operator --tenant 2 --ttl 15m";
-    let Some(Command::Token(token)) = parse(line).unwrap().command else { panic!("not token") };
+    let Some(Command::Token(token)) = command(line) else { panic!("not token") };
     assert_eq!((token.tenant, token.ttl.as_secs()), (2, 900));
     assert_eq!(token.roles, [Role::User, Role::Operator]);
 }
@@ -139,8 +142,8 @@ fn invalid_value_error_names_the_accepted_values() {
 
 #[test]
 fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
-    let list = |line| match parse(line).unwrap().command {
-        Some(Command::Outbox(OutboxCommand::List(list))) => list,
+    let list = |line| match command(line) {
+        Some(Command::Toolkit(ToolkitCommand::Outbox(OutboxCommand::List(list)))) => list,
         other => panic!("{other:?}"),
     };
     let plain = list("handover outbox list");
@@ -152,8 +155,8 @@ fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
 
 #[test]
 fn dead_letters_are_selected_by_key_by_filter_or_all() {
-    let replay = |line| match parse(line).unwrap().command {
-        Some(Command::Dlq(DlqCommand::Replay(replay))) => replay,
+    let replay = |line| match command(line) {
+        Some(Command::Toolkit(ToolkitCommand::Dlq(DlqCommand::Replay(replay)))) => replay,
         other => panic!("{other:?}"),
     };
     let named = replay("handover dlq replay e-1 e-2 --queue q --dry-run");
@@ -167,7 +170,7 @@ fn dead_letters_are_selected_by_key_by_filter_or_all() {
 
 #[test]
 fn payment_reports_lists_without_subcommand_and_closes_with_reason() {
-    let reports = |line| match parse(line).unwrap().command {
+    let reports = |line| match command(line) {
         Some(Command::Payment(PaymentCommand::Reports(reports))) => reports,
         other => panic!("{other:?}"),
     };

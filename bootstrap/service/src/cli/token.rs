@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use marketplace::Role;
 
-use super::Common;
-use super::values::{duration, whole};
+use handover_cli::values::{duration, whole};
+use handover_runtime::terminal::Common;
 
 /// Arguments of `handover token`.
 #[derive(Debug, Clone, Args)]

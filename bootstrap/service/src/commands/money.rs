@@ -2,16 +2,14 @@
 
 use std::error::Error;
 
+use handover_cli::print::{list, show};
 use handover_runtime::Failure;
-use handover_runtime::terminal::{Output, output, say};
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::{self, ListGatewayReports, ListRefunds};
 use marketplace_domain::RefundId;
 use marketplace_http::views::{GatewayReportView, RefundDetailsView};
-use serde::Serialize;
 
-use super::inspect::list;
-use super::operator::{Operator, Reach};
+use super::operator::Operator;
 use crate::cli::{
     PaymentCommand, RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs, ReportsCloseArgs,
     ReportsCommand, ReportsListArgs,
@@ -52,7 +50,7 @@ async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
         "amount",
         "error",
     ];
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let query = ListGatewayReports {
         state: arguments.state,
         from: arguments.from,
@@ -67,14 +65,14 @@ async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
 
 /// `payment reports close`.
 async fn close_report(arguments: &ReportsCloseArgs) -> Result<(), Failure> {
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let id = arguments.report;
     let reason = arguments.reason.clone();
     let closed = operations::close_gateway_report(&operator.app, &operator.context, id, reason).await;
     let closed = closed.map_err(|error| {
         failed_to_find(&operator, error, format!("gateway report {id}"), "handover payment reports")
     })?;
-    operator.close().await;
+    operator.session.close().await;
     show(arguments.output.output, &GatewayReportView::from(closed))
 }
 
@@ -92,7 +90,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
         "nextAttemptTime",
         "lastError",
     ];
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let query = ListRefunds {
         status: arguments.state,
         before: arguments.page.cursor.and_then(|cursor| RefundId::try_from(cursor).ok()),
@@ -105,7 +103,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
 
 /// `refund show`.
 async fn show_refund(arguments: &RefundShowArgs) -> Result<(), Failure> {
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
     let refund = operations::find_refund(&operator.app, &operator.context, id).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
@@ -114,23 +112,23 @@ async fn show_refund(arguments: &RefundShowArgs) -> Result<(), Failure> {
 
 /// `refund retry`.
 async fn retry_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
     let reason = arguments.reason.clone();
     let refund = operations::retry_refund(&operator.app, &operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
-    operator.close().await;
+    operator.session.close().await;
     show(arguments.output.output, &RefundDetailsView::from(refund))
 }
 
 /// `refund settle`.
 async fn settle_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
     let reason = arguments.reason.clone();
     let refund = operations::settle_refund_by_hand(&operator.app, &operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
-    operator.close().await;
+    operator.session.close().await;
     show(arguments.output.output, &RefundDetailsView::from(refund))
 }
 
@@ -146,7 +144,7 @@ fn failed_to_find<R: Error>(
     see: &'static str,
 ) -> Failure {
     match error {
-        UseCaseError::NotFound { .. } => operator.missing(what, see),
+        UseCaseError::NotFound { .. } => operator.session.missing(what, see),
         error @ (UseCaseError::NotAllowed(_)
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
@@ -157,18 +155,11 @@ fn failed_to_find<R: Error>(
 
 fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
     match error {
-        UseCaseError::Store(cause) => operator.database_failed(cause),
+        UseCaseError::Store(cause) => operator.session.database_failed(cause),
         error @ (UseCaseError::NotFound { .. }
         | UseCaseError::NotAllowed(_)
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
         | UseCaseError::InProgress) => Failure::Refused { why: error.to_string() },
     }
-}
-
-fn show(format: Output, view: &impl Serialize) -> Result<(), Failure> {
-    say(&match format {
-        Output::Table => output::object(&output::value(view)),
-        Output::Json => output::json(view),
-    })
 }

@@ -6,7 +6,7 @@ use marketplace::use_cases::operations::{self, GRACE, Reconcile};
 use marketplace_http::views::ReconciliationView;
 use serde_json::Value;
 
-use super::operator::{Operator, Reach};
+use super::operator::Operator;
 use crate::cli::ReconcileArgs;
 use handover_runtime::{Exit, Failure};
 
@@ -23,7 +23,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         "mended",
         "what",
     ];
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common).await?;
     let until = arguments.to.unwrap_or_else(|| operator.app.now());
     let usage = |what: &str| Failure::Usage {
         what: what.to_owned(),
@@ -46,9 +46,9 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         repair: arguments.repair,
         reason: arguments.reason.clone(),
     };
-    let result = operations::reconcile(&operator.app, &operator.acting, command).await;
-    let reconciliation = result.map_err(|error| operator.failed(error))?;
-    operator.close().await;
+    let result = operations::reconcile(&operator.app, &operator.session.operator, command).await;
+    let reconciliation = result.map_err(|error| operator.session.failed(error))?;
+    operator.session.close().await;
     let is_sound = reconciliation.is_sound();
     let more = reconciliation.more;
     let view = output::value(&ReconciliationView::from(reconciliation));

@@ -14,13 +14,12 @@ use std::time::Duration;
 use handover_http::{Limits, TokenRules};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
-use marketplace::idempotency::RequestSettings;
-use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
-use marketplace_domain::PointsRules;
-
 use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, ConfigErrors, Configuration, Sources, variable_of};
 use handover_runtime::settings::{BrokerChoice, LogFormat};
+use marketplace::idempotency::RequestSettings;
+use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
+use marketplace_domain::PointsRules;
 
 use super::Config;
 

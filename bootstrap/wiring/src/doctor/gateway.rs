@@ -5,9 +5,9 @@ use std::time::Duration;
 use marketplace_gateway::Endpoint;
 use tokio::net::TcpStream;
 
+use crate::adapters::check_gateway;
+use crate::config::{Config, GatewayChoice};
 use handover_runtime::doctor::Check;
-use marketplace_wiring::adapters::check_gateway;
-use marketplace_wiring::config::{Config, GatewayChoice};
 
 const NAME: &str = "gateway";
 /// Timeout of the connection to the gateway.

@@ -9,32 +9,33 @@ use handover_outbox::operations::{
     RedriveSelection, ReplayDeadLetters,
 };
 use handover_outbox::ports::OutboxFilter;
-use handover_runtime::terminal::{Output, note, output, say};
+use handover_runtime::Failure;
+use handover_runtime::terminal::{Output, note};
 use serde::Serialize;
 
-use super::operator::{Operator, Reach};
-use crate::cli::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
-use handover_runtime::Failure;
+use crate::args::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
+use crate::print::show;
+use crate::{Program, Reach, Session};
 
 /// `outbox redrive`.
-pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
+pub(crate) async fn redrive<P: Program>(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
     let rows = rows(arguments)?;
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
     let command = RedriveEvents {
         rows,
         dry_run: arguments.dry_run,
         pace: arguments.per_second,
         reason: arguments.reason.clone(),
     };
-    let redriven = operations::redrive_events(&operator.app.outbox, &operator.acting, command)
+    let redriven = operations::redrive_events(&session.outbox, &session.operator, command)
         .await
-        .map_err(|error| operator.failed(error))?;
-    operator.close().await;
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
     let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
     let matched = redriven.matched;
     let more = redriven.more;
     print_result(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
-    check_found(&operator, &missing, "event", "handover outbox list")
+    check_found(&session, &missing, "event", "handover outbox list")
 }
 
 fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
@@ -66,64 +67,64 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
 }
 
 /// `outbox release`.
-pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+pub(crate) async fn release<P: Program>(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
     let kind = arguments.aggregate_type.clone();
     let id = arguments.aggregate_id;
     let released = operations::release_aggregate(
-        &operator.app.outbox,
-        &operator.acting,
+        &session.outbox,
+        &session.operator,
         Some(arguments.tenant),
         (kind.clone(), id),
         arguments.reason.clone(),
     )
     .await;
     let released = released.map_err(|error| {
-        operator.failed_to_find(
+        session.failed_to_find(
             error,
             format!("failed event of {kind} {id} that blocks later events"),
             "handover outbox blocked",
         )
     })?;
-    operator.close().await;
+    session.close().await;
     print_result(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
 }
 
 /// `dlq replay`.
-pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
+pub(crate) async fn replay<P: Program>(arguments: &DlqReplayArgs) -> Result<(), Failure> {
     let selection = selection(&arguments.dead_letters, "see handover dlq replay --help")?;
-    let operator = Operator::open(&arguments.common, Reach::Broker).await?;
+    let session = Session::<P>::open(&arguments.common, Reach::Broker).await?;
     let dry_run = arguments.dead_letters.dry_run;
     let command = ReplayDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
-    let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.acting, command)
+    let replayed = operations::replay_dead_letters(&session.outbox, &session.operator, command)
         .await
-        .map_err(|error| operator.failed(error))?;
-    operator.close().await;
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
     let missing = replayed.not_found.clone();
     let matched = replayed.matched;
     let refused = replayed.refused.len();
     let more = replayed.more;
     print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
-    check_found(&operator, &missing, "dead letter", "handover dlq list")?;
+    check_found(&session, &missing, "dead letter", "handover dlq list")?;
     if refused > 0 && !dry_run { Err(Failure::NotReplayed { refused, matched }) } else { Ok(()) }
 }
 
 /// `dlq discard`.
-pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
+pub(crate) async fn discard<P: Program>(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
     let selection = selection(&arguments.dead_letters, "see handover dlq discard --help")?;
-    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
     let dry_run = arguments.dead_letters.dry_run;
     let command = DiscardDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
-    let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.acting, command)
+    let discarded = operations::discard_dead_letters(&session.outbox, &session.operator, command)
         .await
-        .map_err(|error| operator.failed(error))?;
-    operator.close().await;
+        .map_err(|error| session.failed(error))?;
+    session.close().await;
     let missing = discarded.not_found.clone();
     let matched = discarded.matched;
     let refused = discarded.refused.len();
     let more = discarded.more;
     print_result(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
-    check_found(&operator, &missing, "dead letter", "handover dlq list")?;
+    check_found(&session, &missing, "dead letter", "handover dlq list")?;
     if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
 }
 
@@ -147,15 +148,12 @@ fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool)
     if more {
         note("more rows match: run the command again");
     }
-    say(&match format {
-        Output::Table => output::object(&output::value(view)),
-        Output::Json => output::json(view),
-    })
+    show(format, view)
 }
 
 /// Fails if named rows were not found.
-fn check_found(
-    operator: &Operator,
+fn check_found<P>(
+    session: &Session<P>,
     missing: &[String],
     what: &str,
     see: &'static str,
@@ -163,5 +161,5 @@ fn check_found(
     if missing.is_empty() {
         return Ok(());
     }
-    Err(operator.missing(format!("{what} {}", missing.join(", ")), see))
+    Err(session.missing(format!("{what} {}", missing.join(", ")), see))
 }

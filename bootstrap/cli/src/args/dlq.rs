@@ -1,12 +1,12 @@
-//! Arguments of `handover dlq`.
+//! Arguments of `dlq`.
 
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::DeadLetterStatus;
+use handover_runtime::terminal::{Common, OutputArgs};
 
-use super::values::{cursor, dead_letter_status, reason, tenant, whole};
-use super::{Common, OutputArgs};
+use crate::values::{cursor, dead_letter_status, reason, tenant, whole};
 
 const REPLAY_HELP: &str = "\
 Each dead letter is sent only to the consumer that failed, and its attempts start from 0; a running \
@@ -15,7 +15,7 @@ events of this service cannot be replayed: discard them. One call replays at mos
 the oldest 1,000 by filter. Exit code 1: some were not replayed; the output lists them with the reason.
 
 Examples:
-  handover dlq replay --queue inventory.update.queue --dry-run
+  handover dlq replay --queue library.reminders --dry-run
   handover dlq replay 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --reason \"address corrected\"
   handover dlq replay --all";
 
@@ -29,7 +29,7 @@ lists them with the reason.
 Example:
   handover dlq discard 0f4a9c1be27d8356 --reason \"test message of another team\"";
 
-/// Subcommands of `handover dlq`.
+/// Subcommands of `dlq`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum DlqCommand {
     /// List dead letters with their reasons, newest first
@@ -42,15 +42,16 @@ pub enum DlqCommand {
     Discard(DlqDiscardArgs),
 }
 
-/// Arguments of `handover dlq list`.
+/// Arguments of `dlq list`.
 #[derive(Debug, Clone, Args)]
 pub struct DlqListArgs {
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
-    /// Only dead letters of this queue, such as inventory.update.queue
+    /// Only dead letters of this queue, such as library.reminders
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
-    /// Only events of this type, such as ORDER_CREATED
+    /// Only events of this type, such as BOOK_LENT
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
     /// Only dead letters in this status: open, replaying, replayed, discarded
@@ -65,6 +66,7 @@ pub struct DlqListArgs {
     /// Continue after the page that returned this `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -79,7 +81,7 @@ pub struct DeadLetterArgs {
     /// Dead letters of this queue; can be combined with keys
     #[arg(long, value_name = "QUEUE", group = "which")]
     pub queue: Option<String>,
-    /// Dead letters of this event type, such as ORDER_CREATED
+    /// Dead letters of this event type, such as BOOK_LENT
     #[arg(long, value_name = "TYPE", group = "which")]
     pub event_type: Option<String>,
     /// Dead letters of this tenant
@@ -93,30 +95,36 @@ pub struct DeadLetterArgs {
     pub dry_run: bool,
 }
 
-/// Arguments of `handover dlq replay`.
+/// Arguments of `dlq replay`.
 #[derive(Debug, Clone, Args)]
 pub struct DlqReplayArgs {
+    /// Selection of dead letters.
     #[command(flatten)]
     pub dead_letters: DeadLetterArgs,
     /// Reason, recorded in the audit log and in the dead letter
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Arguments of `handover dlq discard`.
+/// Arguments of `dlq discard`.
 #[derive(Debug, Clone, Args)]
 pub struct DlqDiscardArgs {
+    /// Selection of dead letters.
     #[command(flatten)]
     pub dead_letters: DeadLetterArgs,
     /// Reason, recorded in the audit log and in the dead letter
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Reason,
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,19 +1,20 @@
-//! Arguments of `handover outbox`.
+//! Arguments of `outbox`.
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_events::{EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
+use handover_runtime::terminal::{Common, OutputArgs};
 
-use super::values::{cursor, event, pace, reason, status, tenant, time, whole};
-use super::{Common, OutputArgs, PageArgs};
+use super::PageArgs;
+use crate::values::{cursor, event, pace, reason, status, tenant, time, whole};
 
 const LIST_HELP: &str = "\
 Newest first, like the API (GET /api/v1/ops/outbox).
 
 Examples:
   handover outbox list --status failed
-  handover outbox list --event-type ORDER_CREATED --aggregate-id 17
+  handover outbox list --event-type BOOK_LENT --aggregate-id 17
   handover outbox list --output json | jq -r '.items[].eventId'";
 
 const REDRIVE_HELP: &str = "\
@@ -24,7 +25,7 @@ become due at the rate of --per-second, oldest first; a running `serve` publishe
 
 Examples:
   handover outbox redrive --status failed --dry-run
-  handover outbox redrive --event-type ORDER_PAID --reason \"the queue is bound again\"
+  handover outbox redrive --event-type BOOK_RETURNED --reason \"the queue is bound again\"
   handover outbox redrive --status sent --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z
   handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
 
@@ -42,9 +43,9 @@ Needed only with `outbox.on-failed = \"hold\"`. The failed events stay FAILED an
 With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and the command fails.
 
 Example:
-  handover outbox release Order 17 --reason \"refunded manually\"";
+  handover outbox release Book 17 --reason \"returned manually\"";
 
-/// Subcommands of `handover outbox`.
+/// Subcommands of `outbox`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
     /// List events, newest first
@@ -55,53 +56,58 @@ pub enum OutboxCommand {
     /// Send FAILED or SENT events again
     #[command(after_help = REDRIVE_HELP)]
     Redrive(OutboxRedriveArgs),
-    /// List orders, payments, ... whose next event waits, with the reason
+    /// List books, readers, ... whose next event waits, with the reason
     #[command(after_help = BLOCKED_HELP)]
     Blocked(OutboxBlockedArgs),
-    /// Release an order, payment, ...: its FAILED events no longer block later ones
+    /// Release a book, reader, ...: its FAILED events no longer block later ones
     #[command(after_help = RELEASE_HELP)]
     Release(OutboxReleaseArgs),
 }
 
-/// Arguments of `handover outbox list`.
+/// Arguments of `outbox list`.
 #[derive(Debug, Clone, Args)]
 pub struct OutboxListArgs {
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
     /// Only events in this status: new, retry, sent, failed
     #[arg(long, value_name = "STATUS", value_parser = status)]
     pub status: Option<OutboxStatus>,
-    /// Only events of this type, such as ORDER_CREATED
+    /// Only events of this type, such as BOOK_LENT
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
-    /// Only events about orders, payments, ...: Order, Payment, ...
+    /// Only events about books, readers, ...: Book, Reader, ...
     #[arg(long, value_name = "TYPE")]
     pub aggregate_type: Option<String>,
-    /// Only events about the order, payment, ... with this id
+    /// Only events about the book, reader, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Arguments of `handover outbox show`.
+/// Arguments of `outbox show`.
 #[derive(Debug, Clone, Args)]
 pub struct OutboxShowArgs {
     /// The event's id
     #[arg(value_name = "EVENT_ID", value_parser = event)]
     pub event_id: EventId,
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Arguments of `handover outbox redrive`.
+/// Arguments of `outbox redrive`.
 #[derive(Debug, Clone, Args)]
 pub struct OutboxRedriveArgs {
     /// Ids of the events; or use a filter
@@ -110,13 +116,13 @@ pub struct OutboxRedriveArgs {
     /// Events in this status: failed (if no status is given) or sent
     #[arg(long, value_name = "STATUS", value_parser = status)]
     pub status: Option<OutboxStatus>,
-    /// Events of this type, such as ORDER_CREATED
+    /// Events of this type, such as BOOK_LENT
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
-    /// Events about orders, payments, ...: Order, Payment, ...
+    /// Events about books, readers, ...: Book, Reader, ...
     #[arg(long, value_name = "TYPE")]
     pub aggregate_type: Option<String>,
-    /// Events about the order, payment, ... with this id
+    /// Events about the book, reader, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Events of this tenant
@@ -140,30 +146,35 @@ pub struct OutboxRedriveArgs {
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Arguments of `handover outbox blocked`.
+/// Arguments of `outbox blocked`.
 #[derive(Debug, Clone, Args)]
 pub struct OutboxBlockedArgs {
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Arguments of `handover outbox release`.
+/// Arguments of `outbox release`.
 #[derive(Debug, Clone, Args)]
 pub struct OutboxReleaseArgs {
-    /// Aggregate type: Order, Payment, ...
+    /// Aggregate type: Book, Reader, ...
     #[arg(value_name = "TYPE")]
     pub aggregate_type: String,
     /// Aggregate id
@@ -175,8 +186,10 @@ pub struct OutboxReleaseArgs {
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
+    /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
+    /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -2,8 +2,8 @@
 
 use marketplace_redis::RedisUse;
 
+use crate::config::{Config, RedisConfig};
 use handover_runtime::doctor::Check;
-use marketplace_wiring::config::{Config, RedisConfig};
 
 const NAME: &str = "redis";
 

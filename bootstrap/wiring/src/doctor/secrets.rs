@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use crate::config::Config;
+use crate::secrets::{Source, exposed, is_placeholder};
+use crate::{MarketFailure, Secrets};
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Origin, Shown, Sources};
 use handover_runtime::doctor::Check;
-use marketplace_wiring::config::Config;
-use marketplace_wiring::secrets::{Source, exposed, is_placeholder};
-use marketplace_wiring::{MarketFailure, Secrets};
 
 const NAME: &str = "secrets";
 

@@ -1,0 +1,36 @@
+//! Output of results: a table for people, JSON for programs.
+
+use handover_outbox::Page;
+use handover_runtime::Failure;
+use handover_runtime::terminal::{Output, note, output, say};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Prints `{"items": [...], "nextCursor": ...}`, or a table.
+pub fn list<T, V: Serialize>(
+    format: Output,
+    columns: &[&str],
+    page: Page<T>,
+    view: impl Fn(T) -> V,
+) -> Result<(), Failure> {
+    let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
+    match page.next {
+        Some(next) => note(&format!("older rows exist: continue with --cursor {next}")),
+        None if items.is_empty() && format == Output::Table => note("no rows match"),
+        None => {}
+    }
+    say(&match format {
+        Output::Table => output::columns(columns, &items),
+        Output::Json => {
+            output::json(&json!({ "items": items, "nextCursor": page.next.map(|next| next.to_string()) }))
+        }
+    })
+}
+
+/// Prints all fields of one result.
+pub fn show(format: Output, view: &impl Serialize) -> Result<(), Failure> {
+    say(&match format {
+        Output::Table => output::object(&output::value(view)),
+        Output::Json => output::json(view),
+    })
+}

@@ -1,0 +1,61 @@
+//! Parsers of command-line values. Unlike errors of the standard library, their errors name the accepted values.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use handover_events::{EventId, IdError, OutboxStatus, TenantId};
+use handover_outbox::operations::{Reason, RedriveRate};
+use handover_outbox::ports::DeadLetterStatus;
+
+pub use handover_runtime::terminal::whole;
+
+/// Parser of a status of events.
+pub(crate) fn status(name: &str) -> Result<OutboxStatus, String> {
+    name.to_ascii_uppercase().parse().map_err(|_| "allowed values: new, retry, sent, failed".to_owned())
+}
+
+/// Parser of a status of dead letters.
+pub(crate) fn dead_letter_status(name: &str) -> Result<DeadLetterStatus, String> {
+    DeadLetterStatus::named(&name.to_ascii_uppercase())
+        .ok_or_else(|| "allowed values: open, replaying, replayed, discarded".to_owned())
+}
+
+/// Parser of a tenant's id.
+pub fn tenant(text: &str) -> Result<TenantId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+/// Parser of an event's id.
+pub(crate) fn event(text: &str) -> Result<EventId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+/// Parser of a time (RFC 3339).
+pub fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    let time = DateTime::parse_from_rfc3339(text);
+    time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
+}
+
+/// Parser of a cursor.
+pub fn cursor(text: &str) -> Result<i64, String> {
+    text.parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| "write the `nextCursor` of an earlier page".to_owned())
+}
+
+/// Parser of a duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())
+}
+
+/// Parser of a number of events per second.
+pub(crate) fn pace(text: &str) -> Result<RedriveRate, String> {
+    let pace = text.parse().ok().and_then(RedriveRate::new);
+    pace.ok_or_else(|| format!("write a whole number from 1 to {}", RedriveRate::MAX))
+}
+
+/// Parser of a reason.
+pub fn reason(text: &str) -> Result<Reason, String> {
+    Reason::new(text.to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,170 @@
+//! The commands for operators on the database of the library: the toolkit's tables and two of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_outbox::WakeupNotifier;
+use handover_outbox::ports::*;
+use handover_sql::{SqlStore, SqliteOptions, values};
+use handover_system::SystemClock;
+use serde_json::Value;
+
+const EVENT: &str = "01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
+const QUEUE: &str = "library.reminders";
+
+struct Database {
+    _folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+impl Database {
+    fn new() -> Database {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("library.db");
+        Database { _folder: folder, file }
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_handover-example-library"))
+            .args(arguments.split(' '))
+            .env("HANDOVER_DATABASE__URL", format!("sqlite://{}", self.file.display()))
+            .current_dir(self.file.parent().unwrap())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn done(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &str) -> Value {
+        serde_json::from_str(&self.done(&format!("{arguments} --output json"))).unwrap()
+    }
+
+    /// The database after a day of the library.
+    fn after_a_day() -> Database {
+        let database = Database::new();
+        database.done(&format!("day {}", database.file.display()));
+        database
+    }
+}
+
+async fn store(file: &Path) -> SqlStore {
+    let options = SqliteOptions::file(file);
+    SqlStore::open_sqlite(&options, Arc::new(SystemClock), WakeupNotifier::default()).await.unwrap()
+}
+
+/// Parks an event of the outbox as a dead letter of the reminders.
+async fn park(file: &Path) {
+    let store = store(file).await;
+    let now = SystemClock.now();
+    let event_id: EventId = EVENT.parse().unwrap();
+    let aggregate = AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".into(), id: 4 };
+    let payload = r#"{"bookId":4,"reader":"cyd"}"#;
+    let event = NewEvent {
+        event_id: event_id.clone(),
+        event_type: "BOOK_LENT".into(),
+        aggregate: aggregate.clone(),
+        aggregate_seq: 1,
+        payload: payload.into(),
+        metadata: EventMetadata::default(),
+        occurred_at: now,
+        max_retry_count: 3,
+    };
+    let consumption = Consumption {
+        consumer: "reminders".into(),
+        event_id,
+        event_type: "BOOK_LENT".into(),
+        aggregate,
+        aggregate_seq: 1,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Dead,
+        attempts: 4,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: Some("no ink".into()),
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: "t".into(),
+        cost_ms: 0,
+        consume_time: now,
+    };
+    let dead_letter = DeadLetter {
+        queue: QUEUE.into(),
+        key: EVENT.into(),
+        tenant: TenantId::DEFAULT,
+        event_type: Some("BOOK_LENT".into()),
+        trace_id: None,
+        body: payload.into(),
+        reason: "no ink".into(),
+        died_at: now,
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    let mut unit = store.begin().await.unwrap();
+    unit.outbox().append(&[event]).await.unwrap();
+    unit.outbox().record(&[consumption]).await.unwrap();
+    unit.outbox().park(&[dead_letter]).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn migrate_creates_only_the_tables_of_the_toolkit() {
+    let database = Database::new();
+    let migrated = database.done("migrate");
+    assert!(migrated.ends_with("of the outbox schema\n") && !migrated.contains(" and "), "{migrated}");
+    let store = store(&database.file).await;
+    let mut view = store.view().await.unwrap();
+    let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let rows = view.fetch(tables, values![]).await.unwrap();
+    let names: Vec<String> = rows.iter().map(|row| row.text("name").unwrap().to_owned()).collect();
+    assert!(names.iter().any(|name| name == "outbox_events"), "{names:?}");
+    let of_shop = ["orders", "products", "payments", "refunds", "marketplace_migrations"];
+    assert!(names.iter().all(|name| !of_shop.contains(&name.as_str())), "{names:?}");
+    drop(view);
+    store.close().await;
+    let report = database.json("doctor");
+    assert_eq!(report["healthy"], true, "{report}");
+}
+
+#[test]
+fn events_are_listed_and_redriven() {
+    let database = Database::after_a_day();
+    let events = database.json("outbox list");
+    let types: Vec<&str> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["eventType"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["BOOK_LENT"; 3]);
+    let redriven = database.json("outbox redrive --status sent --reason again");
+    assert_eq!(redriven["matched"], 3, "{redriven}");
+    let listed = database.json("outbox list --status retry");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 3, "{listed}");
+    let audit = database.json("audit list --changes");
+    assert_eq!(audit["items"][0]["action"], "outbox.redrive", "{audit}");
+}
+
+#[tokio::test]
+async fn dead_letter_is_listed_and_replayed() {
+    let database = Database::after_a_day();
+    park(&database.file).await;
+    let listed = database.json("dlq list");
+    assert_eq!((&listed["items"][0]["key"], &listed["items"][0]["queue"]), (&EVENT.into(), &QUEUE.into()));
+    let replayed = database.json(&format!("dlq replay {EVENT}"));
+    assert_eq!(replayed["matched"], 1, "{replayed}");
+    assert_eq!(database.json("dlq list")["items"][0]["status"], "REPLAYED");
+    let queues = database.json("queues");
+    let waiting = queues["items"].as_array().unwrap().iter().find(|queue| queue["name"] == QUEUE).unwrap();
+    assert_eq!(waiting["ready"], 1, "{queues}");
+}
