@@ -2,7 +2,9 @@
 //!
 //! Each rule is also tested with a workspace that breaks it, because a check that cannot fail proves nothing.
 
+mod circles;
 mod fixture;
+mod imports;
 mod rules;
 mod terms;
 mod vocabulary;

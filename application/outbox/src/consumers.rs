@@ -11,11 +11,13 @@ mod bound;
 mod breaker;
 mod broker_timeout;
 mod consumer;
+mod counted_attempt;
 mod dead_letters;
 mod event_processor;
 mod gate;
 mod group;
 mod outage;
+mod outcome;
 mod single;
 mod sweep;
 

@@ -14,6 +14,7 @@ mod history;
 mod jobs;
 mod leases;
 mod numbered;
+mod operator;
 mod outbox;
 mod store;
 
@@ -43,10 +44,13 @@ pub use leases::{
     PartitionLease, RelayId,
 };
 pub use numbered::Numbered;
+pub use operator::{
+    Blocked, OperatorQueries, OperatorQueriesWrapper, OperatorRepo, OperatorRepoWrapper, OutboxCounts,
+    OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
+};
 pub use outbox::{
-    Blocked, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter,
-    OutboxQueries, OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, Redrive, RedrivenRow,
-    UnorderedTypes, UnreadableRow,
+    DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries, OutboxQueriesWrapper,
+    OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
 };
 pub(crate) use store::Erased;
 pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};

@@ -21,7 +21,8 @@ use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
 use ownership::Ownership;
-use window::WindowEnd;
+use settlement::Settlement;
+use window::Window;
 
 pub use crate::message::envelope_of;
 
@@ -107,10 +108,29 @@ impl Relay {
         if due.is_empty() {
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
-        Ok(match self.publish_window(due).await? {
-            WindowEnd::Settled => Step::Worked,
-            WindowEnd::BrokerUnreachable => Step::BrokerUnreachable,
-        })
+        self.publish(&due).await
+    }
+
+    /// Publishes the due rows and records the results.
+    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Step, StoreError> {
+        // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
+        let owned_partitions = self.ownership.owned_partitions();
+        let window = Window {
+            outbox: &self.outbox,
+            settings: &self.settings,
+            ownership: &mut self.ownership,
+            was_reachable: self.pause == FIRST_PAUSE,
+        };
+        let results = window.publish(due, &owned_partitions).await;
+        let is_unreachable = results.broker_unreachable;
+        let owner = self.ownership.id();
+        let settlement = Settlement::of(due, owner, owned_partitions, results, self.outbox.now());
+        let lost = settlement.settle(&self.outbox, due).await?;
+        if !lost.is_empty() {
+            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
+            self.ownership.drop_lost(&lost);
+        }
+        Ok(if is_unreachable { Step::BrokerUnreachable } else { Step::Worked })
     }
 
     /// Whether the broker currently accepts no messages; then no rows are read. Logs each change.

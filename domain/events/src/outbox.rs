@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TenantId;
+use super::ids::TenantId;
 
 /// State of an outbox row (000 §14.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

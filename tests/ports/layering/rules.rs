@@ -189,6 +189,21 @@ pub(crate) fn toolkit(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(folders)
 }
 
+/// The folders of the crates that are part of programs, each with whether it belongs to the toolkit.
+pub(crate) fn production(root: &Path) -> Result<Vec<(PathBuf, bool)>, Box<dyn Error>> {
+    let workspace = read(root)?;
+    let mut folders = Vec::new();
+    for package in &workspace.packages {
+        let folder = folder_of(package, &workspace.workspace_root)?;
+        if let Some(location) = CrateLocation::of_folder(folder)
+            && !matches!(location.layer, Layer::Contract | Layer::Tests)
+        {
+            folders.push((folder.to_path_buf(), location.half == Half::Toolkit));
+        }
+    }
+    Ok(folders)
+}
+
 fn read(root: &Path) -> Result<Metadata, Box<dyn Error>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -3,14 +3,14 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
-use handover_http::{bodies, body};
+use handover_http::{bodies, request_body};
 use handover_outbox::operations::Reason;
 use marketplace_domain::{
     CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId,
     RefundResult, Title, UserId,
 };
 
-use crate::callback::Report;
+use crate::body::Report;
 use crate::openapi::kinds;
 
 /// Declares reports of the gateway: bodies in which unknown fields are ignored.
@@ -22,7 +22,7 @@ macro_rules! reports {
             $field:ident: $type:ty = $kind:ty,
         )*}
     )*) => {$(
-        body! {
+        request_body! {
             $(#[$attribute])*
             #[serde(rename_all = "camelCase")]
             $body {$($(#[$field_attribute])* $field: $type = $kind,)*}

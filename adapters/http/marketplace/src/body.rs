@@ -5,13 +5,18 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::HeaderMap;
 use handover_http::body::{read, require_identity, require_json};
-use handover_http::fields::{Fields, Parsed};
+use handover_http::fields::{Body, Fields, Parsed};
 use handover_http::query::Parameters;
 use handover_http::refusal::Refusal;
 use sha2::{Digest, Sha256};
 
-use crate::callback::Report;
 use crate::edge::Edge;
+
+/// A report of the gateway: a body in which unknown fields are ignored, because gateways add fields.
+pub(crate) trait Report: Body {
+    /// The Rust names of its fields.
+    const FIELDS: &'static [&'static str];
+}
 
 /// A body with a valid signature. It may be unreadable: it is authentic nevertheless, so the route records it.
 pub(crate) struct SignedBody<B> {

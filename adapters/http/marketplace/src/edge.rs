@@ -5,7 +5,8 @@ use std::sync::Arc;
 use handover_http::{Limits, Readiness, Tokens};
 use marketplace::App;
 
-use crate::{CallbackVerifier, RateLimits};
+use crate::callback_verifier::CallbackVerifier;
+use crate::rate_limit::RateLimits;
 
 /// Dependencies of all routes.
 pub struct Edge {

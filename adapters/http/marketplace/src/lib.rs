@@ -13,6 +13,7 @@
 mod bodies;
 mod body;
 mod callback;
+mod callback_verifier;
 mod context;
 mod edge;
 mod idempotency;
@@ -27,7 +28,7 @@ mod value_limits;
 mod values;
 pub mod views;
 
-pub use callback::{CallbackVerifier, InvalidSecret};
+pub use callback_verifier::{CallbackVerifier, InvalidSecret};
 pub use edge::Edge;
 pub use rate_limit::RateLimits;
 pub use routes::{LIMITED_ROUTES, openapi, router, router_with, split_routers};

@@ -1,9 +1,8 @@
 //! Query parameters of the marketplace.
 
 use handover_http::messages::Text;
-use handover_http::query::ReadsText;
 use handover_http::reads_text;
-use handover_http::values::name;
+use handover_http::values::{ReadsText, name};
 use marketplace::ports::OrderSide;
 use marketplace_domain::{OrderStatus, ProductStatus, RefundStatus, ReportState};
 

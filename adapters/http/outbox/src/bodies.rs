@@ -14,48 +14,7 @@ use crate::openapi::kinds;
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);
 
-/// Declares one body; [`bodies!`](macro@crate::bodies) adds the handling of unknown fields.
-#[macro_export]
-macro_rules! body {
-    (
-        $(#[$attribute:meta])*
-        $body:ident {$(
-            $(#[$field_attribute:meta])*
-            $field:ident: $type:ty = $kind:ty,
-        )*}
-    ) => {
-        #[derive(::utoipa::ToSchema)]
-        $(#[$attribute])*
-        pub(crate) struct $body {$(
-            $(#[$field_attribute])*
-            #[schema(value_type = $kind)]
-            pub(crate) $field: Option<$type>,
-        )*}
-
-        impl $crate::fields::Body for $body {
-            fn read(fields: &mut $crate::fields::Fields) -> $body {
-                $(let $field = <$kind as $crate::fields::ReadField<$type>>::read(fields, stringify!($field));)*
-                $body { $($field),* }
-            }
-        }
-    };
-}
-
-/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the
-/// value in the OpenAPI document and parses it into the type ([`Reads`](crate::values::Reads)). A field that is missing or invalid is
-/// `None`, and its error is recorded.
-#[macro_export]
-macro_rules! bodies {
-    ($($(#[$attribute:meta])* $body:ident $fields:tt)*) => {$(
-        $crate::body! {
-            $(#[$attribute])*
-            #[serde(rename_all = "camelCase", deny_unknown_fields)]
-            $body $fields
-        }
-    )*};
-}
-
-bodies! {
+crate::bodies! {
     /// Events to redrive; exactly one of `eventIds` and `filter` is required.
     #[schema(example = json!({ "filter": { "status": "FAILED", "eventType": "ACCOUNT_OPENED" }, "dryRun": true }))]
     RedriveRequest {

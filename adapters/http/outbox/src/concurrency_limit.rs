@@ -14,10 +14,9 @@ use handover_outbox::Metric;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::envelope::Code;
-use crate::layers::Layers;
 use crate::messages;
 use crate::refusal::Refusal;
-use crate::trace::overload_response;
+use crate::trace::{Tracing, overload_response};
 
 /// Counter of the requests that the concurrency limit rejects.
 pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
@@ -84,13 +83,13 @@ impl RequestPermit {
 /// Middleware of every route except health and documentation. It runs outside of the request's span and log line, so that
 /// rejecting a request is cheap; a metric counts the rejections.
 pub(crate) async fn limit_concurrency(
-    State((layers, limit)): State<(Layers, ConcurrencyLimit)>,
+    State((tracing, limit)): State<(Tracing, ConcurrencyLimit)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let permit = match limit.acquire() {
         Ok(permit) => permit,
-        Err(refusal) => return overload_response(&layers, request.headers(), refusal),
+        Err(refusal) => return overload_response(&tracing, request.headers(), refusal),
     };
     let permit = RequestPermit { permit: Arc::new(Mutex::new(Some(permit))), limit };
     request.extensions_mut().insert(permit.clone());

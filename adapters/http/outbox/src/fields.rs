@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
-use crate::values::Reads;
+use crate::values::{Reads, camel_case};
 
-/// A request body; [`bodies!`](macro@crate::bodies) declares it.
+/// A request body; `bodies!` declares it.
 pub trait Body {
     /// Reads every field and records the errors of the missing and invalid ones.
     fn read(fields: &mut Fields) -> Self;
@@ -37,6 +37,47 @@ impl<T, K: Reads<T>> ReadField<Option<T>> for Option<K> {
     fn read(fields: &mut Fields, name: &str) -> Option<Option<T>> {
         fields.optional(&camel_case(name), K::read)
     }
+}
+
+/// Declares one body; `bodies!` adds the handling of unknown fields.
+#[macro_export]
+macro_rules! request_body {
+    (
+        $(#[$attribute:meta])*
+        $body:ident {$(
+            $(#[$field_attribute:meta])*
+            $field:ident: $type:ty = $kind:ty,
+        )*}
+    ) => {
+        #[derive(::utoipa::ToSchema)]
+        $(#[$attribute])*
+        pub(crate) struct $body {$(
+            $(#[$field_attribute])*
+            #[schema(value_type = $kind)]
+            pub(crate) $field: Option<$type>,
+        )*}
+
+        impl $crate::fields::Body for $body {
+            fn read(fields: &mut $crate::fields::Fields) -> $body {
+                $(let $field = <$kind as $crate::fields::ReadField<$type>>::read(fields, stringify!($field));)*
+                $body { $($field),* }
+            }
+        }
+    };
+}
+
+/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the
+/// value in the OpenAPI document and parses it into the type ([`Reads`](crate::values::Reads)). A field that is missing or invalid is
+/// `None`, and its error is recorded.
+#[macro_export]
+macro_rules! bodies {
+    ($($(#[$attribute:meta])* $body:ident $fields:tt)*) => {$(
+        $crate::request_body! {
+            $(#[$attribute])*
+            #[serde(rename_all = "camelCase", deny_unknown_fields)]
+            $body $fields
+        }
+    )*};
 }
 
 /// A body that was read, with its fields' errors.
@@ -192,18 +233,6 @@ impl Fields {
         self.errors.extend(unknown);
         self.errors
     }
-}
-
-/// Converts the name of a Rust field, which may be a raw identifier, to its JSON name.
-pub(crate) fn camel_case(name: &str) -> String {
-    let mut words = name.trim_start_matches("r#").split('_');
-    let mut json = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let (first, rest) = word.split_at(1);
-        json.push_str(&first.to_ascii_uppercase());
-        json.push_str(rest);
-    }
-    json
 }
 
 /// A parsed object with its duplicate names, which `serde_json::Map` would hide. Of duplicates, the last value is stored.

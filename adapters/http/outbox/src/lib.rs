@@ -29,6 +29,7 @@ mod layers;
 mod limits;
 pub mod messages;
 pub mod openapi;
+mod operator_call;
 mod operators;
 pub mod path;
 pub mod query;
@@ -51,8 +52,7 @@ pub use cors::WebOrigin;
 pub use language::Language;
 pub use layers::Layers;
 pub use limits::Limits;
-pub use operators::{
-    Guard, OperatorCall, OperatorRoutes, OperatorState, TokenGuard, Transactions, operator_router,
-};
+pub use operator_call::OperatorCall;
+pub use operators::{Guard, OperatorRoutes, OperatorState, TokenGuard, Transactions, operator_router};
 pub use readiness::{CachedReadiness, Problem, Readiness};
 pub use server::serve;

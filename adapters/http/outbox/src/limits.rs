@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::WebOrigin;
+use crate::cors::WebOrigin;
 
 /// Limits on requests and connections.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,7 @@ use crate::auth::Tokens;
 use crate::envelope::Code;
 use crate::layers::Layers;
 use crate::limits::Limits;
+use crate::operator_call::OperatorCall;
 use crate::refusal::Refusal;
 use crate::routes;
 
@@ -53,24 +54,6 @@ impl Guard for TokenGuard {
         let claims = self.tokens.authenticate(&head.headers, self.clock.now());
         let claims = claims.map_err(|reason| Refusal::from(&reason))?;
         claims.operator(trace).ok_or_else(|| Refusal::of(Code::NOT_ALLOWED))
-    }
-}
-
-/// The outbox and the operator who sent the request; the guard of the operators' routes adds it to each request.
-#[derive(Clone)]
-pub struct OperatorCall {
-    /// The outbox.
-    pub outbox: Outbox,
-    /// The operator.
-    pub operator: Operator,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for OperatorCall {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let call = parts.extensions.get::<OperatorCall>().cloned();
-        call.ok_or_else(|| Refusal::internal(&"the route has no guard for operators"))
     }
 }
 

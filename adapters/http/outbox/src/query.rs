@@ -1,29 +1,13 @@
 //! Reads query parameters. Unknown parameters are errors, as in bodies: a misspelled filter would otherwise be ignored.
 
-use std::str::FromStr;
-
 use axum::extract::{FromRequestParts, Query as RawQuery};
 use axum::http::request::Parts;
-use chrono::{DateTime, Utc};
-use handover_events::{ConsumeStatus, EventId, IdError, OutboxStatus};
-use handover_outbox::ports::DeadLetterStatus;
 use utoipa::IntoParams;
 
-use crate::fields::camel_case;
 use crate::messages::{self, Text};
-use crate::openapi::kinds;
 use crate::refusal::Refusal;
-use crate::value_limits::{DEFAULT_LIMIT, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
-use crate::values;
-
-/// A kind of value that a query parameter can have; parses its text into a `T`.
-pub trait ReadsText<T> {
-    /// Whether an empty parameter counts as absent.
-    const EMPTY_IS_ABSENT: bool = true;
-
-    /// Reads the text, or returns the error message.
-    fn read_text(text: &str) -> Result<T, Text>;
-}
+use crate::value_limits::{DEFAULT_LIMIT, MAX_LIMIT};
+use crate::values::{ReadsText, camel_case};
 
 /// The query parameters of a route; [`queries!`](crate::queries) declares them.
 pub trait Query: IntoParams {
@@ -56,62 +40,6 @@ macro_rules! queries {
             }
         }
     )*};
-}
-
-/// Implements [`ReadsText`](crate::query::ReadsText). Each line is `Kind: Type = reader`; the kinds are in a module `kinds`.
-#[macro_export]
-macro_rules! reads_text {
-    ($($kind:ident: $type:ty = $read:expr;)+) => {$(
-        impl $crate::query::ReadsText<$type> for kinds::$kind {
-            fn read_text(text: &str) -> Result<$type, $crate::messages::Text> {
-                let read: fn(&str) -> Result<$type, $crate::messages::Text> = $read;
-                read(text)
-            }
-        }
-    )+};
-}
-
-impl<I: FromStr<Err = IdError>> ReadsText<I> for kinds::Id {
-    fn read_text(text: &str) -> Result<I, Text> {
-        Ok(text.parse()?)
-    }
-}
-
-impl ReadsText<bool> for bool {
-    fn read_text(text: &str) -> Result<bool, Text> {
-        match text {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err(messages::one_of("true false")),
-        }
-    }
-}
-
-reads_text! {
-    OutboxStatus: OutboxStatus = values::name;
-    ConsumeStatus: ConsumeStatus = values::name;
-    DeadLetterStatus: DeadLetterStatus = dead_letter_status;
-    EventId: EventId = |text| Ok(text.parse::<EventId>()?);
-    EventType: String = |text| values::visible_ascii(text, MAX_TYPE_CHARS);
-    AggregateType: String = |text| values::visible_ascii(text, MAX_TYPE_CHARS);
-    AggregateId: i64 = |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER);
-    QueueName: String = |text| values::visible_ascii(text, MAX_QUEUE_CHARS);
-    DeadLetterKey: String = |text| values::visible_ascii(text, MAX_KEY_CHARS);
-    Time: DateTime<Utc> = time;
-}
-
-fn dead_letter_status(text: &str) -> Result<DeadLetterStatus, Text> {
-    let names = || DeadLetterStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
-    DeadLetterStatus::named(text).ok_or_else(|| messages::one_of(&names().join(" ")))
-}
-
-/// Reads an RFC 3339 timestamp. In a query, an unescaped `+` is a space.
-fn time(text: &str) -> Result<DateTime<Utc>, Text> {
-    values::time(text).map_err(|error| {
-        let with_plus = text.replace(' ', "+");
-        let is_unescaped = with_plus != text && values::time(&with_plus).is_ok();
-        if is_unescaped { messages::PLUS_NOT_ESCAPED } else { error }
-    })
 }
 
 /// The query parameters of one request: [`Parameters::query`] reads all of them.

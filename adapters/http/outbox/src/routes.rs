@@ -7,18 +7,8 @@ mod inspection;
 pub mod metrics;
 mod outbox;
 
-use handover_events::TenantId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-use crate::openapi::{TENANT, kinds};
-use crate::queries;
-
-queries! {
-    TenantQuery {
-        tenant_id: TenantId = kinds::Id, TENANT;
-    }
-}
 
 /// The toolkit's routes for operators. They require an [`OperatorCall`](crate::OperatorCall) in the extensions of the
 /// request.

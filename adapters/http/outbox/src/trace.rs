@@ -1,5 +1,7 @@
 //! Request tracing: trace ids, the request's span and log line, and its timeout.
 
+use std::sync::Arc;
+
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
@@ -12,31 +14,34 @@ use tracing::Instrument;
 
 use crate::header_names::{TRACEPARENT, X_TRACE_ID};
 use crate::language::Language;
-use crate::layers::Layers;
-use crate::limits::BodyLimits;
+use crate::limits::{BodyLimits, Limits};
 use crate::refusal::Refusal;
 use crate::response::write_envelope;
 
+/// What the trace layer uses.
+#[derive(Clone)]
+pub(crate) struct Tracing {
+    /// Generates trace ids.
+    pub(crate) random: Arc<dyn RandomSource>,
+    pub(crate) limits: Arc<Limits>,
+}
+
 /// Middleware around every route: runs the inner layers in the request's span, with the request timeout, and writes the
 /// response envelope. Does nothing if the request passed this layer in an outer router.
-pub(crate) async fn trace_request(
-    State(layers): State<Layers>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Request, next: Next) -> Response {
     if request.extensions().get::<Trace>().is_some() {
         return next.run(request).await;
     }
-    let (trace, parent) = trace_of(request.headers(), layers.random());
+    let (trace, parent) = trace_of(request.headers(), uses.random.as_ref());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let span = tracing::info_span!("request", traceId = %trace.trace_id, %method, route);
     request.extensions_mut().insert(trace.clone());
-    request.extensions_mut().insert(BodyLimits::from(layers.limits()));
+    request.extensions_mut().insert(BodyLimits::from(uses.limits.as_ref()));
     async {
         let begun = Instant::now();
-        let response = match timeout(layers.limits().request, next.run(request)).await {
+        let response = match timeout(uses.limits.request, next.run(request)).await {
             Ok(response) => response,
             // The request timed out. Reading a body has a shorter timeout, so the handler has started and its
             // transaction may still commit.
@@ -59,8 +64,8 @@ pub(crate) async fn trace_request(
 
 /// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
 /// rejections cheap under overload.
-pub(crate) fn overload_response(layers: &Layers, headers: &HeaderMap, refusal: Refusal) -> Response {
-    let (trace, _) = trace_of(headers, layers.random());
+pub(crate) fn overload_response(uses: &Tracing, headers: &HeaderMap, refusal: Refusal) -> Response {
+    let (trace, _) = trace_of(headers, uses.random.as_ref());
     tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
     finish_response(refusal.into_response(), &trace, Language::of(headers))
 }

@@ -5,13 +5,14 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use handover_events::{EventId, IdError, OutboxStatus, TextError, UnknownName};
+use handover_events::{ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
+use handover_outbox::ports::DeadLetterStatus;
 use serde_json::{Number, Value};
 
 use crate::messages::{self, Text};
 use crate::openapi::kinds;
-use crate::query::ReadsText;
+use crate::value_limits::{MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 
 /// A kind of value that is parsed into a `T`.
 pub trait Reads<T> {
@@ -24,6 +25,15 @@ impl<I: TryFrom<i64, Error = IdError>> Reads<I> for kinds::Id {
         let number = number(value)?.as_i64().ok_or(IdError::OutOfRange)?;
         Ok(I::try_from(number)?)
     }
+}
+
+/// A kind of value that a query parameter can have; parses its text into a `T`.
+pub trait ReadsText<T> {
+    /// Whether an empty parameter counts as absent.
+    const EMPTY_IS_ABSENT: bool = true;
+
+    /// Reads the text, or returns the error message.
+    fn read_text(text: &str) -> Result<T, Text>;
 }
 
 /// Implements [`Reads`](crate::values::Reads). Each line is `Kind: Type = reader`; the kinds are in a module `kinds`.
@@ -57,6 +67,53 @@ impl Reads<bool> for bool {
     fn read(value: &Value) -> Result<bool, Text> {
         value.as_bool().ok_or(messages::NOT_A_BOOLEAN)
     }
+}
+
+/// Implements [`ReadsText`](crate::values::ReadsText). Each line is `Kind: Type = reader`; the kinds are in a module `kinds`.
+#[macro_export]
+macro_rules! reads_text {
+    ($($kind:ident: $type:ty = $read:expr;)+) => {$(
+        impl $crate::values::ReadsText<$type> for kinds::$kind {
+            fn read_text(text: &str) -> Result<$type, $crate::messages::Text> {
+                let read: fn(&str) -> Result<$type, $crate::messages::Text> = $read;
+                read(text)
+            }
+        }
+    )+};
+}
+
+impl<I: FromStr<Err = IdError>> ReadsText<I> for kinds::Id {
+    fn read_text(text: &str) -> Result<I, Text> {
+        Ok(text.parse()?)
+    }
+}
+
+impl ReadsText<bool> for bool {
+    fn read_text(text: &str) -> Result<bool, Text> {
+        match text {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(messages::one_of("true false")),
+        }
+    }
+}
+
+reads_text! {
+    OutboxStatus: OutboxStatus = name;
+    ConsumeStatus: ConsumeStatus = name;
+    DeadLetterStatus: DeadLetterStatus = dead_letter_status;
+    EventId: EventId = |text| Ok(text.parse::<EventId>()?);
+    EventType: String = |text| visible_ascii(text, MAX_TYPE_CHARS);
+    AggregateType: String = |text| visible_ascii(text, MAX_TYPE_CHARS);
+    AggregateId: i64 = |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER);
+    QueueName: String = |text| visible_ascii(text, MAX_QUEUE_CHARS);
+    DeadLetterKey: String = |text| visible_ascii(text, MAX_KEY_CHARS);
+    Time: DateTime<Utc> = time_in_query;
+}
+
+fn dead_letter_status(text: &str) -> Result<DeadLetterStatus, Text> {
+    let names = || DeadLetterStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
+    DeadLetterStatus::named(text).ok_or_else(|| messages::one_of(&names().join(" ")))
 }
 
 /// A list of 1 to [`MAX_NAMED`] items; duplicates are removed.
@@ -102,6 +159,15 @@ pub fn time(text: &str) -> Result<DateTime<Utc>, Text> {
     Ok(time.to_utc())
 }
 
+/// Reads an RFC 3339 timestamp. In a query, an unescaped `+` is a space.
+fn time_in_query(text: &str) -> Result<DateTime<Utc>, Text> {
+    time(text).map_err(|error| {
+        let with_plus = text.replace(' ', "+");
+        let is_unescaped = with_plus != text && time(&with_plus).is_ok();
+        if is_unescaped { messages::PLUS_NOT_ESCAPED } else { error }
+    })
+}
+
 /// Reads the name of an enum variant.
 pub fn name<T: FromStr<Err = UnknownName>>(text: &str) -> Result<T, Text> {
     text.parse().map_err(|error: UnknownName| messages::one_of(error.expected))
@@ -121,4 +187,16 @@ fn of_text<T, K: ReadsText<T>>(value: &Value) -> Result<T, Text> {
 fn per_second(value: &Value) -> Result<RedriveRate, Text> {
     let range = || messages::integer_range(1, i64::from(RedriveRate::MAX));
     as_i64(value).and_then(|number| RedriveRate::new(number.try_into().ok()?)).ok_or_else(range)
+}
+
+/// Converts the name of a Rust field, which may be a raw identifier, to its JSON name.
+pub(crate) fn camel_case(name: &str) -> String {
+    let mut words = name.trim_start_matches("r#").split('_');
+    let mut json = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(1);
+        json.push_str(&first.to_ascii_uppercase());
+        json.push_str(rest);
+    }
+    json
 }

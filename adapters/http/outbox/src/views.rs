@@ -6,43 +6,10 @@ mod actions;
 mod consumers;
 mod counts;
 mod outbox;
+mod time;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
-
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::{Serialize, Serializer};
-use serde_json::Value;
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
-
-use crate::openapi::kinds;
-
-/// A time, serialized in UTC with `Z` and six fraction digits, so that times sort as text.
-#[derive(Debug)]
-pub struct Time(
-    /// The time.
-    pub DateTime<Utc>,
-);
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Micros, true))
-    }
-}
-
-impl PartialSchema for Time {
-    fn schema() -> RefOr<Schema> {
-        kinds::Time::schema()
-    }
-}
-
-impl ToSchema for Time {}
-
-/// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and messages of other
-/// systems may contain such text.
-fn json_or_text(text: String) -> Value {
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
-}
+pub use time::Time;

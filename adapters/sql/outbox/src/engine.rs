@@ -1,5 +1,6 @@
 //! The engines. Each one has a connection, a dialect and a classification of errors.
 
+mod access;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
@@ -22,32 +23,7 @@ mod postgres_wakeup;
 pub(crate) mod server;
 pub(crate) mod sqlite;
 
-use handover_outbox::ports::StoreError;
-
-/// The server's message if it refused the user, the password, the database or the privileges on it; `None` for any other
-/// error. A retry does not help: the configuration of the client or of the server is wrong.
-pub fn access_refusal(error: &StoreError) -> Option<String> {
-    let reported = crate::error::driver_error(error)?.as_database_error()?;
-    let is_refusal = refuses_access(reported);
-    is_refusal.then(|| reported.message().to_owned())
-}
-
-/// Whether the error means that the server refused the user, the password, the database or the privileges on it.
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres")),
-    allow(unused_variables, reason = "SQLite has no users and no privileges")
-)]
-fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
-    #[cfg(feature = "mysql")]
-    if mysql_error::refuses_access(error) {
-        return true;
-    }
-    #[cfg(feature = "postgres")]
-    if postgres::refuses_access(error) {
-        return true;
-    }
-    false
-}
+pub use access::access_refusal;
 
 /// Implements [`Connection`](crate::connection::Connection) for a pooled connection of a driver.
 macro_rules! connection {

@@ -11,8 +11,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
+use super::counted_attempt::CountedAttempt;
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
-use super::single::{CountedAttempt, SingleOutcome};
+use super::outcome::SingleOutcome;
 use crate::error_kind::ErrorKind;
 use crate::handler::HandlerError;
 use crate::metrics::NOT_CONSUMED;
@@ -54,14 +55,23 @@ pub(super) enum WriteOutcome {
     Stale,
 }
 
-impl EventProcessor {
+/// Attempts at single events of one consumer.
+pub(super) struct Attempts<'p> {
+    processor: &'p EventProcessor,
+}
+
+impl<'p> Attempts<'p> {
+    pub(super) fn of(processor: &'p EventProcessor) -> Attempts<'p> {
+        Attempts { processor }
+    }
+
     /// Runs one attempt in a unit of work, which first checks again that the consume-log record has not changed and
     /// that the [order gate](super::gate) lets the event pass.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
-        let processor = self.clone();
+        let processor = self.processor.clone();
         let planned = Arc::new(step.clone());
-        let started_at = self.outbox.now();
-        let result = with_tx(&self.tx, move |unit, _| {
+        let started_at = self.processor.outbox.now();
+        let result = with_tx(&self.processor.tx, move |unit, _| {
             let processor = processor.clone();
             let planned = Arc::clone(&planned);
             Box::pin(async move {
@@ -85,12 +95,12 @@ impl EventProcessor {
                     kind: &event.event_type,
                     trace: event.trace_id(),
                     traceparent: event.metadata.traceparent.as_deref(),
-                    elapsed: self.outbox.now() - started_at,
+                    elapsed: self.processor.outbox.now() - started_at,
                     aggregate_type: &event.aggregate.kind,
                     aggregate: event.aggregate.id,
                 };
                 if let Some(applied) = applied.first() {
-                    self.log_applied(&fields, applied);
+                    self.processor.log_applied(&fields, applied);
                 }
                 Ok(AttemptOutcome::Applied)
             }
@@ -127,8 +137,8 @@ impl EventProcessor {
         now: DateTime<Utc>,
     ) -> Result<Option<CountedAttempt>, StoreError> {
         let attempts = step.record.as_ref().map_or(0, |record| record.attempts).saturating_add(1);
-        let lease = TimeDelta::from_std(self.settings.lease).unwrap_or_default();
-        let record = self.record(step, ConsumeStatus::Processing, attempts, now);
+        let lease = TimeDelta::from_std(self.processor.settings.lease).unwrap_or_default();
+        let record = self.processor.record(step, ConsumeStatus::Processing, attempts, now);
         let written = self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await?;
         let counted = CountedAttempt { event: step.event.event_id.clone(), attempts };
         Ok((written == WriteOutcome::Written).then_some(counted))
@@ -137,7 +147,8 @@ impl EventProcessor {
     /// Whether the event has no attempt left: the last allowed attempt was counted, but did not finish.
     pub(super) fn has_exhausted_attempts(&self, step: &Unapplied) -> bool {
         step.record.as_ref().is_some_and(|record| {
-            record.status == ConsumeStatus::Processing && record.attempts >= self.settings.retry.attempts()
+            record.status == ConsumeStatus::Processing
+                && record.attempts >= self.processor.settings.retry.attempts()
         })
     }
 
@@ -153,10 +164,10 @@ impl EventProcessor {
         let attempts = attempts_after(step);
         let retry = match kind {
             FailureKind::Unrecoverable => Retry::GiveUp,
-            FailureKind::Recoverable => self
-                .settings
-                .retry
-                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
+            FailureKind::Recoverable => self.processor.settings.retry.after(
+                NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN),
+                self.processor.outbox.tx.random.next(),
+            ),
         };
         // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
         let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
@@ -170,23 +181,23 @@ impl EventProcessor {
         let record = Consumption {
             next_retry_time: due,
             error_message: Some(message.clone()),
-            ..self.record(step, status, attempts, now)
+            ..self.processor.record(step, status, attempts, now)
         };
         let is_dead = status == ConsumeStatus::Dead;
-        let dead_letter = is_dead.then(|| self.dead_letter(&step.event, &message, now));
+        let dead_letter = is_dead.then(|| self.processor.dead_letter(&step.event, &message, now));
         let event = &step.event.event_id;
         let trace = step.event.trace_id();
         let written = self.write(record, dead_letter).await?;
         Ok(match written {
             WriteOutcome::Written => {
                 if is_dead {
-                    error!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
-                        error = %message, "[{}] [ALERT] Event is dead", self.name());
+                    error!(eventId = %event, traceId = trace, queue = self.processor.queue(), consumer = self.processor.name(), attempts,
+                        error = %message, "[{}] [ALERT] Event is dead", self.processor.name());
                 } else {
-                    warn!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
-                        error = %message, "[{}] attempt failed", self.name());
+                    warn!(eventId = %event, traceId = trace, queue = self.processor.queue(), consumer = self.processor.name(), attempts,
+                        error = %message, "[{}] attempt failed", self.processor.name());
                 }
-                metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
+                metrics::counter!(NOT_CONSUMED, "consumer" => self.processor.name()).increment(1);
                 Some(end)
             }
             WriteOutcome::Stale => None,
@@ -205,11 +216,11 @@ impl EventProcessor {
         let earlier = counted.map(|counted| &counted.event).filter(|counted| *counted != event);
         for event in earlier.into_iter().chain([event]) {
             let step = {
-                let mut view = self.outbox.view().await?;
-                self.target(view.outbox_view(), event).await?
+                let mut view = self.processor.outbox.view().await?;
+                self.processor.target(view.outbox_view(), event).await?
             };
             let Some(step) = step else { continue };
-            let now = self.outbox.now();
+            let now = self.processor.outbox.now();
             let is_backing_off = |record: &ConsumeRecord| record.next_retry_time.is_some_and(|due| due > now);
             let (status, attempts) = match step.record.as_ref() {
                 None => (ConsumeStatus::Waiting, 0),
@@ -224,7 +235,7 @@ impl EventProcessor {
                 },
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
-            let record = self.record(&step, status, attempts, now);
+            let record = self.processor.record(&step, status, attempts, now);
             // `Stale` means that another worker has already written a record of the event.
             let (WriteOutcome::Written | WriteOutcome::Stale) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
@@ -236,8 +247,8 @@ impl EventProcessor {
     /// since. The time of its next attempt does not change.
     pub(super) async fn take_back(&self, counted: &CountedAttempt) -> Result<(), StoreError> {
         let step = {
-            let mut view = self.outbox.view().await?;
-            self.target(view.outbox_view(), &counted.event).await?
+            let mut view = self.processor.outbox.view().await?;
+            self.processor.target(view.outbox_view(), &counted.event).await?
         };
         let Some(step) = step else { return Ok(()) };
         let Some(record) = step.record.as_ref() else { return Ok(()) };
@@ -247,7 +258,7 @@ impl EventProcessor {
         let attempts = record.attempts.saturating_sub(1);
         let status = if attempts == 0 { ConsumeStatus::Waiting } else { ConsumeStatus::Failed };
         let next_retry_time = record.next_retry_time;
-        let record = self.record(&step, status, attempts, self.outbox.now());
+        let record = self.processor.record(&step, status, attempts, self.processor.outbox.now());
         // `Stale` means that another worker has begun the next attempt.
         let (WriteOutcome::Written | WriteOutcome::Stale) =
             self.write(Consumption { next_retry_time, ..record }, None).await?;
@@ -262,7 +273,7 @@ impl EventProcessor {
         dead_letter: Option<DeadLetter>,
     ) -> Result<WriteOutcome, StoreError> {
         let job = Arc::new((record, dead_letter));
-        let result = with_tx(&self.outbox.tx, move |unit, attempt| {
+        let result = with_tx(&self.processor.outbox.tx, move |unit, attempt| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (record, dead_letter) = job.as_ref();

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{error, info};
 
-use super::single::CountedAttempt;
+use super::counted_attempt::CountedAttempt;
 use crate::error_kind::ErrorKind;
 use crate::metrics::PAUSED;
 

@@ -11,12 +11,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
+use super::attempt::Attempts;
+use super::bound::Bound;
 use super::broker_timeout::broker_timeout;
+use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
-use super::group::GroupOutcome;
+use super::group::{GroupOutcome, Groups};
 use super::outage::outage;
-use super::single::{CountFirst, CountedAttempt, SingleOutcome};
-use super::{Bound, sweep};
+use super::outcome::SingleOutcome;
+use super::single::{CountFirst, SingleEvents};
+use super::sweep;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
@@ -151,7 +155,7 @@ impl Worker {
             let group = if self.processor.breaker.is_open() || self.processor.outbox.now() < ungrouped_until {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
-                self.processor.apply_group(fresh).await
+                Groups::of(&self.processor).apply(fresh).await
             };
             if group.is_slow {
                 ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
@@ -284,7 +288,7 @@ impl Worker {
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
         let started_at = self.processor.outbox.now();
-        match self.processor.apply_single(event, count, counted).await {
+        match SingleEvents::of(&self.processor).apply(event, count, counted).await {
             Err(StoreError::Transient(error))
                 if (self.processor.outbox.now() - started_at)
                     .to_std()
@@ -292,7 +296,7 @@ impl Worker {
             {
                 warn!(%error, eventId = %event, queue = self.processor.queue(), consumer = self.processor.name(),
                     "[{}] lock wait timed out; the sweep applies the event later", self.processor.name());
-                self.processor.postpone(event, counted.as_ref()).await?;
+                Attempts::of(&self.processor).postpone(event, counted.as_ref()).await?;
                 Ok(SingleOutcome::Done)
             }
             end => end,

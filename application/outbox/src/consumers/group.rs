@@ -47,9 +47,18 @@ fn is_plain(envelope: &Envelope) -> bool {
     kind.len() <= MAX_AGGREGATE_TYPE && !kind.contains('\0')
 }
 
-impl EventProcessor {
+/// Applies groups of deliveries of one consumer.
+pub(super) struct Groups<'p> {
+    processor: &'p EventProcessor,
+}
+
+impl<'p> Groups<'p> {
+    pub(super) fn of(processor: &'p EventProcessor) -> Groups<'p> {
+        Groups { processor }
+    }
+
     /// Applies as many of these deliveries as possible in one unit of work.
-    pub(super) async fn apply_group(&self, deliveries: Vec<ParsedDelivery>) -> GroupOutcome {
+    pub(super) async fn apply(&self, deliveries: Vec<ParsedDelivery>) -> GroupOutcome {
         let mut end = GroupOutcome::default();
         let mut group: Vec<(Delivery, Arc<Envelope>)> = Vec::new();
         for parsed in deliveries {
@@ -68,19 +77,19 @@ impl EventProcessor {
             return end;
         }
         let input = Arc::new(GroupInput::of(&group));
-        let processor = self.clone();
+        let processor = self.processor.clone();
         let job = Arc::clone(&input);
-        let started_at = self.outbox.now();
-        let settled = with_tx(&self.tx, move |unit, attempt| {
+        let started_at = self.processor.outbox.now();
+        let settled = with_tx(&self.processor.tx, move |unit, attempt| {
             let processor = processor.clone();
             let job = Arc::clone(&job);
-            Box::pin(async move { processor.settle_group(unit, attempt, &job, started_at).await })
+            Box::pin(async move { Groups::of(&processor).settle(unit, attempt, &job, started_at).await })
         })
         .await;
         match settled {
             Ok(mut settled) => {
                 if settled.values().any(|settled| matches!(settled, Settled::Applied(_))) {
-                    self.breaker.succeeded();
+                    self.processor.breaker.succeeded();
                 }
                 for (delivery, envelope) in group {
                     // A message with the same event id but another envelope was not checked: process it individually.
@@ -92,17 +101,17 @@ impl EventProcessor {
                             kind: &envelope.event_type,
                             trace: &envelope.trace_id,
                             traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
-                            elapsed: self.outbox.now() - started_at,
+                            elapsed: self.processor.outbox.now() - started_at,
                             aggregate_type: &envelope.aggregate_type,
                             aggregate: envelope.aggregate_id,
                         };
                         match done {
                             Settled::Applied(applied) => {
-                                self.log_applied(&fields, applied);
+                                self.processor.log_applied(&fields, applied);
                                 // Further deliveries of this event in the group are logged as duplicates.
                                 *done = Settled::Duplicate;
                             }
-                            Settled::Duplicate => self.log_duplicate(fields.id, fields.trace),
+                            Settled::Duplicate => self.processor.log_duplicate(fields.id, fields.trace),
                             Settled::Waiting => {}
                         }
                         end.done.push(delivery.tag);
@@ -112,9 +121,10 @@ impl EventProcessor {
                 }
             }
             Err(error) => {
-                debug!(%error, consumer = self.name(), "batch failed; processing its deliveries one by one");
-                end.is_slow =
-                    (self.outbox.now() - started_at).to_std().is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT);
+                debug!(%error, consumer = self.processor.name(), "batch failed; processing its deliveries one by one");
+                end.is_slow = (self.processor.outbox.now() - started_at)
+                    .to_std()
+                    .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT);
                 let parsed = |(delivery, envelope)| ParsedDelivery { delivery, envelope: Some(envelope) };
                 end.single.extend(group.into_iter().map(parsed));
             }
@@ -125,30 +135,30 @@ impl EventProcessor {
     /// Runs in one unit of work: reads the unsettled events, selects those that the order gate lets pass, runs the
     /// handler, writes the consume log and records duplicates. Returns the results of the delivered events that it
     /// settled or recorded as waiting.
-    async fn settle_group(
+    async fn settle(
         &self,
         unit: &mut dyn HandlerUnit,
         attempt: Attempt,
         input: &GroupInput,
         started_at: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, ProcessError> {
-        let unapplied = self.unapplied(unit.outbox(), &input.aggregates).await?;
+        let unapplied = self.processor.unapplied(unit.outbox(), &input.aggregates).await?;
         let matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
             .filter_map(|u| {
                 input
                     .envelopes
                     .get(&u.event.event_id)
-                    .filter(|it| matches_row(&self.outbox.registry, it, &u.event))
+                    .filter(|it| matches_row(&self.processor.outbox.registry, it, &u.event))
             })
             .map(|envelope| (envelope.event_id.clone(), Arc::clone(envelope)))
             .collect();
         let targets: BTreeSet<EventId> = matching.keys().cloned().collect();
-        let now = self.outbox.now();
+        let now = self.processor.outbox.now();
         let mut apply = Vec::new();
         let mut wait = Vec::new();
         for aggregate in by_aggregate(&unapplied) {
-            for step in plan(aggregate, &targets, self.outbox.registry.unordered(), None, now) {
+            for step in plan(aggregate, &targets, self.processor.outbox.registry.unordered(), None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
                     Verdict::Wait => wait.push(step.event),
@@ -164,13 +174,16 @@ impl EventProcessor {
             // before it runs, and only individual processing does that.
             return Err(ProcessError::Stale);
         }
-        let limit = self.settings.attempt_timeout / SHARE_OF_ATTEMPT;
-        let applied =
-            if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply, &matching, limit).await? };
+        let limit = self.processor.settings.attempt_timeout / SHARE_OF_ATTEMPT;
+        let applied = if apply.is_empty() {
+            Vec::new()
+        } else {
+            self.processor.apply(unit, &apply, &matching, limit).await?
+        };
         let waiting: Vec<_> = wait
             .iter()
             .filter(|step| step.record.is_none())
-            .map(|step| self.record(step, ConsumeStatus::Waiting, 0, now))
+            .map(|step| self.processor.record(step, ConsumeStatus::Waiting, 0, now))
             .collect();
         if !waiting.is_empty() {
             unit.outbox().record(&waiting).await?;
@@ -184,7 +197,8 @@ impl EventProcessor {
         let ignored = again.flat_map(|row| std::iter::repeat_n(row, input.deliveries(row) - 1));
         let ignored = ignored
             .chain(already_applied.iter().flat_map(|row| std::iter::repeat_n(row, input.deliveries(row))));
-        let entries: Vec<HistoryEntry> = ignored.map(|row| self.duplicate_entry(row, started_at)).collect();
+        let entries: Vec<HistoryEntry> =
+            ignored.map(|row| self.processor.duplicate_entry(row, started_at)).collect();
         if !entries.is_empty() {
             history::add(unit.outbox(), attempt, entries).await?;
         }
@@ -205,14 +219,16 @@ impl EventProcessor {
             return Ok(Vec::new());
         }
         let consumed = outbox.consumed_of(&others).await?;
-        let is_ours =
-            |it: &&Consumed| it.consumer == self.name() && it.record.status == ConsumeStatus::Success;
+        let is_ours = |it: &&Consumed| {
+            it.consumer == self.processor.name() && it.record.status == ConsumeStatus::Success
+        };
         let applied: BTreeSet<&EventId> = consumed.iter().filter(is_ours).map(|it| &it.event_id).collect();
         let mut rows = outbox.outbox_by_event(&others).await?;
         rows.retain(|row| {
             let envelope = input.envelopes.get(&row.event_id);
             applied.contains(&row.event_id)
-                && envelope.is_some_and(|envelope| matches_row(&self.outbox.registry, envelope, row))
+                && envelope
+                    .is_some_and(|envelope| matches_row(&self.processor.outbox.registry, envelope, row))
         });
         Ok(rows)
     }

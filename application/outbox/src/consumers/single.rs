@@ -8,29 +8,15 @@ use handover_events::{ConsumeStatus, EventId, FailureKind};
 
 use std::time::Duration;
 
-use super::attempt::{AttemptOutcome, Failure, attempts_after};
+use super::attempt::{AttemptOutcome, Attempts, Failure, attempts_after};
 use super::breaker::{Decision, Permit};
+use super::counted_attempt::CountedAttempt;
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
+use super::outcome::SingleOutcome;
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::transaction::with_tx;
 use crate::{history, texts};
-
-/// Result for one event, which decides how its delivery has to be settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SingleOutcome {
-    /// The event was applied, recorded as WAITING, or ignored as a duplicate: ack the delivery.
-    Done,
-    /// An attempt failed and the next one is due at this time: wait, then requeue.
-    Failed(DateTime<Utc>),
-    /// The event is owned by another worker, or in backoff, until this time: then check again.
-    Busy(DateTime<Utc>),
-    /// The event is DEAD: dead-letter the delivery.
-    Dead,
-    /// The breaker is open, and the consume log may have no record of the event: check again after this time, or when
-    /// the breaker closes.
-    Paused(Duration),
-}
 
 /// Whether an attempt is counted before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,29 +28,23 @@ pub(super) enum CountFirst {
     No,
 }
 
-/// An attempt that was counted before it runs. It belongs to this caller as long as the consume log contains it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CountedAttempt {
-    pub(super) event: EventId,
-    pub(super) attempts: u32,
+/// Processes the events of one consumer one by one.
+pub(super) struct SingleEvents<'p> {
+    processor: &'p EventProcessor,
+    attempts: Attempts<'p>,
 }
 
-impl CountedAttempt {
-    pub(super) fn is(&self, step: &Unapplied) -> bool {
-        step.event.event_id == self.event
-            && step.record.as_ref().is_some_and(|record| {
-                record.status == ConsumeStatus::Processing && record.attempts == self.attempts
-            })
+impl<'p> SingleEvents<'p> {
+    pub(super) fn of(processor: &'p EventProcessor) -> SingleEvents<'p> {
+        SingleEvents { processor, attempts: Attempts::of(processor) }
     }
-}
 
-impl EventProcessor {
     /// Settles the earlier events that must be applied first, then this event, then the events that wait for it, each
     /// in a separate unit of work.
     ///
     /// An error, such as an outage of the database, does not count as an attempt. An attempt that was counted before it
     /// ran is in `counted`: call again later with the same `counted`.
-    pub(super) async fn apply_single(
+    pub(super) async fn apply(
         &self,
         event: &EventId,
         count: CountFirst,
@@ -73,7 +53,7 @@ impl EventProcessor {
         let mut worked = false;
         loop {
             let mut list = self.load_aggregate(event).await?;
-            let now = self.outbox.now();
+            let now = self.processor.outbox.now();
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
                 // The row was deleted after the message was checked: nothing is left to apply.
                 return Ok(SingleOutcome::Done);
@@ -89,17 +69,17 @@ impl EventProcessor {
                 self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
-            let takes = self.bound.event_types.contains(&target.event.event_type.as_str());
+            let takes = self.processor.bound.event_types.contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
                 let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
-                self.fail(target, FailureKind::Unrecoverable, &why, now).await?;
+                self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }
             let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
             // After the target is settled, continue with the events that wait for it.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
-            let unordered = self.outbox.registry.unordered();
+            let unordered = self.processor.outbox.registry.unordered();
             let steps = plan(&list, &targets, unordered, own_attempt.map(|counted| &counted.event), now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
@@ -110,8 +90,8 @@ impl EventProcessor {
                     }
                     // The loop calls the order gate again after this write: the earlier event may have been settled
                     // before the WAITING record became visible, and then nothing else would apply this event.
-                    let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
-                    self.write(waiting, None).await?;
+                    let waiting = self.processor.record(step.event, ConsumeStatus::Waiting, 0, now);
+                    self.attempts.write(waiting, None).await?;
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;
@@ -131,13 +111,13 @@ impl EventProcessor {
 
     /// Records a delivery of an event that was already applied.
     async fn record_duplicate(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
-        let entry = self.duplicate_entry(row, now);
-        with_tx(&self.outbox.tx, move |unit, attempt| {
+        let entry = self.processor.duplicate_entry(row, now);
+        with_tx(&self.processor.outbox.tx, move |unit, attempt| {
             let entries = vec![entry.clone()];
             Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
         })
         .await?;
-        self.log_duplicate(&row.event_id, row.trace_id());
+        self.processor.log_duplicate(&row.event_id, row.trace_id());
         Ok(())
     }
 
@@ -151,21 +131,21 @@ impl EventProcessor {
         now: DateTime<Utc>,
     ) -> Result<Option<SingleOutcome>, StoreError> {
         let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
-        if !is_mine && self.has_exhausted_attempts(step) {
+        if !is_mine && self.attempts.has_exhausted_attempts(step) {
             let why = "the process ended during the last allowed attempt";
-            return self.fail(step, FailureKind::Unrecoverable, why, now).await;
+            return self.attempts.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
-        let permit = self.breaker.permit();
+        let permit = self.processor.breaker.permit();
         if let Permit::Wait(wait) = permit {
             return self.pause(step, counted, wait).await.map(Some);
         }
         let is_try = matches!(permit, Permit::Try { .. });
         // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart.
         if !is_mine && (is_processing(step) || (count == CountFirst::Yes && !is_try)) {
-            *counted = self.count(step, now).await?;
+            *counted = self.attempts.count(step, now).await?;
             return Ok(None);
         }
-        let outcome = self.attempt(step).await;
+        let outcome = self.attempts.attempt(step).await;
         if outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
             // The consume log may be writable: the lease would end during the fault, and other workers would count
             // further attempts.
@@ -173,7 +153,7 @@ impl EventProcessor {
         }
         match outcome? {
             AttemptOutcome::Applied => {
-                self.breaker.succeeded();
+                self.processor.breaker.succeeded();
                 Ok(None)
             }
             AttemptOutcome::Stale => Ok(None),
@@ -189,23 +169,23 @@ impl EventProcessor {
         failure: &Failure,
         is_try: bool,
     ) -> Result<Option<SingleOutcome>, StoreError> {
-        let now = self.outbox.now();
+        let now = self.processor.outbox.now();
         if failure.kind == FailureKind::Unrecoverable {
-            return self.fail(step, failure.kind, &failure.why, now).await;
+            return self.attempts.fail(step, failure.kind, &failure.why, now).await;
         }
         let attempt = CountedAttempt { event: step.event.event_id.clone(), attempts: attempts_after(step) };
         let error = (&failure.error, failure.why.as_str());
-        match self.breaker.failed(&step.event.aggregate, attempt.clone(), error, is_try) {
+        match self.processor.breaker.failed(&step.event.aggregate, attempt.clone(), error, is_try) {
             Decision::Wait(wait, earlier) => {
                 for attempt in &earlier {
-                    self.take_back(attempt).await?;
+                    self.attempts.take_back(attempt).await?;
                 }
                 self.pause(step, counted, wait).await.map(Some)
             }
             Decision::Count => {
-                let outcome = self.fail(step, failure.kind, &failure.why, now).await?;
-                if !is_try && self.breaker.takes_back(&attempt) {
-                    self.take_back(&attempt).await?;
+                let outcome = self.attempts.fail(step, failure.kind, &failure.why, now).await?;
+                if !is_try && self.processor.breaker.takes_back(&attempt) {
+                    self.attempts.take_back(&attempt).await?;
                 }
                 Ok(outcome)
             }
@@ -230,7 +210,7 @@ impl EventProcessor {
         counted: &mut Option<CountedAttempt>,
     ) -> Result<(), StoreError> {
         if counted.as_ref().is_some_and(|counted| counted.is(step)) {
-            self.postpone(&step.event.event_id, counted.as_ref()).await?;
+            self.attempts.postpone(&step.event.event_id, counted.as_ref()).await?;
             *counted = None;
         }
         Ok(())
@@ -238,10 +218,14 @@ impl EventProcessor {
 
     /// Returns, in order, the unsettled events of the target's aggregate, and the target even if it is settled.
     async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
-        let mut view = self.outbox.view().await?;
-        let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };
-        let mut list =
-            self.unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate)).await?;
+        let mut view = self.processor.outbox.view().await?;
+        let Some(target) = self.processor.target(view.outbox_view(), event).await? else {
+            return Ok(Vec::new());
+        };
+        let mut list = self
+            .processor
+            .unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate))
+            .await?;
         match list.iter_mut().find(|u| u.event.event_id == *event) {
             Some(same) => *same = target,
             None => {

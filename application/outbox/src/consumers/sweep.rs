@@ -7,10 +7,12 @@ use chrono::TimeDelta;
 use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
+use super::attempt::Attempts;
 use super::broker_timeout::broker_timeout;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::outage::outage;
-use super::single::{CountFirst, SingleOutcome};
+use super::outcome::SingleOutcome;
+use super::single::{CountFirst, SingleEvents};
 use crate::ports::StoreError;
 use crate::transaction::with_tx;
 
@@ -143,7 +145,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
     let mut counted = None;
     loop {
         let started_at = processor.outbox.now();
-        match processor.apply_single(event, CountFirst::Yes, &mut counted).await {
+        match SingleEvents::of(processor).apply(event, CountFirst::Yes, &mut counted).await {
             Ok(SingleOutcome::Paused(_)) => return Ok(SweepOutcome::Paused),
             Ok(_) => return Ok(SweepOutcome::Recorded),
             Err(StoreError::Transient(error))
@@ -152,7 +154,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
                     .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT) =>
             {
                 debug!(%error, eventId = %event, consumer = processor.name(), "[{}] lock wait timed out", processor.name());
-                processor.postpone(event, counted.as_ref()).await?;
+                Attempts::of(processor).postpone(event, counted.as_ref()).await?;
                 return Ok(SweepOutcome::Postponed);
             }
             // `counted` is kept: an outage during an attempt does not count as another attempt.

@@ -11,6 +11,7 @@ use super::error::StoreError;
 use super::history::{HistoryQueries, HistoryRepo};
 use super::jobs::{JobQueries, JobRepo, LeaderRepo};
 use super::leases::{LeaseQueries, LeaseRepo};
+use super::operator::{OperatorQueries, OperatorRepo};
 use super::outbox::{OutboxQueries, OutboxRepo};
 
 /// Begins units of work and views. An application declares its own types once, in an alias such as `dyn Store<Unit =
@@ -42,12 +43,20 @@ pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
 /// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log.
 pub trait OutboxView:
-    OutboxQueries + HistoryQueries + ConsumeQueries + DeadLetterQueries + LeaseQueries + JobQueries + AuditQueries
+    OutboxQueries
+    + OperatorQueries
+    + HistoryQueries
+    + ConsumeQueries
+    + DeadLetterQueries
+    + LeaseQueries
+    + JobQueries
+    + AuditQueries
 {
 }
 
 impl<T> OutboxView for T where
     T: OutboxQueries
+        + OperatorQueries
         + HistoryQueries
         + ConsumeQueries
         + DeadLetterQueries
@@ -62,6 +71,7 @@ impl<T> OutboxView for T where
 pub trait OutboxUnit:
     OutboxView
     + OutboxRepo
+    + OperatorRepo
     + HistoryRepo
     + ConsumeLog
     + DeadLetterRepo
@@ -75,6 +85,7 @@ pub trait OutboxUnit:
 impl<T> OutboxUnit for T where
     T: OutboxView
         + OutboxRepo
+        + OperatorRepo
         + HistoryRepo
         + ConsumeLog
         + DeadLetterRepo

@@ -9,38 +9,39 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSet};
 use tracing::{error, info, warn};
 
-use super::Relay;
+use super::window::Results;
 use crate::history;
 use crate::metrics::{DEAD, FAILED, SENT};
+use crate::outbox::Outbox;
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
     StoreError,
 };
 use crate::transaction::{Attempt, with_tx};
 
-#[derive(Default)]
-pub(super) struct Results {
-    pub(super) confirmed: Vec<Confirmed>,
-    pub(super) failed: Vec<FailedPublish>,
-    pub(super) broker_unreachable: bool,
+/// Results of a window that are recorded in one unit of work.
+pub(super) struct Settlement {
+    owner: RelayId,
+    owned_partitions: Vec<OwnedPartition>,
+    confirmed: BTreeMap<Partition, Vec<Confirmed>>,
+    failed: BTreeMap<Partition, Vec<FailedPublish>>,
+    /// History entries for failed publishes; the row itself stores only the last error.
+    history: BTreeMap<Partition, Vec<HistoryEntry>>,
 }
 
-impl Relay {
-    /// Records the results of the window, only for partitions that this relay still owns.
-    pub(super) async fn settle(
-        &mut self,
+impl Settlement {
+    /// The settlement of the rows of a window. `owned_partitions` are the epochs at which the rows were read; `at` is the
+    /// time of the history entries. It is the same in every attempt at the unit of work, so that an attempt can
+    /// recognize the entries that an earlier attempt added.
+    pub(super) fn of(
         due: &[OutboxRow],
+        owner: &RelayId,
         owned_partitions: Vec<OwnedPartition>,
         results: Results,
-    ) -> Result<(), StoreError> {
-        if results.confirmed.is_empty() && results.failed.is_empty() {
-            return Ok(());
-        }
-        let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
+        at: DateTime<Utc>,
+    ) -> Settlement {
+        let rows = by_event(due);
         let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
-        // Time of the history entries. It is the same in every attempt at the unit of work, so that an attempt can
-        // recognize the entries that an earlier attempt added.
-        let at = self.outbox.now();
         let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
         let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {
             partition(&entry.event_id)
@@ -56,16 +57,28 @@ impl Relay {
             .into_iter()
             .filter(|owned_partition| touched.contains(owned_partition.partition))
             .collect();
-        let job = Arc::new(Settlement {
-            owner: self.ownership.id().clone(),
+        Settlement {
+            owner: owner.clone(),
             owned_partitions,
             confirmed: by_partition(results.confirmed, |confirmed| partition(confirmed.event_id())),
             failed: by_partition(results.failed, |failed| partition(&failed.event_id)),
             history,
-        });
+        }
+    }
+
+    /// Records the results, only for partitions that the relay still owns. Returns the partitions that it has lost.
+    pub(super) async fn settle(
+        self,
+        outbox: &Outbox,
+        due: &[OutboxRow],
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
+        if self.confirmed.is_empty() && self.failed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let job = Arc::new(self);
         let work = Arc::clone(&job);
-        let clock = Arc::clone(&self.outbox.tx.clock);
-        let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
+        let clock = Arc::clone(&outbox.tx.clock);
+        let ours = with_tx(&outbox.tx, move |unit, attempt| {
             // Each attempt at the unit of work reads the clock again: `now` becomes the send time of the rows, which
             // the search for lost events uses.
             let job = Arc::clone(&work);
@@ -73,24 +86,15 @@ impl Relay {
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
         })
         .await?;
-        self.log_results(due, &job, ours);
-        let lost: Vec<OwnedPartition> = job
-            .owned_partitions
-            .iter()
-            .filter(|owned_partition| !ours.contains(owned_partition.partition))
-            .copied()
-            .collect();
-        if !lost.is_empty() {
-            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
-            self.ownership.drop_lost(&lost);
-        }
-        Ok(())
+        job.log(outbox, due, ours);
+        let is_lost = |owned: &&OwnedPartition| !ours.contains(owned.partition);
+        Ok(job.owned_partitions.iter().filter(is_lost).copied().collect())
     }
 
-    fn log_results(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
-        let now = self.outbox.now();
-        let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
-        for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
+    fn log(&self, outbox: &Outbox, due: &[OutboxRow], ours: PartitionSet) {
+        let now = outbox.now();
+        let rows = by_event(due);
+        for (_, confirmed) in self.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
@@ -99,7 +103,7 @@ impl Relay {
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
             }
         }
-        for (_, failed) in job.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
+        for (_, failed) in self.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             for failed in failed {
                 let row = rows.get(&failed.event_id);
                 let trace = row.map(|row| row.trace_id());
@@ -122,18 +126,7 @@ impl Relay {
             }
         }
     }
-}
 
-struct Settlement {
-    owner: RelayId,
-    owned_partitions: Vec<OwnedPartition>,
-    confirmed: BTreeMap<Partition, Vec<Confirmed>>,
-    failed: BTreeMap<Partition, Vec<FailedPublish>>,
-    /// History entries for failed publishes; the row itself stores only the last error.
-    history: BTreeMap<Partition, Vec<HistoryEntry>>,
-}
-
-impl Settlement {
     /// Writes the results of the partitions that the fence confirms as still owned, and returns these partitions. The
     /// other partitions are left to their new owner.
     async fn write(
@@ -192,4 +185,8 @@ fn by_partition<T>(
         }
     }
     sorted
+}
+
+fn by_event(rows: &[OutboxRow]) -> BTreeMap<&EventId, &OutboxRow> {
+    rows.iter().map(|row| (&row.event_id, row)).collect()
 }

@@ -1,5 +1,5 @@
 //! Publishes one window in rounds, so that an ordered event is published only after the previous event of its aggregate
-//! is confirmed, and settles the window in one transaction.
+//! is confirmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -10,41 +10,54 @@ use chrono::TimeDelta;
 use handover_events::{EventId, OutboxStatus, Retry};
 use tracing::warn;
 
-use super::Relay;
-use super::ownership::Surplus;
-use super::settlement::Results;
+use super::ownership::{Ownership, Surplus};
 use crate::message::outgoing;
+use crate::outbox::Outbox;
 use crate::ports::{
-    BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
+    BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, OwnedPartition, PublishOutcome,
+    UnorderedTypes,
 };
-use crate::settings::OnOutage;
+use crate::settings::{OnOutage, RelaySettings};
 use crate::storable_text::storable;
 use crate::texts;
 
 /// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
+/// Pause before leases are renewed again after an error of the database.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(50);
+
 /// Longest time that a stopping relay waits for the confirms of its last window.
 const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Result of publishing a window.
-pub(super) enum WindowEnd {
-    /// All results of the window are recorded in the outbox.
-    Settled,
+/// Results of publishing a window.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) confirmed: Vec<Confirmed>,
+    pub(super) failed: Vec<FailedPublish>,
     /// The broker is unreachable; unconfirmed events stay in the outbox.
-    BrokerUnreachable,
+    pub(super) broker_unreachable: bool,
 }
 
-impl Relay {
-    pub(super) async fn publish_window(&mut self, due: Vec<OutboxRow>) -> Result<WindowEnd, StoreError> {
+/// Publishes the due rows of one window.
+pub(super) struct Window<'r> {
+    pub(super) outbox: &'r Outbox,
+    pub(super) settings: &'r RelaySettings,
+    pub(super) ownership: &'r mut Ownership,
+    /// Whether the broker was reachable before this window.
+    pub(super) was_reachable: bool,
+}
+
+impl Window<'_> {
+    /// Publishes the rows and renews the leases meanwhile. `owned_partitions` are the epochs at which the rows were read:
+    /// a row is published only while its partition still has this epoch.
+    pub(super) async fn publish(mut self, due: &[OutboxRow], owned_partitions: &[OwnedPartition]) -> Results {
         let mut results = Results::default();
         let mut blocked_sequences: BTreeSet<(i64, String, i64)> = BTreeSet::new();
-        // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
-        let owned_partitions = self.ownership.owned_partitions();
         let registry = Arc::clone(&self.outbox.registry);
         let unordered = registry.unordered();
-        for round in rounds(&due, unordered) {
-            let owned = self.ownership.owned_since(&owned_partitions);
+        for round in rounds(due, unordered) {
+            let owned = self.ownership.owned_since(owned_partitions);
             let ready: Vec<&OutboxRow> = round
                 .into_iter()
                 .filter(|row| {
@@ -60,9 +73,7 @@ impl Relay {
                 break;
             }
         }
-        let is_unreachable = results.broker_unreachable;
-        self.settle(&due, owned_partitions, results).await?;
-        Ok(if is_unreachable { WindowEnd::BrokerUnreachable } else { WindowEnd::Settled })
+        results
     }
 
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
@@ -81,14 +92,14 @@ impl Relay {
             return;
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
-        match self.publish(window).await {
+        match self.confirm(window).await {
             Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
                 warn!(%what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
                 self.publish_one_by_one(&sent, results).await;
             }
             Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                if self.pause == super::FIRST_PAUSE {
+                if self.was_reachable {
                     warn!(error = %error, "[OutboxRelay] [ALERT] broker unreachable; publishing paused, at least {} events pending", sent.len());
                 }
                 results.broker_unreachable = true;
@@ -104,7 +115,7 @@ impl Relay {
                 return;
             }
             let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
-            match self.publish(vec![message]).await {
+            match self.confirm(vec![message]).await {
                 Ok(outcomes) => {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
                 }
@@ -122,7 +133,7 @@ impl Relay {
     ///
     /// The publish runs as a separate task: it must continue while a lease is renewed, because with the database
     /// broker the renewal may wait for the connection that the publish uses.
-    async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+    async fn confirm(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let broker = Arc::clone(&self.outbox.broker);
         let limit = self.settings.confirm_timeout;
         let stopping = self.outbox.tx.tasks.stopping().clone();
@@ -153,7 +164,7 @@ impl Relay {
                 () = self.outbox.tx.clock.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
                         warn!(%error, "[OutboxRelay] cannot renew leases; retrying");
-                        self.outbox.tx.clock.sleep(super::FIRST_PAUSE).await;
+                        self.outbox.tx.clock.sleep(RENEWAL_PAUSE).await;
                     }
                 }
             }

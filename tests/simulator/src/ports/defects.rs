@@ -10,8 +10,9 @@ use handover_outbox::ports::{
     AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker, BrokerError, Changed, ConsumeLogWrapper,
     ConsumeQueriesWrapper, DeadLetterQueriesWrapper, DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery,
     HistoryQueriesWrapper, HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper,
-    LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow,
-    Outgoing, OwnedPartition, PublishOutcome, QueueDepth, RelayId, Requeue, Store, StoreError, Subscription,
+    LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed, OperatorQueriesWrapper, OperatorRepoWrapper,
+    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
+    RelayId, Requeue, Store, StoreError, Subscription,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -237,6 +238,8 @@ impl OutboxRepoWrapper for Unit {
     }
 }
 
+impl OperatorRepoWrapper for Unit {}
+
 impl LeaseRepoWrapper for Unit {
     async fn renew_partitions(
         &mut self,
@@ -324,6 +327,8 @@ impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Defective<I> {
         self.inner.outbox_view().outbox_due(&query).await
     }
 }
+
+impl<I: MarketView + ?Sized> OperatorQueriesWrapper for Defective<I> {}
 
 impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
     async fn stale_consumptions(

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use chrono::{DateTime, Utc};
 
-use super::{Claims, TokenError, Tokens};
+use super::token::{Claims, TokenError, Tokens};
 use crate::envelope::Code;
 use crate::messages;
 use crate::refusal::Refusal;

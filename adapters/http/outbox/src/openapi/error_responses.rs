@@ -12,10 +12,16 @@ use utoipa::openapi::{
     RefOr, Response, ResponseBuilder, Schema,
 };
 
-use super::layers::{COMMON_HEADERS, RATE_LIMIT_HEADERS};
 use crate::envelope::Code;
 use crate::messages::{self, Text};
 use crate::refusal::default_message;
+
+/// Headers of every response, with their component names.
+pub(crate) const COMMON_HEADERS: [(&str, &str); 2] =
+    [("X-Trace-Id", "TraceId"), ("traceparent", "Traceparent")];
+/// Headers of rate-limited responses, with their component names.
+pub(crate) const RATE_LIMIT_HEADERS: [(&str, &str); 2] =
+    [("RateLimit", "RateLimit"), ("RateLimit-Policy", "RateLimitPolicy")];
 
 /// Schema name of the trace id.
 pub(crate) const TRACE_ID: &str = "TraceId";

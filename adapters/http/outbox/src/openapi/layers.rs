@@ -12,7 +12,9 @@ use utoipa::openapi::{
     Components, Content, Header, ObjectBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder, Schema,
 };
 
-use super::error_responses::{self, ErrorCase, envelope, response, schemas};
+use super::error_responses::{
+    self, COMMON_HEADERS, ErrorCase, RATE_LIMIT_HEADERS, envelope, response, schemas,
+};
 use super::kinds;
 use super::parameters::common_parameters;
 use crate::envelope::Code;
@@ -45,13 +47,6 @@ pub struct Additions {
     /// Headers of success responses, with their component names.
     pub headers: Vec<(&'static str, &'static str)>,
 }
-
-/// Headers of every response, with their component names.
-pub(crate) const COMMON_HEADERS: [(&str, &str); 2] =
-    [("X-Trace-Id", "TraceId"), ("traceparent", "Traceparent")];
-/// Headers of rate-limited responses, with their component names.
-pub(crate) const RATE_LIMIT_HEADERS: [(&str, &str); 2] =
-    [("RateLimit", "RateLimit"), ("RateLimit-Policy", "RateLimitPolicy")];
 
 /// Adds the layers to the document.
 pub fn add_layers(document: &mut OpenApi, api: &Api) {

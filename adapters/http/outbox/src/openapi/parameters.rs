@@ -6,7 +6,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Required, Schema};
 use utoipa::{IntoParams, ToSchema};
 
 use super::kinds;
-use crate::fields::camel_case;
+use crate::values::camel_case;
 
 /// Description of the parameter `tenantId` of operator routes.
 pub const TENANT: &str = "Tenant; default: the operator's own. Only the role `platform` may select another";

@@ -10,7 +10,7 @@ use crate::body::JsonBody;
 use crate::fields::Fields;
 use crate::messages;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
-use crate::operators::OperatorCall;
+use crate::operator_call::OperatorCall;
 use crate::queries;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};

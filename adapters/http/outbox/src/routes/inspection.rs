@@ -5,9 +5,8 @@ use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, ConsumedFilter};
 
-use super::TenantQuery;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
-use crate::operators::OperatorCall;
+use crate::operator_call::OperatorCall;
 use crate::queries;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
@@ -18,6 +17,10 @@ type ConsumptionPage = PageView<ConsumptionView>;
 type QueuePage = PageView<QueueView>;
 
 queries! {
+    TenantQuery {
+        tenant_id: TenantId = kinds::Id, TENANT;
+    }
+
     ConsumptionQuery {
         tenant_id: TenantId = kinds::Id, TENANT;
         event_id: EventId = kinds::EventId, "Only records of this event";

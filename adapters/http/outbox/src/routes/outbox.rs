@@ -6,12 +6,12 @@ use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
 
-use super::TenantQuery;
+use super::inspection::TenantQuery;
 use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::messages;
 use crate::openapi::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
-use crate::operators::OperatorCall;
+use crate::operator_call::OperatorCall;
 use crate::path::{PathAggregate, PathEvent};
 use crate::queries;
 use crate::query::Parameters;

@@ -5,7 +5,7 @@ use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Time;
+use super::time::Time;
 use crate::openapi::kinds;
 
 /// Result of a redrive.

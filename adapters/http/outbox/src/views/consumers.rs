@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Time, json_or_text};
+use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
 /// A dead letter: a message that a consumer could not process.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Time, json_or_text};
+use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
 /// An event of the outbox.

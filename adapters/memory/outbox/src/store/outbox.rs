@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts, OutboxFilter,
-    OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError,
-    UnorderedTypes, UnreadableRow,
+    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OperatorQueries, OperatorRepo,
+    OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow,
+    RelayId, StoreError, UnorderedTypes, UnreadableRow,
 };
 
 use super::errors::conflict;
@@ -52,6 +52,17 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
         .await
     }
 
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+            in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate).cloned()).collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl<X: Tables> OperatorQueries for MemoryUnit<X> {
     async fn outbox_page(
         &mut self,
         filter: &OutboxFilter,
@@ -81,14 +92,6 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
             let rows = outbox
                 .select(|table| table.rows().range((above, Bound::Unbounded)).map(|(id, row)| (*id, row)));
             rows.filter(|row| passes(filter, row)).take(limited(limit)).cloned().collect()
-        })
-        .await
-    }
-
-    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read_outbox(|statement| {
-            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
-            in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate).cloned()).collect()
         })
         .await
     }
@@ -265,7 +268,10 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         })
         .await
     }
+}
 
+#[async_trait]
+impl<X: Tables> OperatorRepo for MemoryUnit<X> {
     async fn redrive(
         &mut self,
         rows: &[Redrive],

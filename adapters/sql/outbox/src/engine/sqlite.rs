@@ -6,6 +6,7 @@
 mod backup;
 mod checkpoints;
 mod dialect;
+mod error;
 mod log_check;
 mod storage;
 #[cfg(test)]
@@ -17,8 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::ports::{StoreError, SystemFaultKind};
-use sqlx::error::{DatabaseError, ErrorKind};
+use handover_outbox::ports::StoreError;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
@@ -27,7 +27,6 @@ use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo
 
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::Dialect;
-use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::{Value, time_text};
@@ -35,6 +34,7 @@ use crate::wakeup::CommitNotifier;
 
 use checkpoints::Checkpoints;
 use dialect::{BEGIN, SqliteDialect};
+use error::{classify, to_store_error};
 pub use log_check::ForeignLog;
 use storage::{Problem, Storage};
 
@@ -331,39 +331,6 @@ impl Connection for Writer {
         let rows = rows.map_err(|error| self.upkeep.storage.named(error))?;
         self.checkpoint().await;
         Ok(rows)
-    }
-}
-
-fn to_store_error(error: sqlx::Error) -> StoreError {
-    store_error(error, classify)
-}
-
-fn classify(error: &dyn DatabaseError) -> ErrorClass {
-    if matches!(error.kind(), ErrorKind::UniqueViolation) {
-        return ErrorClass::UniqueViolation;
-    }
-    let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
-    // The low byte is the primary result code: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
-    class_of(code & 0xff, error.message())
-}
-
-/// Class of a primary result code. SQLITE_ERROR stands for many errors, which only the message distinguishes.
-fn class_of(code: i64, message: &str) -> ErrorClass {
-    match code {
-        // SQLITE_BUSY, SQLITE_LOCKED
-        5 | 6 => ErrorClass::Transient,
-        // SQLITE_PERM, SQLITE_AUTH
-        3 | 23 => ErrorClass::RolledBack(SystemFaultKind::Rights),
-        // SQLITE_READONLY
-        8 => ErrorClass::RolledBack(SystemFaultKind::ReadOnly),
-        // SQLITE_FULL: the transaction is rolled back before the connection is used again.
-        13 => ErrorClass::RolledBack(SystemFaultKind::Storage),
-        // SQLITE_NOMEM, SQLITE_IOERR, SQLITE_CANTOPEN: the end of the log may have been written.
-        7 | 10 | 14 => ErrorClass::Fault(SystemFaultKind::Storage),
-        1 if ["no such table", "no such column"].iter().any(|missing| message.starts_with(missing)) => {
-            ErrorClass::RolledBack(SystemFaultKind::Schema)
-        }
-        _ => ErrorClass::Permanent,
     }
 }
 

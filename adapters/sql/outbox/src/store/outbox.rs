@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
-    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId,
-    StoreError, UnorderedTypes, UnreadableRow,
+    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed,
+    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
+    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
 };
 use serde_json::{Map, Value as Json};
 
@@ -160,6 +160,13 @@ impl OutboxQueries for Session {
         Ok(found)
     }
 
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.rows_about(aggregates).await
+    }
+}
+
+#[async_trait]
+impl OperatorQueries for Session {
     async fn outbox_page(
         &mut self,
         filter: &OutboxFilter,
@@ -176,10 +183,6 @@ impl OutboxQueries for Session {
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
         self.page(most, after, |after| Page::above(&select(), "o.id", after), filter).await
-    }
-
-    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
-        self.rows_about(aggregates).await
     }
 
     async fn blocked_page(
@@ -306,7 +309,10 @@ impl OutboxRepo for Session {
     ) -> Result<u64, StoreError> {
         self.forward_retries(partitions, beyond, now).await
     }
+}
 
+#[async_trait]
+impl OperatorRepo for Session {
     async fn redrive(
         &mut self,
         rows: &[Redrive],

@@ -9,8 +9,8 @@ use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, Partit
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter, DeadLetterFilter, DeadLetterQueries as _,
-    DeadLetterStatus, DueQuery, FailedPublish, OnFailed, OutboxQueries as _, OutboxRepo as _, Redrive,
-    StoreError, UnorderedTypes,
+    DeadLetterStatus, DueQuery, FailedPublish, OnFailed, OperatorRepo as _, OutboxQueries as _,
+    OutboxRepo as _, Redrive, StoreError, UnorderedTypes,
 };
 
 use super::outbox_due::in_order_of_ids;

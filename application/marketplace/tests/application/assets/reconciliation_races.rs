@@ -79,6 +79,7 @@ impl CreditQueriesWrapper for InterruptedView {}
 impl IdQueriesWrapper for InterruptedView {}
 impl RequestQueriesWrapper for InterruptedView {}
 impl OutboxQueriesWrapper for InterruptedView {}
+impl OperatorQueriesWrapper for InterruptedView {}
 impl HistoryQueriesWrapper for InterruptedView {}
 impl ConsumeQueriesWrapper for InterruptedView {}
 impl DeadLetterQueriesWrapper for InterruptedView {}

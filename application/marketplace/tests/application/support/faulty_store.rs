@@ -183,7 +183,9 @@ impl OrderRepoWrapper for FaultyUnit {}
 impl PaymentQueriesWrapper for FaultyUnit {}
 impl PaymentRepoWrapper for FaultyUnit {}
 impl OutboxQueriesWrapper for FaultyUnit {}
+impl OperatorQueriesWrapper for FaultyUnit {}
 impl OutboxRepoWrapper for FaultyUnit {}
+impl OperatorRepoWrapper for FaultyUnit {}
 impl HistoryQueriesWrapper for FaultyUnit {}
 impl HistoryRepoWrapper for FaultyUnit {}
 impl ConsumeQueriesWrapper for FaultyUnit {}

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
     AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
-    JobQueriesWrapper, LeaseQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied,
+    JobQueriesWrapper, LeaseQueriesWrapper, OperatorQueriesWrapper, OutboxQueriesWrapper, OutboxRow,
+    StoreError, Unapplied,
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
@@ -99,6 +100,7 @@ impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Faulty<I> {}

@@ -86,7 +86,9 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
         }
         Ok(rows)
     }
+}
 
+impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
     async fn blocked_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -234,7 +236,9 @@ impl OutboxRepoWrapper for Unit {
         }
         Ok(changed)
     }
+}
 
+impl OperatorRepoWrapper for Unit {
     async fn redrive(
         &mut self,
         rows: &[Redrive],

@@ -6,7 +6,7 @@ use handover_outbox::ports::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection};
 
-use super::to_store_error;
+use super::error::to_store_error;
 
 /// Copies the database of the connection into `copy`, an empty file, and verifies the copy. It contains every
 /// transaction committed before the call. Other connections and processes can read and write meanwhile; the write-ahead

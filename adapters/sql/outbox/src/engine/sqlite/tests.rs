@@ -1,13 +1,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 
+use super::error::class_of;
 use super::*;
-use crate::error::commit_error;
+use crate::error::{ErrorClass, commit_error};
 
 async fn engine(folder: &TempDir) -> SqliteEngine {
     let engine = SqliteEngine::open(&SqliteOptions::file(folder.path().join("a.db"))).await.unwrap();

@@ -8,8 +8,9 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, PartitionSet};
 use handover_outbox::OnOutage;
 use handover_outbox::ports::{
-    Changed, Confirmed, FailedPublish, LeaseRepoWrapper, NewEvent, OnFailed, OutboxRepoWrapper, OutboxRow,
-    OwnedPartition, PartitionLease, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes,
+    Changed, Confirmed, FailedPublish, LeaseRepoWrapper, NewEvent, OnFailed, OperatorRepoWrapper,
+    OutboxRepoWrapper, OutboxRow, OwnedPartition, PartitionLease, Redrive, RedrivenRow, RelayId, StoreError,
+    UnorderedTypes,
 };
 use marketplace::ports::MarketUnit;
 use marketplace_domain::{EventType, Hold, HoldStatus, OrderId};
@@ -70,7 +71,9 @@ impl OutboxRepoWrapper for Unit {
         self.add_transitions(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
         self.inner.outbox().mark_failed(failed, now).await
     }
+}
 
+impl OperatorRepoWrapper for Unit {
     async fn redrive(
         &mut self,
         redriven: &[Redrive],
