@@ -1,5 +1,7 @@
 //! The commands and routes for operators on the database of the library: the toolkit's tables and two of its own.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
