@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use samples::samples;
 
 /// The example of document 000 §6: the frozen envelope with the fields that every payload has.
-const FROZEN: &str = include_str!("../../domain/events/tests/golden/envelope.json");
+const FROZEN: &str = include_str!("../../domain/marketplace/tests/golden/envelope.json");
 const WITH_ASSETS: &str =
     include_str!("../../domain/marketplace/tests/golden/order_created_with_assets.json");
 

@@ -3,6 +3,7 @@
 //! Each rule is also tested with a workspace that breaks it, because a check that cannot fail proves nothing.
 
 mod circles;
+mod features;
 mod fixture;
 mod imports;
 mod rules;
@@ -35,7 +36,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 59] = [
+const FORBIDDEN: [(&str, &str, &str); 60] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -139,6 +140,7 @@ const FORBIDDEN: [(&str, &str, &str); 59] = [
     ),
     ("tests/contract/outbox", "handover-tests = { path = '../..' }", "handover-tests"),
     ("tests/contract/outbox", "redis = '1'", "redis"),
+    ("tests/host", "marketplace-domain = { path = '../../domain/marketplace' }", "marketplace-domain"),
 ];
 
 #[test]

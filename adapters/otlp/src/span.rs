@@ -73,7 +73,7 @@ fn new_id() -> SpanId {
     RandomIdGenerator::default().new_span_id()
 }
 
-/// Parses a `traceparent` in the format of version 00 (W3C Trace Context §3.2). The version is not checked.
+/// Parses a `traceparent` in the format of version 00 (W3C Trace Context, section 3.2). The version is not checked.
 fn parse_traceparent(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     let mut parts = text.split('-');
     let (_, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -13,6 +13,7 @@ use crate::event_types::event_types;
 use crate::events::EventSource;
 use crate::ids::Ids;
 use crate::ports::{MarketTransactor, Work};
+use crate::texts::texts;
 
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
@@ -23,6 +24,7 @@ impl App {
         let outbox = Outbox {
             registry: Arc::new(event_types(pending_timeout)),
             on_failed: rules.on_failed,
+            texts: Arc::new(texts()),
             ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
         };
         App {

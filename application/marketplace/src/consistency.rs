@@ -1,5 +1,5 @@
-//! The events and effects that an order must have, and which of them are missing. Used by the repair job (004
-//! "OrderAssetConsistencyJob") and by reconciliation (spec §6 "Reconciliation").
+//! The events and effects that an order must have, and which of them are missing. Used by the repair job
+//! and by reconciliation.
 //!
 //! **Invariant:** events in flight are not reported as missing, because business rows are read before outbox rows. The
 //! repair of events may run repeatedly and concurrently: it checks the current rows in the transaction that appends the

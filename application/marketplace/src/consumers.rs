@@ -26,7 +26,7 @@ pub use order_timeout::{OrderTimeoutConsumer, TIMEOUT_QUEUE};
 pub use status_sync::{STATUS_SYNC_QUEUE, StatusSync};
 pub use webhooks::{WEBHOOK_QUEUE, Webhooks};
 
-/// The consumers of the service (spec §3 "Topology").
+/// The consumers of the service.
 pub fn standard() -> Consumers {
     let consumers: Vec<Arc<dyn Consumer>> = vec![
         Arc::new(Inventory),

@@ -10,7 +10,7 @@ use crate::ticket::Ticket;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::EventMetadata;
 
-/// Role of a signed-in user (spec §1 "tenant").
+/// Role of a signed-in user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Buys and sells products.

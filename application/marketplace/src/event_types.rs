@@ -11,7 +11,7 @@ use crate::queues::{TIMEOUT_DELAY_KEY, timeout_delay_key};
 /// Fields of rows that other programs insert. They have no personal data, and no event type has them.
 const FOREIGN_FIELDS: [&str; 3] = ["status", "updateTime", "version"];
 
-/// The event types of the marketplace (spec §3). The payment deadline selects the delay queue of ORDER_TIMEOUT.
+/// The event types of the marketplace. The payment deadline selects the delay queue of ORDER_TIMEOUT.
 pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
     let spec = |kind: &EventKind| {
         let spec = EventSpec::described(&kind.description())

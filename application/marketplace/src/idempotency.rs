@@ -1,5 +1,5 @@
 //! Idempotency keys: a request with a key is executed once, and a repetition returns the stored response until the key
-//! expires (spec §4; document 003 §2).
+//! expires.
 //!
 //! One short unit of work claims the key. The command's unit of work stores the response, on condition that the claim is
 //! still valid. An effect without its response, or a second effect, cannot be committed: an attempt whose claim was taken

@@ -21,6 +21,7 @@ pub mod ports;
 mod privacy;
 pub mod queues;
 pub mod service;
+mod texts;
 mod ticket;
 pub mod use_cases;
 

@@ -1,4 +1,4 @@
-//! Metrics of the marketplace (004 "Monitoring"). The toolkit has its own (`handover_outbox::METRICS`,
+//! Metrics of the marketplace. The toolkit has its own (`handover_outbox::METRICS`,
 //! `handover_http::METRICS`).
 
 use handover_outbox::Metric;
@@ -9,8 +9,8 @@ pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
 pub const LIMIT_REDIS_UNAVAILABLE: &str = "handover.ratelimit.redis.unavailable";
 pub const IDEMPOTENCY_REDIS_UNAVAILABLE: &str = "handover.idempotency.redis.unavailable";
 
-/// Every metric of the marketplace. Names that 004 does not define begin with `handover`. The adapters of HTTP, rate limit
-/// and idempotency keys set the metrics of their area.
+/// Every metric of the marketplace. Names that the requirements do not define begin with `handover`. The adapters of
+/// HTTP, rate limit and idempotency keys set the metrics of their area.
 pub const METRICS: [Metric; 7] = [
     Metric::counter("reaper.lock.released", "Asset locks released by the reaper after their timeout"),
     Metric::counter(

@@ -1,4 +1,4 @@
-//! Masking of personal data: operators without the role `pii` do not see it (spec §1 "tenant"; 002: masked payloads).
+//! Masking of personal data: operators without the role `pii` do not see it.
 
 use handover_outbox::MASK;
 

@@ -1,5 +1,5 @@
-//! Exchange, dead-letter queue and delay queue of the marketplace (spec §3 "Topology"): the same for every broker. Each
-//! consumer defines its own queue.
+//! Exchange, dead-letter queue and delay queue of the marketplace: the same for every broker. Each consumer defines its own
+//! queue.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub const TIMEOUT_KEY: &str = "order.timeout";
 pub const TIMEOUT_DELAY_KEY: &str = "order.timeout.delay";
 /// Delay queue with the default TTL.
 pub const TIMEOUT_DELAY_QUEUE: &str = "order.timeout.delay.queue";
-/// TTL of the delay queue whose name has no suffix (000 §4.5).
+/// TTL of the delay queue whose name has no suffix.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// The queue in which order timeouts wait for a payment deadline of `timeout`.
@@ -31,7 +31,7 @@ pub(crate) fn timeout_delay_queue(timeout: Duration) -> QueueSpec {
 
 /// Routing key of the delay queue. A TTL other than the default is part of the key and of the queue name, because
 /// RabbitMQ rejects a changed TTL on an existing queue. After a change of the setting, the messages in the former queue
-/// still expire (spec §3).
+/// still expire.
 pub fn timeout_delay_key(timeout: Duration) -> String {
     format!("{TIMEOUT_DELAY_KEY}{}", ttl_suffix(timeout))
 }

@@ -63,7 +63,7 @@ pub enum HandlerError {
     /// Another attempt may succeed.
     #[error("{0}")]
     Recoverable(String),
-    /// No attempt can succeed (000 §9.3).
+    /// No attempt can succeed.
     #[error("{0}")]
     Unrecoverable(String),
     /// The database failed.

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use handover_events::Envelope;
-use serde_json::Value;
+use handover_events::{Envelope, Json};
 
 use crate::ports::{Message, OutboxRow, Outgoing};
 use crate::registry::EventRegistry;
+use crate::texts::Texts;
 
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// Envelope of a row. The error says why no envelope can be built from the payload of the row.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
-    let payload: Value =
-        serde_json::from_str(&row.payload).map_err(|error| format!("the payload is not JSON: {error}"))?;
+    let payload = Json::parse(&row.payload).map_err(|error| format!("the payload is not JSON: {error}"))?;
     if !payload.is_object() {
         return Err("the payload is not a JSON object".to_owned());
     }
@@ -38,9 +37,9 @@ pub(crate) fn published_envelope(registry: &EventRegistry, row: &OutboxRow) -> R
 
 /// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
 /// succeed, because neither the content of a row nor the registry of a process changes.
-pub(crate) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
+pub(crate) fn outgoing(registry: &EventRegistry, texts: &Texts, row: &OutboxRow) -> Result<Outgoing, String> {
     let envelope = published_envelope(registry, row)?;
-    let routing_key = registry.routing_key(&envelope)?.to_owned();
+    let routing_key = registry.routing_key(&envelope, texts)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 

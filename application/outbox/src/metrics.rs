@@ -1,4 +1,4 @@
-//! Metric names and counters (004 "Monitoring"). Without a metrics recorder, the counters do nothing.
+//! Metric names and counters. Without a metrics recorder, the counters do nothing.
 //!
 //! **Invariant:** changes made in a unit of work are counted once, after its commit; no id is a label.
 
@@ -11,7 +11,7 @@ use crate::ports::{NewEvent, OutboxUnit, StoreError};
 /// A metric: name, help text and kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Name as in 004, with dots.
+    /// Name, with dots.
     pub name: &'static str,
     /// Help text for the metrics endpoint.
     pub help: &'static str,

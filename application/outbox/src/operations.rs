@@ -37,8 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use handover_events::{TenantId, TextError};
-use serde_json::{Map, Value};
+use handover_events::{Json, TenantId, TextError};
 
 use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
@@ -96,15 +95,15 @@ impl<T: Ord + Clone> Named<T> {
 pub struct Action {
     /// Name, for example `outbox.redrive`.
     pub name: &'static str,
-    /// Requested ids or filter.
-    pub selection: Map<String, Value>,
+    /// Requested ids or filter: the fields of a JSON object.
+    pub selection: Vec<(String, Json)>,
     /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
 }
 
 impl Action {
     /// A read operation.
-    pub fn read<const N: usize>(name: &'static str, selection: [(&str, Option<Value>); N]) -> Action {
+    pub fn read<const N: usize>(name: &'static str, selection: [(&str, Option<Json>); N]) -> Action {
         Action { name, selection: present_fields(selection), reason: None }
     }
 
@@ -113,17 +112,17 @@ impl Action {
     pub fn read_personal_data<const N: usize>(
         name: &'static str,
         operator: &Operator,
-        selection: [(&str, Option<Value>); N],
+        selection: [(&str, Option<Json>); N],
     ) -> Action {
         let mut action = Action::read(name, selection);
         if operator.sees_personal_data {
-            action.selection.insert("unmasked".to_owned(), true.into());
+            action.selection.push(("unmasked".to_owned(), true.into()));
         }
         action
     }
 
     fn dry_run(mut self) -> Action {
-        self.selection.insert("dryRun".to_owned(), true.into());
+        self.selection.push(("dryRun".to_owned(), true.into()));
         self
     }
 
@@ -184,14 +183,14 @@ impl Action {
     pub fn entry(&self, operator: &Operator, (part, parts): (usize, usize), at: DateTime<Utc>) -> AuditEntry {
         let mut selection = self.selection.clone();
         if parts > 1 {
-            selection.insert("part".to_owned(), part.into());
-            selection.insert("parts".to_owned(), parts.into());
+            selection.push(("part".to_owned(), part.into()));
+            selection.push(("parts".to_owned(), parts.into()));
         }
         AuditEntry {
             tenant: operator.tenant,
             actor: operator.name.clone(),
             action: self.name.to_owned(),
-            selection: Value::Object(selection).to_string(),
+            selection: Json::object(selection).to_string(),
             matched: 0,
             changed: 0,
             reason: self.reason.as_ref().map(|reason| reason.0.clone()),
@@ -245,17 +244,17 @@ fn common_tenant(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId
 }
 
 /// Returns a JSON object of the fields that have a value.
-pub fn present_fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+pub fn present_fields<const N: usize>(fields: [(&str, Option<Json>); N]) -> Vec<(String, Json)> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Returns the fields of a filter of outbox rows as JSON, for the audit log.
-pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
+pub(crate) fn filter_fields(filter: &OutboxFilter) -> Vec<(String, Json)> {
     present_fields([
         ("status", filter.status.map(|status| status.as_str().into())),
-        ("eventType", filter.event_type.as_deref().map(Value::from)),
-        ("aggregateType", filter.aggregate_type.as_deref().map(Value::from)),
-        ("aggregateId", filter.aggregate_id.map(Value::from)),
+        ("eventType", filter.event_type.as_deref().map(Json::from)),
+        ("aggregateType", filter.aggregate_type.as_deref().map(Json::from)),
+        ("aggregateId", filter.aggregate_id.map(Json::from)),
         ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
         ("from", filter.from.map(rfc3339)),
         ("to", filter.to.map(rfc3339)),
@@ -263,7 +262,7 @@ pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
 }
 
 /// Time in RFC 3339 format, for the audit log.
-pub fn rfc3339(time: DateTime<Utc>) -> Value {
+pub fn rfc3339(time: DateTime<Utc>) -> Json {
     time.to_rfc3339_opts(SecondsFormat::Micros, true).into()
 }
 

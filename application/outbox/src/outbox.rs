@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use crate::handler::Subscriber;
 use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
+use crate::texts::Texts;
 use crate::topology::Topology;
 use crate::transaction::Transactor;
 
@@ -34,6 +35,8 @@ pub struct Outbox {
     pub consumers: Arc<[ConsumerQueue]>,
     /// Effect of a `FAILED` event on later events of its aggregate.
     pub on_failed: OnFailed,
+    /// Texts about failed events and duplicates.
+    pub texts: Arc<Texts>,
 }
 
 impl Outbox {
@@ -46,6 +49,7 @@ impl Outbox {
             topology: Arc::new(topology),
             consumers: Arc::new([]),
             on_failed: OnFailed::default(),
+            texts: Arc::default(),
         }
     }
 
@@ -53,6 +57,11 @@ impl Outbox {
     pub fn with_event(self, spec: EventSpec) -> Outbox {
         let registry = EventRegistry::clone(&self.registry).with(spec);
         Outbox { registry: Arc::new(registry), ..self }
+    }
+
+    /// Replaces the English texts about failed events and duplicates.
+    pub fn with_texts(self, texts: Texts) -> Outbox {
+        Outbox { texts: Arc::new(texts), ..self }
     }
 
     /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).

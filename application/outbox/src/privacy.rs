@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use handover_events::Json;
 
 use crate::registry::EventRegistry;
 
@@ -23,30 +23,30 @@ const MAX_CODE_CHARS: usize = 64;
 /// Masks a payload or an envelope.
 pub(crate) fn masked_json(registry: &EventRegistry, json: &str) -> String {
     let visible = &registry.visible();
-    match serde_json::from_str::<Value>(json) {
-        Ok(object @ Value::Object(_)) => masked_value(object, visible).to_string(),
+    match Json::parse(json) {
+        Ok(object @ Json::Object(_)) => masked_value(object, visible).to_string(),
         // A text that is not a JSON object was not written by this application. Its content is unknown, so it is masked
         // completely.
-        Ok(_) | Err(_) => Value::from(MASK).to_string(),
+        Ok(_) | Err(_) => Json::from(MASK).to_string(),
     }
 }
 
-fn masked_value(value: Value, visible: &BTreeSet<&str>) -> Value {
+fn masked_value(value: Json, visible: &BTreeSet<&str>) -> Json {
     match value {
-        Value::Object(fields) => {
+        Json::Object(fields) => {
             let is_visible = |name: &str| ENVELOPE.contains(&name) || visible.contains(name);
-            let field = |(name, value): (String, Value)| {
+            let field = |(name, value): (String, Json)| {
                 let value = if is_visible(&name) { masked_value(value, visible) } else { MASK.into() };
                 // A field name that is not a code can contain personal data, so it is masked.
                 (if is_code(&name) { name } else { MASK.to_owned() }, value)
             };
-            Value::Object(fields.into_iter().map(field).collect())
+            Json::object(fields.into_iter().map(field).collect())
         }
-        Value::Array(items) => {
-            Value::Array(items.into_iter().map(|item| masked_value(item, visible)).collect())
+        Json::Array(items) => {
+            Json::Array(items.into_iter().map(|item| masked_value(item, visible)).collect())
         }
-        Value::String(text) if !is_code(&text) => MASK.into(),
-        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => value,
+        Json::String(text) if !is_code(&text) => MASK.into(),
+        Json::String(_) | Json::Number(_) | Json::Bool(_) | Json::Null => value,
     }
 }
 

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::{Envelope, EventDescription, EventType};
-use serde_json::Value;
+use handover_events::{Envelope, EventDescription, EventType, Json};
 use tracing::Span;
 
 use crate::ports::UnorderedTypes;
+use crate::texts::Texts;
 
 /// Description of one event type.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl EventSpec {
             return Err(format!("aggregate_type is {kind}, but {} requires {aggregate_type}", self.name));
         }
         let id = envelope.aggregate_id;
-        match envelope.payload.get(id_field).and_then(Value::as_i64) {
+        match envelope.payload.get(id_field).and_then(Json::as_i64) {
             Some(other) if other != id => {
                 Err(format!("aggregate_id is {id}, but the payload's {id_field} is {other}"))
             }
@@ -156,7 +156,7 @@ impl EventRegistry {
 
     /// Replaces values outside the set of a closed field. `event_type` is the type of the event; for an unregistered or
     /// unknown type, the closed fields of all types are replaced. Returns whether the JSON has changed.
-    pub(crate) fn close_fields(&self, event_type: Option<&str>, json: &mut Value) -> bool {
+    pub(crate) fn close_fields(&self, event_type: Option<&str>, json: &mut Json) -> bool {
         match event_type.and_then(|name| self.specs.get(name)) {
             Some(spec) => close_fields(json, &spec.closed.iter().collect::<Vec<_>>()),
             None => {
@@ -168,7 +168,7 @@ impl EventRegistry {
 
     /// As [`EventRegistry::close_fields`], for a text. A text that is not JSON is returned unchanged.
     pub(crate) fn with_closed_fields<'t>(&self, event_type: Option<&str>, json: &'t str) -> Cow<'t, str> {
-        let mut value = match serde_json::from_str::<Value>(json) {
+        let mut value = match Json::parse(json) {
             Ok(value) => value,
             Err(_) => return Cow::Borrowed(json),
         };
@@ -186,24 +186,24 @@ impl EventRegistry {
     }
 
     /// Routing key of an envelope. The error says why the event can never be published.
-    pub(crate) fn routing_key(&self, envelope: &Envelope) -> Result<&str, String> {
+    pub(crate) fn routing_key(&self, envelope: &Envelope, texts: &Texts) -> Result<&str, String> {
         let event_type = &envelope.event_type;
         let spec = self.specs.get(event_type);
-        let spec = spec.ok_or_else(|| format!("{}: {event_type}", crate::texts::UNSUPPORTED_TYPE))?;
+        let spec = spec.ok_or_else(|| texts.unsupported_type(event_type))?;
         spec.check(envelope)?;
         Ok(&spec.routing_key)
     }
 }
 
 /// Replaces values outside the sets of these fields; returns whether there was one.
-fn close_fields(json: &mut Value, closed: &[&ClosedField]) -> bool {
+fn close_fields(json: &mut Json, closed: &[&ClosedField]) -> bool {
     if closed.is_empty() {
         return false;
     }
     let mut changed = false;
     match json {
-        Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
+        Json::Object(fields) => {
+            for (name, value) in fields {
                 let field = closed.iter().find(|field| field.name == *name);
                 match field {
                     Some(field) if !is_in_set(field, value) => {
@@ -215,20 +215,20 @@ fn close_fields(json: &mut Value, closed: &[&ClosedField]) -> bool {
                 }
             }
         }
-        Value::Array(items) => {
+        Json::Array(items) => {
             for item in items {
                 changed |= close_fields(item, closed);
             }
         }
-        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        Json::String(_) | Json::Number(_) | Json::Bool(_) | Json::Null => {}
     }
     changed
 }
 
-fn is_in_set(field: &ClosedField, value: &Value) -> bool {
+fn is_in_set(field: &ClosedField, value: &Json) -> bool {
     match value {
-        Value::Null => true,
-        Value::String(text) => field.mask == *text || field.values.contains(text),
-        Value::Number(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+        Json::Null => true,
+        Json::String(text) => field.mask == *text || field.values.contains(text),
+        Json::Number(_) | Json::Bool(_) | Json::Array(_) | Json::Object(_) => false,
     }
 }

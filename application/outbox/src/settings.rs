@@ -13,7 +13,7 @@ pub enum OnOutage {
     /// The events stay in the outbox, and a publish that fails because of the outage does not count as an attempt.
     #[default]
     Wait,
-    /// The outage counts as a failed attempt of each event (literal reading of document 000).
+    /// The outage counts as a failed attempt of each event.
     Count,
 }
 

@@ -10,7 +10,7 @@ use handover_runtime::{Exit, Failure, telemetry};
 use handover_sql::SchemaVersion;
 
 use crate::args::DoctorArgs;
-use crate::{CommandConfig, Program};
+use crate::program::{CommandConfig, Program};
 
 pub(crate) use changes::{discard, redrive, release, replay};
 pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues};

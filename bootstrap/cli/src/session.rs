@@ -12,7 +12,7 @@ use handover_runtime::stores::AttachedDatabase;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Failure, brokers};
 
-use crate::Program;
+use crate::program::Program;
 
 /// Systems that a command accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,28 @@
-//! The command line: a day of the library, and the toolkit's commands for operators.
+//! The command line: a day of the library, and for operators the toolkit's commands and routes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::http::request::Parts;
 use clap::{Parser, Subcommand};
-use handover_cli::{CommandConfig, Program};
+use handover_cli::{CommandConfig, Program, Reach, Session};
+use handover_events::{TenantId, Trace};
+use handover_http::envelope::Code;
+use handover_http::refusal::Refusal;
+use handover_http::{OperatorState, operator_router};
 use handover_outbox::Outbox;
+use handover_outbox::operations::Operator;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_runtime::config::{Checked, Configuration, Reader};
 use handover_runtime::settings::ToolkitConfig;
 use handover_runtime::stores::{AttachedDatabase, transactor};
+use handover_runtime::terminal::Common;
 use handover_runtime::{Explained, Failure};
+use tokio::net::TcpListener;
 
 /// A lending library on handover
 #[derive(Parser)]
@@ -27,6 +37,13 @@ enum Command {
     Day {
         /// The new database file [default: a temporary one]
         database: Option<PathBuf>,
+    },
+    /// Serve the operators' routes under /admin/outbox
+    Serve {
+        /// Address and port; port 0 selects any free port
+        address: SocketAddr,
+        #[command(flatten)]
+        common: Common,
     },
     #[command(flatten)]
     Operators(handover_cli::Command),
@@ -54,6 +71,21 @@ impl Program for Library {
     }
 }
 
+/// The operator whom the proxy in front of the library has authenticated.
+fn operator(head: &Parts, trace: Trace) -> Result<Operator, Refusal> {
+    let name = head.headers.get("x-operator").and_then(|name| name.to_str().ok());
+    let name = name.ok_or_else(|| Refusal::of(Code::NOT_AUTHENTICATED))?.to_owned();
+    Ok(Operator { name, tenant: TenantId::DEFAULT, sees_all_tenants: true, sees_personal_data: true, trace })
+}
+
+async fn serve(address: SocketAddr, common: &Common) -> Result<(), super::Error> {
+    let session: Session<Library> = Session::open(common, Reach::Broker).await?;
+    let routes = operator_router(OperatorState::new(session.outbox, operator));
+    let listener = TcpListener::bind(address).await?;
+    println!("operators' routes are on http://{}/admin/outbox", listener.local_addr()?);
+    Ok(axum::serve(listener, Router::new().nest("/admin/outbox", routes)).await?)
+}
+
 /// A day of the library, in this file or in a temporary one.
 async fn day(database: Option<PathBuf>) -> Result<(), super::Error> {
     let folder = tempfile::tempdir()?;
@@ -64,20 +96,22 @@ async fn day(database: Option<PathBuf>) -> Result<(), super::Error> {
 }
 
 pub(crate) async fn main() -> ExitCode {
-    let failed = |text: String| {
-        eprintln!("{text}");
-        ExitCode::FAILURE
-    };
-    match Cli::parse().command.unwrap_or(Command::Day { database: None }) {
-        Command::Day { database } => {
-            day(database).await.map_or_else(|error| failed(error.to_string()), |()| ExitCode::SUCCESS)
-        }
+    let done = match Cli::parse().command.unwrap_or(Command::Day { database: None }) {
+        Command::Day { database } => day(database).await,
+        Command::Serve { address, common } => serve(address, &common).await,
         Command::Operators(command) => match handover_cli::run::<Library>(&command).await {
-            Ok(exit) => exit.into(),
+            Ok(exit) => return exit.into(),
             Err(failure) => {
                 eprintln!("{}", failure.explain());
-                failure.exit().into()
+                return failure.exit().into();
             }
         },
-    }
+    };
+    done.map_or_else(
+        |error| {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }

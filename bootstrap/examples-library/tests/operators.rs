@@ -1,7 +1,11 @@
-//! The commands for operators on the database of the library: the toolkit's tables and two of its own.
+//! The commands and routes for operators on the database of the library: the toolkit's tables and two of its own.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
@@ -26,13 +30,17 @@ impl Database {
         Database { _folder: folder, file }
     }
 
-    fn run(&self, arguments: &str) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_handover-example-library"))
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_handover-example-library"));
+        command
             .args(arguments.split(' '))
             .env("HANDOVER_DATABASE__URL", format!("sqlite://{}", self.file.display()))
-            .current_dir(self.file.parent().unwrap())
-            .output()
-            .unwrap()
+            .current_dir(self.file.parent().unwrap());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
     }
 
     #[track_caller]
@@ -167,4 +175,67 @@ async fn dead_letter_is_listed_and_replayed() {
     let queues = database.json("queues");
     let waiting = queues["items"].as_array().unwrap().iter().find(|queue| queue["name"] == QUEUE).unwrap();
     assert_eq!(waiting["ready"], 1, "{queues}");
+}
+
+/// A process that serves the operators' routes.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn of(database: &Database) -> Server {
+        let mut process = database.command("serve 127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut greeting = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
+        let address =
+            greeting.trim().split("http://").last().unwrap().trim_end_matches("/admin/outbox").to_owned();
+        Server { process, address }
+    }
+
+    /// Status line and body of the response.
+    fn send(&self, method: &str, path: &str, head: &str, body: &str) -> (String, Value) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} /admin/outbox{path} HTTP/1.1\r\nHost: library\r\nConnection: close\r\n{head}\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), serde_json::from_str(body).unwrap())
+    }
+
+    /// The data of a successful response to an operator.
+    #[track_caller]
+    fn data(&self, method: &str, path: &str, body: &str) -> Value {
+        let (status, mut body) = self.send(method, path, "X-Operator: ada\r\n", body);
+        assert_eq!(status, "HTTP/1.1 200 OK", "{body}");
+        body["data"].take()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn routes_list_redrive_and_replay_as_the_commands_do() {
+    let database = Database::after_a_day();
+    park(&database.file).await;
+    let server = Server::of(&database);
+    let events = server.data("GET", "/outbox?status=SENT", "");
+    assert_eq!(events["items"], database.json("outbox list --status sent")["items"]);
+    let redriven = server.data("POST", "/outbox/redrive", r#"{"filter":{"status":"SENT"}}"#);
+    assert_eq!(redriven["redriven"], 3, "{redriven}");
+    let replayed = server.data("POST", "/dead-letters/replay", &format!(r#"{{"keys":["{EVENT}"]}}"#));
+    assert_eq!(replayed["replayed"], 1, "{replayed}");
+    assert_eq!(database.json("dlq list")["items"][0]["status"], "REPLAYED");
+    let (status, refused) = server.send("GET", "/outbox", "", "");
+    assert_eq!((status.as_str(), &refused["code"]), ("HTTP/1.1 401 Unauthorized", &"A0301".into()));
 }

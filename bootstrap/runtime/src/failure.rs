@@ -1,5 +1,6 @@
 //! Errors that end the program: what failed, why, what to do, and the exit code.
 
+mod conversions;
 mod remedies;
 
 use std::io;
@@ -7,8 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
-use handover_outbox::runtime::PrepareError;
-use handover_sql::{ForeignLog, SchemaError, SchemaVersion, UnsuitableSetting, access_refusal};
+use handover_sql::{ForeignLog, SchemaVersion, UnsuitableSetting};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigError, ConfigErrors};
@@ -128,13 +128,15 @@ pub enum Failure {
         cause: io::Error,
     } => Exit::Failed,
     what: format!("cannot write the backup {}: {cause}", copy.display()),
-    why: match cause.kind() {
-        io::ErrorKind::AlreadyExists => "a backup never overwrites a file",
-        _ => "no backup was made, and no file remains",
+    why: if cause.kind() == io::ErrorKind::AlreadyExists {
+        "a backup never overwrites a file"
+    } else {
+        "no backup was made, and no file remains"
     },
-    do: match cause.kind() {
-        io::ErrorKind::AlreadyExists => format!("name a new file, or delete {} first", copy.display()),
-        _ => folder_remedy(copy, cause),
+    do: if cause.kind() == io::ErrorKind::AlreadyExists {
+        format!("name a new file, or delete {} first", copy.display())
+    } else {
+        folder_remedy(copy, cause)
     };
 
     /// The database file does not exist.
@@ -377,54 +379,7 @@ pub enum Failure {
 }
 }
 
-impl From<ConfigErrors> for Failure {
-    fn from(errors: ConfigErrors) -> Failure {
-        Failure::Config { errors }
-    }
-}
-
-impl From<BrokerError> for Failure {
-    fn from(cause: BrokerError) -> Failure {
-        Failure::Broker { cause }
-    }
-}
-
-impl From<EntropyError> for Failure {
-    fn from(cause: EntropyError) -> Failure {
-        Failure::Entropy { cause }
-    }
-}
-
 impl Failure {
-    /// Converts store errors of this database to failures.
-    pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
-        let database = database.clone();
-        move |cause| match (foreign_log(&cause), access_refusal(&cause)) {
-            (Some(log), _) => Failure::ForeignLog { log },
-            (None, Some(message)) => Failure::AccessRefused { database, message },
-            (None, None) => Failure::Database { database, cause },
-        }
-    }
-
-    /// Converts schema errors of this database to failures.
-    pub fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
-        let database = database.clone();
-        move |error| match error {
-            SchemaError::Unreleased => Failure::SchemaUnreleased { database },
-            SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
-            SchemaError::Store(cause) => Failure::database(&database)(cause),
-        }
-    }
-
-    /// Converts errors of the preparation of a process on this database to failures.
-    pub fn prepare(database: &DatabaseChoice) -> impl FnOnce(PrepareError) -> Failure {
-        let database = database.clone();
-        move |error| match error {
-            PrepareError::Store(cause) => Failure::database(&database)(cause),
-            PrepareError::Broker(cause) => cause.into(),
-        }
-    }
-
     /// The full message: what failed, why, what to do; each error of the configuration on its own.
     pub fn explain(&self) -> String {
         if let Failure::Config { errors } = self {
@@ -448,9 +403,4 @@ fn was(count: usize) -> &'static str {
 fn needs_correction(cause: &StoreError) -> bool {
     let kind = cause.system_fault().map(|fault| fault.kind);
     matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
-}
-
-fn foreign_log(error: &StoreError) -> Option<ForeignLog> {
-    let StoreError::Backend(cause) = error else { return None };
-    cause.downcast_ref().cloned()
 }

@@ -12,7 +12,7 @@ use handover_outbox::{ConsumerSettings, RelaySettings};
 use crate::config::{Checked, Reader};
 
 pub use consumer::consumer;
-pub use http::{LISTEN, LISTEN_DEFAULT, listen, ops_listen};
+pub use http::{HttpConfig, LISTEN, LISTEN_DEFAULT, http, listen, proxies};
 pub use log::{LogConfig, LogFormat, log};
 pub use outbox::{MAX_BATCH, relay};
 pub use servers::{

@@ -2,7 +2,6 @@
 
 mod auth;
 mod gateway_and_assets;
-mod http;
 mod idempotency;
 mod order_timeout;
 mod rate_limit;
@@ -14,7 +13,8 @@ use std::net::SocketAddr;
 
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    BrokerChoice, DatabaseChoice, LogConfig, broker, consumer, database, listen, log, relay,
+    BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, broker, consumer, database, http, listen, log,
+    proxies, relay,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -23,7 +23,6 @@ use marketplace_redis::RedisUse;
 pub use auth::AuthConfig;
 pub(crate) use auth::read_keys;
 pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
-pub use http::HttpConfig;
 pub use rate_limit::LimitConfig;
 pub use redis::RedisConfig;
 
@@ -77,8 +76,8 @@ pub struct Config {
 impl Configuration for Config {
     fn read(reader: &Reader<'_>) -> Checked<Config> {
         let listen = listen(reader);
-        let http = http::http(reader, listen);
-        let proxies = http::proxies(reader);
+        let http = http(reader, listen);
+        let proxies = proxies(reader);
         let limits_store = redis::store(reader, RedisUse::Limits);
         let limits = rate_limit::limits(reader, proxies);
         let redis = redis::redis(reader);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// State of an event at one consumer (spec §3 "Consuming").
+/// State of an event at one consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ConsumeStatus {
@@ -38,6 +38,6 @@ impl ConsumeStatus {
 pub enum FailureKind {
     /// A later attempt may succeed.
     Recoverable,
-    /// No attempt can succeed: unknown type, missing or invalid data, unknown order (000 §9.3).
+    /// No attempt can succeed: unknown type, missing or invalid data, an object that does not exist.
     Unrecoverable,
 }

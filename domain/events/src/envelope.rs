@@ -1,11 +1,11 @@
-//! The envelope: the frozen outer format of every message (000 §6, spec §3).
+//! The envelope: the frozen outer format of every message.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::fields::{EnvelopeError, Fields};
 use crate::ids::EventId;
+use crate::json::Json;
 
 /// An event on the wire. Names, nesting and order of the fields are frozen; additional fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,10 +25,10 @@ pub struct Envelope {
     /// The trace id of the request that caused the event.
     pub trace_id: String,
     /// The event data, a JSON object. It is kept unchanged; numbers keep all their digits.
-    pub payload: Value,
+    pub payload: Json,
 }
 
-/// Writes a time as UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time"). For serde's
+/// Writes a time as UTC with `Z` and six fraction digits, so that times sort as text. For serde's
 /// `serialize_with`.
 pub fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
@@ -37,9 +37,13 @@ pub fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::
 impl Envelope {
     /// Parses an envelope. The error names the first required field that is missing or has the wrong type.
     pub fn parse(text: &str) -> Result<Envelope, EnvelopeError> {
-        let mut value: Value = serde_json::from_str(text)
-            .map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
-        let fields = Fields::of(&value, "")?;
+        let json =
+            Json::parse(text).map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
+        Envelope::of(json)
+    }
+
+    fn of(json: Json) -> Result<Envelope, EnvelopeError> {
+        let fields = Fields::of(&json, "")?;
         let envelope = Envelope {
             event_id: fields.named("eventId", "1 to 64 visible ASCII characters")?,
             event_type: fields.text("eventType")?.to_owned(),
@@ -47,11 +51,10 @@ impl Envelope {
             aggregate_id: fields.integer("aggregateId")?,
             occurred_at: fields.time("occurredAt")?,
             trace_id: fields.text("traceId")?.to_owned(),
-            payload: Value::Null,
+            payload: Json::Null,
         };
         fields.object("payload")?;
-        let payload = value.get_mut("payload").map(Value::take).unwrap_or_default();
-        Ok(Envelope { payload, ..envelope })
+        Ok(Envelope { payload: json.into_field("payload").unwrap_or(Json::Null), ..envelope })
     }
 
     /// Serializes the envelope as one line of JSON.
@@ -61,8 +64,7 @@ impl Envelope {
 }
 
 impl<'de> Deserialize<'de> for Envelope {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Envelope::parse(&value.to_string()).map_err(serde::de::Error::custom)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Envelope::of(Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{EnvelopeError, Fields};
 use crate::ids::MAX_ID;
+use crate::json::Json;
 
 /// An event type. Implemented by `#[derive(Event)]` on the struct of its payload.
 ///
@@ -122,8 +123,8 @@ pub fn with_part(alternatives: &[Alternative], part: &[Alternative]) -> Vec<Alte
 
 /// Deserializes a payload. Used by generated code.
 pub fn deserialize_payload<'de, P: Payload, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
-    let value: Value = serde::Deserialize::deserialize(deserializer)?;
-    Fields::of(&value, "payload").and_then(|fields| P::read(&fields)).map_err(D::Error::custom)
+    let json: Json = serde::Deserialize::deserialize(deserializer)?;
+    Fields::of(&json, "payload").and_then(|fields| P::read(&fields)).map_err(D::Error::custom)
 }
 
 /// Description of an event type as a value.

@@ -1,9 +1,9 @@
 //! Reads fields of a JSON object; errors name the field that is missing or has the wrong type.
 
 use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
-use serde_json::{Map, Value};
 
 use crate::ids::IdError;
+use crate::json::Json;
 
 /// Reason why a text is not a valid event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum EnvelopeError {
         /// The expected type or format.
         expected: &'static str,
     },
-    /// The event type is unknown (000 §9.3).
+    /// The event type is unknown.
     #[error("event type `{name}` is not supported")]
     UnknownType {
         /// The unknown event type.
@@ -46,36 +46,35 @@ pub enum EnvelopeError {
 
 /// A JSON object whose fields are read one by one, so that an error names the field.
 pub struct Fields<'a> {
-    map: &'a Map<String, Value>,
+    object: &'a Json,
     path: &'static str,
 }
 
 impl<'a> Fields<'a> {
     /// Wraps a JSON object; `path` is its path within the envelope, for error messages.
-    pub fn of(value: &'a Value, path: &'static str) -> Result<Self, EnvelopeError> {
-        match value {
-            Value::Object(map) => Ok(Fields { map, path }),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Err(EnvelopeError::NotAnObject { why: "expected an object".into() })
-            }
+    pub fn of(value: &'a Json, path: &'static str) -> Result<Self, EnvelopeError> {
+        if value.is_object() {
+            Ok(Fields { object: value, path })
+        } else {
+            Err(EnvelopeError::NotAnObject { why: "expected an object".into() })
         }
     }
 
     /// Whether a field is present and not null.
     pub fn has(&self, name: &str) -> bool {
-        self.map.get(name).is_some_and(|value| !value.is_null())
+        self.object.get(name).is_some_and(|value| *value != Json::Null)
     }
 
     /// Reads a required field of any type.
-    pub fn value(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
-        self.map
+    pub fn value(&self, name: &str) -> Result<&'a Json, EnvelopeError> {
+        self.object
             .get(name)
-            .filter(|v| !v.is_null())
+            .filter(|value| **value != Json::Null)
             .ok_or_else(|| EnvelopeError::Missing { field: self.full(name) })
     }
 
     /// Reads a required field that is an object.
-    pub fn object(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
+    pub fn object(&self, name: &str) -> Result<&'a Json, EnvelopeError> {
         let value = self.value(name)?;
         if value.is_object() { Ok(value) } else { Err(self.wrong_type(name, "an object")) }
     }

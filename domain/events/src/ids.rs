@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The largest integer id: 2^53 - 1, the largest integer that every JSON parser reads exactly (spec §1 "ids").
+/// The largest integer id: 2^53 - 1, the largest integer that every JSON parser reads exactly.
 pub const MAX_ID: i64 = (1 << 53) - 1;
 
 /// Reason why a value is not a valid id.
@@ -83,14 +83,14 @@ integer_id! {
 }
 
 impl TenantId {
-    /// The tenant of a token or row that does not name one (spec §1 "tenant").
+    /// The tenant of a token or row that does not name one.
     pub const DEFAULT: TenantId = TenantId(1);
 }
 
-/// The id of an event, and its idempotency key (000 §6).
+/// The id of an event, and its idempotency key.
 ///
 /// Generated ids are UUIDv7; a row inserted with SQL may have any 1 to 64 visible ASCII characters
-/// (`event_id VARCHAR(64)`, 000 §14.1). Clones share the text.
+/// (`event_id VARCHAR(64)`). Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventId(Arc<str>);

@@ -12,6 +12,7 @@ mod envelope;
 mod event_type;
 mod fields;
 mod ids;
+mod json;
 mod named;
 mod outbox;
 mod retry;
@@ -28,6 +29,7 @@ pub use event_type::{
 pub use fields::{EnvelopeError, Fields};
 pub use handover_macros::{Event, Payload};
 pub use ids::{EventId, IdError, MAX_ID, TenantId};
+pub use json::{Json, JsonNumber};
 pub use named::UnknownName;
 pub use outbox::{HistoryKind, OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::TenantId;
 
-/// State of an outbox row (000 §14.1).
+/// State of an outbox row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OutboxStatus {
@@ -54,7 +54,7 @@ crate::named!(HistoryKind {
     Duplicate => "DUPLICATE",
 });
 
-/// Number of partitions of the outbox (design §4). It cannot change, because rows store their partition number.
+/// Number of partitions of the outbox. It cannot change, because rows store their partition number.
 pub const PARTITIONS: u8 = 64;
 
 /// A share of the outbox, owned by one relay at a time. All events of an aggregate are in the same partition.

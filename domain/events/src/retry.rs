@@ -15,13 +15,13 @@ pub enum Retry {
 /// The delays between attempts, and the number of attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// A fixed delay per failure; the failure after the last delay is final (000 §7.3: 5 s, 30 s, 2 min, FAILED).
+    /// A fixed delay per failure; the failure after the last delay is final.
     Schedule {
         /// The delay after each failure, in order.
         delays: Vec<Duration>,
     },
     /// Exponential backoff: `base`, doubled with each failure up to `cap`, minus the jitter. Failure number
-    /// `max_attempts` is final (003, 004).
+    /// `max_attempts` is final.
     Exponential {
         /// Delay after the first failure.
         base: Duration,
@@ -66,16 +66,16 @@ impl Jitter {
 }
 
 impl RetryPolicy {
-    /// Maximum delay of exponential backoff for any cap: one hour (spec §1 "retry schedule").
+    /// Maximum delay of exponential backoff for any cap: one hour.
     pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
-    /// Default policy of the outbox: 5 s, 30 s, 2 min, then FAILED (000 §7.3).
+    /// Default policy of the outbox: 5 s, 30 s, 2 min, then FAILED.
     pub fn outbox_default() -> RetryPolicy {
         RetryPolicy::Schedule { delays: [5, 30, 120].map(Duration::from_secs).to_vec() }
     }
 
     /// Policy of a consumer: one attempt and `threshold` retries, with exponential backoff without jitter. The consumer
-    /// settings pass 200 ms and 5 s by default (spec §3 "Consuming").
+    /// settings pass 200 ms and 5 s by default.
     pub fn consumer(base: Duration, cap: Duration, threshold: u32) -> RetryPolicy {
         RetryPolicy::Exponential {
             base,

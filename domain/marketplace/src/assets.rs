@@ -1,5 +1,4 @@
-//! Assets that can pay for an order in addition to money: a coupon, wallet balance, points (spec §2 "Assets"; seed
-//! 004).
+//! Assets that can pay for an order in addition to money: a coupon, wallet balance, points.
 //!
 //! Each asset is held for its order in two phases, like the two-phase transfers of TigerBeetle: pending
 //! ([`HoldStatus::Frozen`]), then either committed or released. Wallet and points use double-entry bookkeeping: each
@@ -119,7 +118,7 @@ impl RequestedAssets {
     pub const NONE: RequestedAssets =
         RequestedAssets { coupon: None, wallet: Money::ZERO, points: Points::ZERO };
 
-    /// Computes the assets of an order with this price, and the remaining amount to be paid in money (spec §2).
+    /// Computes the assets of an order with this price, and the remaining amount to be paid in money.
     ///
     /// Does not check whether the assets are available: that is checked when they are locked.
     pub fn apply_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {

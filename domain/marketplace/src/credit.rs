@@ -1,4 +1,4 @@
-//! Buyer credit: counts of order outcomes, and the score computed from them (spec §2).
+//! Buyer credit: counts of order outcomes, and the score computed from them.
 //!
 //! **Invariant:** the score depends only on the counts, not on the sequence of the events.
 

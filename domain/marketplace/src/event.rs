@@ -20,10 +20,9 @@ mod refund_succeeded;
 use std::sync::LazyLock;
 
 use handover_events::{
-    Envelope, EnvelopeError, EventDescription, EventType, Fields, Keyed, Payload, UnknownName, named,
+    Envelope, EnvelopeError, EventDescription, EventType, Fields, Json, Keyed, Payload, UnknownName, named,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::evidence::{Contradiction, OrderEvidence};
 
@@ -47,7 +46,7 @@ macro_rules! events {
     ($($file:ident::$event:ident),+ $(,)?) => {
         $(pub use $file::$event;)+
 
-        /// The event types of spec §3. Their names are frozen.
+        /// The event types. Their names are frozen.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
         pub enum EventKind {
@@ -63,7 +62,7 @@ macro_rules! events {
                 match self { $(EventKind::$event => <$event as EventType>::NAME),+ }
             }
 
-            /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue (spec §3).
+            /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue.
             pub const fn routing_key(self) -> &'static str {
                 match self { $(EventKind::$event => <$event as EventType>::ROUTING_KEY),+ }
             }
@@ -117,7 +116,7 @@ macro_rules! events {
 
             /// Parses the payload of an event type. The error names the first field that is missing or has the wrong
             /// type.
-            pub fn parse(event_type: EventKind, payload: &Value) -> Result<EventBody, EnvelopeError> {
+            pub fn parse(event_type: EventKind, payload: &Json) -> Result<EventBody, EnvelopeError> {
                 let fields = Fields::of(payload, "payload")?;
                 Ok(match event_type {
                     $(EventKind::$event => EventBody::$event(<$event as Payload>::read(&fields)?)),+

@@ -1,5 +1,5 @@
 //! Checks events about an order against its row. An event id does not prove that this program created the event: an
-//! outbox row inserted with SQL has an event id too (004 Q5).
+//! outbox row inserted with SQL has an event id too.
 
 use crate::assets::OrderAssets;
 use crate::event::parts::OrderFacts;

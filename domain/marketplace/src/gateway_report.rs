@@ -1,4 +1,4 @@
-//! The record of a report of the gateway: what it said, and what was done (spec §2 "Gateway reports").
+//! The record of a report of the gateway: what it said, and what was done.
 
 use chrono::{DateTime, Utc};
 

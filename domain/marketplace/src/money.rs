@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// ISO 4217 currency. A deployment uses one (spec §2 "Payment and refund").
+/// ISO 4217 currency. A deployment uses one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Currency {
     /// Renminbi.

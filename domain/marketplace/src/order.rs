@@ -218,7 +218,7 @@ impl Order {
     }
 }
 
-/// Whether an actor may perform an action (spec §2 "Order").
+/// Whether an actor may perform an action.
 const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
         // If the remaining amount is zero, the service itself marks the order as paid.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::OrderId;
 
-/// Order number shown to users: `yyyyMMddHHmmss` and the last ten digits of the order id (spec §2).
+/// Order number shown to users: `yyyyMMddHHmmss` and the last ten digits of the order id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OrderNo(String);

@@ -76,7 +76,7 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// Decides what a report changes (spec §2 "Gateway reports").
+    /// Decides what a report changes.
     ///
     /// `order` is the current state of the order, `captures` the number of captures of this payment, and `booked` the
     /// transaction with the id of the report if it is known already.

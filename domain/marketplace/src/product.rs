@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Money, ProductId, UserId};
 use handover_events::{TenantId, TextError};
 
-/// Product status. It also represents the stock, because each product is unique (000 §0.14).
+/// Product status. It also represents the stock, because each product is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProductStatus {
@@ -100,7 +100,7 @@ pub struct Product {
 }
 
 impl Product {
-    /// Allowed prices in minor units (spec §4 "Limits").
+    /// Allowed prices in minor units.
     pub const PRICE_MINOR: std::ops::RangeInclusive<i64> = 1..=999_999_999;
 
     /// Applies an action; increments the version.

@@ -125,7 +125,7 @@ pub struct Refund {
 }
 
 impl Refund {
-    /// Maximum number of characters of a reason (spec §4 "Limits").
+    /// Maximum number of characters of a reason.
     pub const MAX_REASON_CHARS: usize = 500;
 
     /// Creates the refund of a capture: due immediately, with the trace context of the payment.
@@ -174,7 +174,7 @@ impl Refund {
         }
     }
 
-    /// Decides what a report changes (spec §2 "Gateway reports").
+    /// Decides what a report changes.
     ///
     /// `order` is the current state of the order, `capture` the money that this refund returns, and `others` the other
     /// refunds of the same capture.

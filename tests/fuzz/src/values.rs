@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use handover_events::Envelope;
+use handover_events::{Envelope, Json};
 use handover_http::{KeySet, TokenRules, Tokens};
 use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, Configuration, Sources};
@@ -24,7 +24,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
     assert_eq!(Envelope::parse(&read.to_json()).as_ref(), Ok(&read), "{text}");
     let Ok(body) = EventBody::of(&read) else { return };
     let event_type: EventKind = read.event_type.parse().unwrap();
-    let payload: Value = serde_json::from_str(&body.to_json()).unwrap();
+    let payload = Json::parse(&body.to_json()).unwrap();
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }
 

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 20] = [
+const CRATES: [(&str, &str, &str); 21] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -69,6 +69,7 @@ const CRATES: [(&str, &str, &str); 20] = [
         "marketplace-contract",
         "handover-contract = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
+    ("tests/host", "handover-host", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("tests", "handover-tests", "handover = { path = '../bootstrap/service' }\nreqwest = '0.13'"),
 ];
 
@@ -81,7 +82,7 @@ impl Fixture {
             fixture.root().join("Cargo.toml"),
             "[workspace]\nresolver = '3'\n\
              members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap/*', 'tests', \
-             'tests/contract/*']\n\
+             'tests/contract/*', 'tests/host']\n\
              [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
         )?;
         for (folder, name, dependencies) in CRATES {

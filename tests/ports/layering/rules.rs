@@ -93,6 +93,7 @@ impl CrateLocation<'_> {
             ["bootstrap", "wiring"] => (Layer::Wiring, Half::Marketplace),
             ["bootstrap", "demo"] => (Layer::Demo, Half::Marketplace),
             ["bootstrap", "service"] => (Layer::Program, Half::Marketplace),
+            ["tests", "host"] => (Layer::Tests, Half::Toolkit),
             ["tests"] | ["tests", _] => (Layer::Tests, Half::Marketplace),
             _ => return None,
         };

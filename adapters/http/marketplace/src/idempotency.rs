@@ -1,4 +1,4 @@
-//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response (spec §4).
+//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response.
 //!
 //! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
 //! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be
@@ -127,8 +127,8 @@ async fn process(
 /// The response to store; `None` if the request was rejected.
 fn to_stored(response: &Response) -> Option<StoredResponse> {
     match response.extensions().get::<Reply>()? {
-        Reply { code, data: ReplyData::Value(data), .. } if *code == Code::DONE => {
-            Some(StoredResponse { status: response.status().as_u16(), data: data.to_string() })
+        Reply { code, data: ReplyData::Json(data), .. } if *code == Code::DONE => {
+            Some(StoredResponse { status: response.status().as_u16(), data: data.get().to_owned() })
         }
         Reply { .. } => None,
     }
@@ -136,8 +136,7 @@ fn to_stored(response: &Response) -> Option<StoredResponse> {
 
 /// Builds the response to a repeated request from the stored one.
 fn replay(stored: StoredResponse) -> Result<Response, Refusal> {
-    let data: Value = serde_json::from_str(&stored.data).map_err(|error| Refusal::internal(&error))?;
-    let mut response = Done::stored(stored.status, data)?.into_response();
+    let mut response = Done::stored(stored.status, stored.data)?.into_response();
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(response)
 }

@@ -2,7 +2,7 @@
 //!
 //! A request passes these layers, outermost first: CORS, routing, concurrency limit, trace and log line, timeout,
 //! panic handler, authentication, rate limit, idempotency key, signature of the gateway, body, use case. Each layer that
-//! rejects a request does so in the envelope of spec §4.
+//! rejects a request does so in the response envelope.
 //!
 //! **Invariant:** every error response is `{"code","message","data","traceId"}` with `X-Trace-Id`; an internal error shows
 //! only its trace id.

@@ -1,5 +1,4 @@
-//! Rate limiting: one token bucket per route and user, or per route and address for unauthenticated requests (spec §4;
-//! document 003 §3).
+//! Rate limiting: one token bucket per route and user, or per route and address for unauthenticated requests.
 //!
 //! This layer runs directly after authentication, which rejects no request: requests with invalid tokens are counted
 //! for their address.

@@ -36,7 +36,7 @@ pub static LIMITED_ROUTES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Builds a router with all routes of spec §4 except `/metrics`.
+/// Builds a router with all routes except `/metrics`.
 pub fn router(edge: Edge) -> Router {
     router_with(edge, None)
 }

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use handover_events::Trace;
 use handover_outbox::Metric;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -89,6 +90,8 @@ pub(crate) async fn limit_concurrency(
 ) -> Response {
     let permit = match limit.acquire() {
         Ok(permit) => permit,
+        // Inside of the trace layer of an outer router, that layer writes the response.
+        Err(refusal) if request.extensions().get::<Trace>().is_some() => return refusal.into_response(),
         Err(refusal) => return overload_response(&tracing, request.headers(), refusal),
     };
     let permit = RequestPermit { permit: Arc::new(Mutex::new(Some(permit))), limit };

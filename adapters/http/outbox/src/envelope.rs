@@ -2,7 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::language::Language;
 use crate::messages::Text;
@@ -161,8 +162,8 @@ pub struct Reply {
 /// `data` of the envelope.
 #[derive(Debug, Clone)]
 pub enum ReplyData {
-    /// The result of the route.
-    Value(Value),
+    /// The result of the route, as text: numbers and the sequence of fields stay as the route wrote them.
+    Json(Box<RawValue>),
     /// Validation errors: field and message.
     Errors(Vec<(String, Text)>),
 }
@@ -174,25 +175,50 @@ impl Reply {
         response
     }
 
+    /// Serializes the envelope.
     pub(crate) fn write(&self, trace_id: &str, language: Language) -> String {
         let data = match &self.data {
-            ReplyData::Value(value) => value.clone(),
+            ReplyData::Json(data) => data.clone(),
             ReplyData::Errors(errors) => {
-                let error = |(field, text): &(String, Text)| {
-                    Value::Object(Map::from_iter([
-                        ("field".to_owned(), field.as_str().into()),
-                        ("message".to_owned(), text.in_language(language).into()),
-                    ]))
+                let error = |(field, text): &(String, Text)| FieldError {
+                    field: field.clone(),
+                    message: text.in_language(language).to_owned(),
                 };
-                Value::Object(Map::from_iter([("errors".to_owned(), errors.iter().map(error).collect())]))
+                to_json(&FieldErrors { errors: errors.iter().map(error).collect() })
             }
         };
-        Value::Object(Map::from_iter([
-            ("code".to_owned(), self.code.as_str().into()),
-            ("message".to_owned(), self.message.in_language(language).into()),
-            ("data".to_owned(), data),
-            ("traceId".to_owned(), trace_id.into()),
-        ]))
-        .to_string()
+        let envelope = Envelope {
+            code: self.code.as_str(),
+            message: self.message.in_language(language),
+            data: &data,
+            trace_id,
+        };
+        to_json(&envelope).get().to_owned()
     }
+}
+
+/// The body of every response.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    code: &'a str,
+    message: &'a str,
+    data: &'a RawValue,
+    trace_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct FieldErrors {
+    errors: Vec<FieldError>,
+}
+
+#[derive(Serialize)]
+struct FieldError {
+    field: String,
+    message: String,
+}
+
+/// Texts and lists of texts always serialize.
+fn to_json(data: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(data).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

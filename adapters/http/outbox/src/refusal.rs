@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::envelope::{Code, RETRY_SOON_S, Reply, ReplyData};
 use crate::language::Language;
@@ -35,7 +35,7 @@ pub(crate) const BAD_TOKEN_CHALLENGE: &str =
 impl Refusal {
     /// An error with the code's status and `Retry-After`, and a more specific message.
     pub fn new(code: Code, message: Text) -> Refusal {
-        let reply = Reply { code, message, data: ReplyData::Value(Value::Null) };
+        let reply = Reply { code, message, data: ReplyData::Json(RawValue::NULL.to_owned()) };
         let header = (code == Code::NOT_AUTHENTICATED).then_some((WWW_AUTHENTICATE, CHALLENGE));
         Refusal { status: code.status(), reply: Box::new(reply), retry_after_s: code.retry_after_s(), header }
     }
@@ -91,13 +91,13 @@ impl Refusal {
                 let reasons = errors.iter().map(|(field, text)| format!("{field} {}", english(text)));
                 reasons.collect::<Vec<_>>().join("; ")
             }
-            ReplyData::Value(_) => english(&self.reply.message),
+            ReplyData::Json(_) => english(&self.reply.message),
         }
     }
 
     /// Sets `data` of the envelope.
-    pub fn with_data(mut self, data: Value) -> Refusal {
-        self.reply.data = ReplyData::Value(data);
+    pub fn with_data(mut self, data: Box<RawValue>) -> Refusal {
+        self.reply.data = ReplyData::Json(data);
         self
     }
 

@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_outbox::Page;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::envelope::{Code, Reply, ReplyData};
 use crate::header_names::X_TRACE_ID;
@@ -22,7 +22,7 @@ use crate::response_headers::add_security_headers;
 #[derive(Debug)]
 pub struct Done {
     status: StatusCode,
-    data: Value,
+    data: Box<RawValue>,
 }
 
 /// A page of a list, and the cursor of the next page.
@@ -53,14 +53,15 @@ impl Done {
         Done::ok(&PageView { items, next_cursor: page.next.map(|id| id.to_string()) })
     }
 
-    /// The response to a repeated request, built from the stored status and data.
-    pub fn stored(status: u16, data: Value) -> RouteResult {
+    /// The response to a repeated request, built from the stored status and data, which is JSON.
+    pub fn stored(status: u16, data: String) -> RouteResult {
         let status = StatusCode::from_u16(status).map_err(|error| Refusal::internal(&error))?;
+        let data = RawValue::from_string(data).map_err(|error| Refusal::internal(&error))?;
         Ok(Done { status, data })
     }
 
     fn with<E: From<Refusal>>(status: StatusCode, data: &impl Serialize) -> Result<Done, E> {
-        let data = serde_json::to_value(data).map_err(|error| Refusal::internal(&error))?;
+        let data = to_raw_value(data).map_err(|error| Refusal::internal(&error))?;
         Ok(Done { status, data })
     }
 }
@@ -68,7 +69,7 @@ impl Done {
 impl IntoResponse for Done {
     fn into_response(self) -> Response {
         let reply =
-            Reply { code: Code::DONE, message: Code::DONE.message(), data: ReplyData::Value(self.data) };
+            Reply { code: Code::DONE, message: Code::DONE.message(), data: ReplyData::Json(self.data) };
         reply.into_response(self.status)
     }
 }

@@ -12,7 +12,7 @@ use crate::call::{Deadline, RedisUnavailable};
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
-/// Key prefix of buckets (document 003).
+/// Key prefix of buckets.
 const PREFIX: &str = "ratelimit:";
 
 /// Takes a token of a shared bucket in Redis.

@@ -13,7 +13,7 @@ pub(crate) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include
 pub(crate) static CONCLUDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("conclude.lua")));
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
 
-/// Key prefix of requests (document 003).
+/// Key prefix of requests.
 pub(crate) const PREFIX: &str = "idempotent:";
 
 /// Result of `claim.lua`: code, time of the server in milliseconds, stored fields.

@@ -105,7 +105,7 @@ impl SqlStore {
         self.engine.backup(copy).await
     }
 
-    /// The current time of the database, the common clock of all processes that share it (spec §1 "time").
+    /// The current time of the database, the common clock of all processes that share it.
     pub async fn database_now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.reading().await?.now().await
     }

@@ -37,7 +37,7 @@ impl ExpectedEvent {
         }
     }
 
-    /// Whether this row announces the event. `aggregate_seq` is not compared: a manually inserted row has none (004 Q5).
+    /// Whether this row announces the event. `aggregate_seq` is not compared: a manually inserted row has none.
     pub(crate) fn is_announced_by(&self, row: &OutboxRow, order: &Order) -> bool {
         if row.aggregate != self.aggregate(order) {
             return false;
@@ -99,7 +99,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
             trace: None,
         },
     ];
-    // Only a payment makes an order paid (004): without one, no event of a paid order is announced.
+    // Only a payment makes an order paid: without one, no event of a paid order is announced.
     let is_paid = order.status != OrderStatus::Pending && is_paid_for(order, payments);
     if let Some(pay_time) = order.pay_time.filter(|_| is_paid) {
         let body = OrderPaid { order: facts.clone(), pay_time, amount: order.payable, product };

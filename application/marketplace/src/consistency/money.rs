@@ -1,7 +1,7 @@
 //! Comparison of an order with its payments, captures and refunds: what was captured, what it paid for, and what was paid back.
 //!
-//! **Invariant:** captured money either pays its order or is refunded, and only a payment makes an order paid
-//! (004 "payment status"). No amount is derived from anything but a row that the gateway's report has written.
+//! **Invariant:** captured money either pays its order or is refunded, and only a payment makes an order paid.
+//! No amount is derived from anything but a row that the gateway's report has written.
 
 use marketplace_domain::{
     Capture, Money, Order, OrderStatus, Payment, PaymentId, PaymentStatus, Refund, RefundId, RefundStatus,

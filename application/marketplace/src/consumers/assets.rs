@@ -1,4 +1,4 @@
-//! Consumers `coupon`, `wallet` and `points`: the assets of an order (spec §2 "Assets"; document 004).
+//! Consumers `coupon`, `wallet` and `points`: the assets of an order.
 
 mod effects;
 
@@ -21,7 +21,7 @@ use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
 
 /// Locks, commits, releases and reverts one kind of asset, and credits earned points. The natural key of an effect is the
-/// key of its operation (004), so a second event of the same fact has no effect.
+/// key of its operation, so a second event of the same fact has no effect.
 ///
 /// Late events: a release before its lock leaves a tombstone, and the lock is then skipped. An event that is applied before
 /// the step that it requires (a commit before its lock, a revert before its commit) is rejected and becomes a dead letter.

@@ -1,4 +1,4 @@
-//! Consumer `buyer-credit`: counts how the orders of each buyer ended (spec §2 "Buyer credit").
+//! Consumer `buyer-credit`: counts how the orders of each buyer ended.
 
 use std::time::Duration;
 

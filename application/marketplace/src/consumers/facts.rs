@@ -1,5 +1,5 @@
 //! Business facts. A fact is a transition of an order, such as "paid". An order makes each transition once, so each effect
-//! of a fact is applied once, even if several events announce the fact (004 Q5: a missing event may be inserted manually
+//! of a fact is applied once, even if several events announce the fact (a missing event may be inserted manually
 //! with a new id).
 //!
 //! **Invariant:** a handler that uses `Orders` applies an event of an order only if the order row confirms it.
@@ -25,11 +25,7 @@ pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
 
 /// Error for an event type that the handler does not support, because of a wrong binding or a misrouted message.
 pub(super) fn unsupported(event: &Event) -> HandlerError {
-    HandlerError::Unrecoverable(format!(
-        "{}: {}",
-        handover_outbox::texts::UNSUPPORTED_TYPE,
-        event.row.event_type
-    ))
+    HandlerError::Unrecoverable(format!("{}: {}", crate::texts::UNSUPPORTED_TYPE, event.row.event_type))
 }
 
 /// Whether the aggregate of the event is an order, not a payment or a refund.
@@ -66,7 +62,7 @@ impl Orders {
     }
 
     /// Returns the order of an event if the order row confirms the event. The event is unrecoverable if the payload
-    /// names another order, the order does not exist (000 §9.3), or the order contradicts the event: a retry cannot
+    /// names another order, the order does not exist, or the order contradicts the event: a retry cannot
     /// change that.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
         let payload_id = body.aggregate_id();

@@ -1,4 +1,4 @@
-//! Consumer `fulfillment`: opens a shipment task for each paid order (000 §11).
+//! Consumer `fulfillment`: opens a shipment task for each paid order.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Consumer `inventory`: the listing projection of each seller (000 §11).
+//! Consumer `inventory`: the listing projection of each seller.
 
 use std::time::Duration;
 

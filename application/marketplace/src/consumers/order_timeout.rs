@@ -1,4 +1,4 @@
-//! Consumer `order-timeout`: closes an order that was not paid in time (000 §10.1). The timeout sweep does the same for
+//! Consumer `order-timeout`: closes an order that was not paid in time. The timeout sweep does the same for
 //! overdue rows of the orders table; the conditional write of the order decides which of the two closes it.
 
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Consumer for OrderTimeoutConsumer {
             );
             let closed = command.run(unit).await.map_err(|error| match error {
                 UseCaseError::Store(error) => HandlerError::Store(error),
-                // 000 §9.3: a retry cannot create an order that does not exist.
+                // A retry cannot create an order that does not exist.
                 UseCaseError::NotFound { .. } => HandlerError::Unrecoverable(error.to_string()),
                 UseCaseError::NotAllowed(_)
                 | UseCaseError::Refused(_)

@@ -1,4 +1,4 @@
-//! Consumer `status-sync`: notifies buyer and seller of each ORDER_STATUS_CHANGED event (000 §11).
+//! Consumer `status-sync`: notifies buyer and seller of each ORDER_STATUS_CHANGED event.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Repair of lost events (004 "OrderAssetConsistencyJob"): appends the events that the state of an order requires and that
+//! Repair of lost events: appends the events that the state of an order requires and that
 //! are missing in the outbox.
 //!
 //! **Invariant:** no event takes effect twice. If consumers applied an event before its outbox row was lost, the event

@@ -1,4 +1,4 @@
-//! The lock reaper: releases asset locks that were neither committed nor released in time (004 "LockTimeoutReaperJob").
+//! The lock reaper: releases asset locks that were neither committed nor released in time.
 //!
 //! **Invariant:** the reaper never releases the lock of an order that was paid. If the consumer has no record of the
 //! ORDER_PAID event, the reaper redrives the event. A release by the reaper has the same key as any other release of

@@ -1,4 +1,4 @@
-//! Sweep over idempotency keys: removes expired keys and stored responses (spec §4).
+//! Sweep over idempotency keys: removes expired keys and stored responses.
 
 use std::num::NonZeroU32;
 

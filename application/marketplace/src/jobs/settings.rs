@@ -49,7 +49,7 @@ impl Default for RefundSettings {
     }
 }
 
-/// Settings of the lock reaper and the consistency repair (document 004).
+/// Settings of the lock reaper and the consistency repair.
 #[derive(Debug, Clone)]
 pub struct ConsistencySettings {
     /// Age at which the reaper processes a lock (`asset.lock-timeout-minutes`).

@@ -1,4 +1,4 @@
-//! Sweep over overdue orders: closes orders whose timeout message is late or lost (000 §10.2).
+//! Sweep over overdue orders: closes orders whose timeout message is late or lost.
 
 use async_trait::async_trait;
 use handover_events::TenantId;

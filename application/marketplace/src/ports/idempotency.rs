@@ -1,4 +1,4 @@
-//! Idempotency records: the claim of a request and its stored response (spec §4; document 003 §2).
+//! Idempotency records: the claim of a request and its stored response.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

@@ -91,7 +91,7 @@ pub trait IdQueries: Send {
     async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError>;
 }
 
-/// Allocates ids in blocks (spec §1 "ids").
+/// Allocates ids in blocks.
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait IdBlocks: Send {

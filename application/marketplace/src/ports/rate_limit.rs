@@ -1,4 +1,4 @@
-//! Rate limiting with token buckets (spec §4 "Rate limit"; document 003 §3).
+//! Rate limiting with token buckets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

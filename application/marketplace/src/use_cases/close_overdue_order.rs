@@ -1,4 +1,4 @@
-//! Use case: close an order that was not paid in time. Triggered by its timeout message and by the sweep (000 §10).
+//! Use case: close an order that was not paid in time. Triggered by its timeout message and by the sweep.
 
 use handover_events::TenantId;
 use marketplace_domain::{CancelCause, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};

@@ -32,8 +32,8 @@ impl PlaceOrder {
 }
 
 /// Places an order for the caller. Of concurrent buyers of a product at most one succeeds, because of the conditional
-/// write of the product (spec §2 "Product"). The consumers lock the assets of the order afterwards. A consumer that
-/// cannot lock its asset cancels the order (spec §2 "Assets").
+/// write of the product. The consumers lock the assets of the order afterwards. A consumer that
+/// cannot lock its asset cancels the order.
 pub async fn place_order(
     app: &App,
     context: &CommandContext,

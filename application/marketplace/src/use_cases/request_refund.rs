@@ -25,8 +25,8 @@ pub struct RequestRefund {
     pub reason: String,
 }
 
-/// Starts the refund of a paid order that is not shipped. The order cannot be shipped while the refund is in processing
-/// (spec §2). If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
+/// Starts the refund of a paid order that is not shipped. The order cannot be shipped while the refund is in processing.
+/// If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
 /// settled immediately, without the gateway.
 ///
 /// For an order in another status, the call starts a new refund of captured money that pays no order and whose refund

@@ -24,9 +24,9 @@ pub struct SettlePayment {
     pub body_hash: String,
 }
 
-/// Records the report and applies it in one unit of work (spec §2 "Gateway reports"): captured money pays the order if it
+/// Records the report and applies it in one unit of work: captured money pays the order if it
 /// is pending, and is refunded otherwise. A failed payment cancels a pending order that uses assets, and the cancellation
-/// releases them (004). What is uncertain is left to an operator. Returns the payment with the status at the first report;
+/// releases them. What is uncertain is left to an operator. Returns the payment with the status at the first report;
 /// a repeated report changes nothing.
 ///
 /// # Errors
@@ -177,7 +177,7 @@ pub(super) struct SettlementContext<'a> {
     pub(super) refund: (RefundId, Reference),
 }
 
-/// Requires that every asset of a pending order is locked before a payment is accepted (spec §2).
+/// Requires that every asset of a pending order is locked before a payment is accepted.
 pub(super) async fn require_locked_assets(
     unit: &mut Work,
     order: &Order,

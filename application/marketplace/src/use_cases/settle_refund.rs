@@ -28,7 +28,7 @@ pub struct SettleRefund {
     pub body_hash: String,
 }
 
-/// Records the report and applies it in one unit of work (spec §2 "Gateway reports"). A successful refund also changes its
+/// Records the report and applies it in one unit of work. A successful refund also changes its
 /// order if the refunded money paid it. After a failed refund, the order keeps its status and an alert is logged. What is
 /// uncertain is left to an operator. Returns the refund with the status at the first report; a repeated report changes
 /// nothing.

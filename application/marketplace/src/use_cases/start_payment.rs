@@ -21,8 +21,7 @@ pub struct StartPayment {
 }
 
 /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
-/// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway (spec §2
-/// "Payment and refund").
+/// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway.
 pub async fn start_payment(
     app: &App,
     context: &CommandContext,

@@ -22,7 +22,6 @@ use crate::ports::{
     Unapplied, UnorderedTypes,
 };
 use crate::storable_text::storable;
-use crate::texts;
 use crate::transaction::with_tx;
 
 /// Result of one attempt.
@@ -170,7 +169,9 @@ impl<'p> Attempts<'p> {
             ),
         };
         // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
-        let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
+        let message =
+            storable(&self.processor.outbox.texts.consume_failed(why), MAX_DEAD_LETTER_REASON_BYTES)
+                .into_owned();
         let (status, due, end) = match retry {
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
@@ -324,12 +325,4 @@ fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &Unorder
                 && (u.event.aggregate_seq, u.event.id) < position
                 && u.event.status != OutboxStatus::Failed
         })
-}
-
-fn with_prefix(why: &str) -> String {
-    if why.starts_with(texts::UNSUPPORTED_TYPE) {
-        why.to_owned()
-    } else {
-        format!("{}: {why}", texts::CONSUME_FAILED)
-    }
 }

@@ -264,12 +264,11 @@ impl Worker {
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
         let outbox = &self.processor.outbox;
-        let identity =
-            match identify(outbox.view().await?.outbox_view(), &outbox.registry, &delivery.message).await {
-                // The outbox row stays unreadable until an operator corrects it, so the message is dead-lettered.
-                Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
-                other => other?,
-            };
+        let identity = match identify(outbox.view().await?.outbox_view(), outbox, &delivery.message).await {
+            // The outbox row stays unreadable until an operator corrects it, so the message is dead-lettered.
+            Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
+            other => other?,
+        };
         match identity {
             Identity::Known(row) => self.apply_single(&row.event_id, count, counted).await,
             Identity::Unknown(why) => {
@@ -305,7 +304,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the backoff outside of the lane, then returns the delivery to the queue (000 §9.2). If the worker is
+    /// Waits for the backoff outside of the lane, then returns the delivery to the queue. If the worker is
     /// closing, returns the delivery immediately.
     fn requeue_at(&self, tag: DeliveryTag, due: DateTime<Utc>) {
         let worker = self.clone();

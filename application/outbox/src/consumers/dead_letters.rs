@@ -21,7 +21,6 @@ use crate::ports::{
 };
 use crate::settings::ConsumerSettings;
 use crate::storable_text::hash;
-use crate::texts;
 use crate::transaction::{UnitError, with_tx};
 
 /// Maximum number of unsettled dead letters.
@@ -183,7 +182,7 @@ impl DeadLetterDrainer {
     /// Parks a message that the store rejected: as an unknown message, with the store's error as the reason. If the
     /// store rejects that too, parks it without the body.
     async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
-        let why = format!("{}: the store rejected it: {rejection}", texts::CONSUME_FAILED);
+        let why = self.outbox.texts.consume_failed(&format!("the store rejected it: {rejection}"));
         let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_DEAD_LETTER_BODY_BYTES, 0] {
@@ -217,13 +216,13 @@ impl DeadLetterDrainer {
         let queue = self.died_in(delivery);
         let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();
-        let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, processor) {
+        let reason = match (identify(unit, &self.outbox, &delivery.message).await?, processor) {
             (Identity::Known(event), Some(processor)) => {
                 park_event(unit, processor, &event, now).await?;
                 return Ok(None);
             }
             (Identity::Known(_), None) => {
-                format!("{}: no consumer is registered for queue {queue}", texts::CONSUME_FAILED)
+                self.outbox.texts.consume_failed(&format!("no consumer is registered for queue {queue}"))
             }
             (Identity::Unknown(why), _) => why,
         };
@@ -307,7 +306,7 @@ async fn park_event(
     let reason = record
         .as_ref()
         .and_then(|record| record.error_message.clone())
-        .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
+        .unwrap_or_else(|| processor.outbox.texts.consume_failed("the broker dead-lettered it"));
     match (record.as_ref().map(|record| record.status), dead_letter) {
         // The sweep or another delivery has applied the event, so an operator does not have to decide.
         (Some(ConsumeStatus::Success), _) => return Ok(()),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
-use serde_json::Value;
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, Json, TenantId};
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
@@ -22,7 +21,6 @@ use crate::ports::{
 use crate::registry::EventRegistry;
 use crate::settings::ConsumerSettings;
 use crate::storable_text::{hash, storable};
-use crate::texts;
 use crate::transaction::{Transactor, UnitError};
 
 /// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
@@ -177,7 +175,7 @@ impl EventProcessor {
     /// Logs and counts an ignored duplicate; called after the commit.
     pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
-        info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
+        info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", self.outbox.texts.duplicate);
     }
 
     pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
@@ -280,29 +278,27 @@ pub(super) fn next_record(
 /// for an unknown message may quote the message, so the length of the reason is limited.
 pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     view: &mut V,
-    registry: &EventRegistry,
+    outbox: &Outbox,
     message: &Message,
 ) -> Result<Identity, StoreError> {
     let envelope = match Envelope::parse(&message.body) {
         Ok(envelope) => envelope,
-        Err(error) => return Ok(Identity::unknown(format!("{}: {error}", texts::CONSUME_FAILED))),
+        Err(error) => return Ok(Identity::unknown(outbox.texts.consume_failed(&error.to_string()))),
     };
     let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
         let Envelope { event_id, event_type, .. } = &envelope;
-        return Ok(Identity::unknown(if registry.contains(event_type) {
-            format!("{}: no outbox row for event {event_id}", texts::CONSUME_FAILED)
+        return Ok(Identity::unknown(if outbox.registry.contains(event_type) {
+            outbox.texts.consume_failed(&format!("no outbox row for event {event_id}"))
         } else {
-            format!("{}: {event_type}", texts::UNSUPPORTED_TYPE)
+            outbox.texts.unsupported_type(event_type)
         }));
     };
-    if matches_row(registry, &envelope, &row) {
+    if matches_row(&outbox.registry, &envelope, &row) {
         Ok(Identity::Known(Box::new(row)))
     } else {
         let id = &envelope.event_id;
-        Ok(Identity::unknown(format!(
-            "{}: the outbox row of event {id} has different content",
-            texts::CONSUME_FAILED
-        )))
+        let why = format!("the outbox row of event {id} has different content");
+        Ok(Identity::unknown(outbox.texts.consume_failed(&why)))
     }
 }
 
@@ -318,12 +314,12 @@ pub(super) fn matches_row(registry: &EventRegistry, envelope: &Envelope, row: &O
 
 /// Whether a payload equals the payload of a row. A payload of a row in our own serialization is
 /// compared without parsing.
-fn is_payload(registry: &EventRegistry, event_type: &str, payload: &Value, row: &str) -> bool {
+fn is_payload(registry: &EventRegistry, event_type: &str, payload: &Json, row: &str) -> bool {
     let written = payload.to_string();
     if written == row {
         return true;
     }
-    let Ok(mut stored) = serde_json::from_str::<Value>(row) else { return false };
+    let Ok(mut stored) = Json::parse(row) else { return false };
     if stored == *payload {
         return true;
     }

@@ -1,4 +1,4 @@
-//! The order gate decides which events may be applied now and which have to wait (spec §1 "order of effects"). Pure
+//! The order gate decides which events may be applied now and which have to wait. Pure
 //! functions.
 
 use std::collections::BTreeSet;

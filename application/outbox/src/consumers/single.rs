@@ -14,9 +14,9 @@ use super::counted_attempt::CountedAttempt;
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use super::outcome::SingleOutcome;
+use crate::history;
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::transaction::with_tx;
-use crate::{history, texts};
 
 /// Whether an attempt is counted before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl<'p> SingleEvents<'p> {
             worked = true;
             let takes = self.processor.bound.event_types().contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
-                let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
+                let why = self.processor.outbox.texts.unsupported_type(&target.event.event_type);
                 self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use handover_events::TenantId;
-use serde_json::{Map, Value};
+use handover_events::{Json, TenantId};
 
 use super::{Named, OperationError, Operator, present_fields};
 use crate::outbox::Outbox;
@@ -110,19 +109,19 @@ impl DeadLetterSelection {
     }
 
     /// The selection as JSON fields, for the audit log.
-    pub(super) fn selection(&self) -> Map<String, Value> {
+    pub(super) fn selection(&self) -> Vec<(String, Json)> {
         match self {
             DeadLetterSelection::Keys { keys, queue } => present_fields([
                 ("keys", Some(keys.as_slice().iter().map(String::as_str).collect())),
-                ("queue", queue.as_deref().map(Value::from)),
+                ("queue", queue.as_deref().map(Json::from)),
             ]),
             DeadLetterSelection::Filter { queue, event_type, tenant } => {
                 let filter = present_fields([
-                    ("queue", queue.as_deref().map(Value::from)),
-                    ("eventType", event_type.as_deref().map(Value::from)),
+                    ("queue", queue.as_deref().map(Json::from)),
+                    ("eventType", event_type.as_deref().map(Json::from)),
                     ("tenantId", tenant.map(|tenant| tenant.get().into())),
                 ]);
-                present_fields([("filter", Some(Value::Object(filter)))])
+                present_fields([("filter", Some(Json::Object(filter)))])
             }
         }
     }

@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use handover_events::{ConsumeStatus, EventId, OutboxStatus, TenantId};
-use serde_json::Value;
+use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
 use super::{Action, OperationError, Operator, count, filter_fields};
 use crate::outbox::Outbox;
@@ -57,7 +56,7 @@ pub async fn blocked(
     }
     drop(view);
     let page = Page::cut(items, limit, |row| row.id);
-    let read = Action::read("outbox.blocked", [tenant_field(tenant), ("cursor", before.map(Value::from))]);
+    let read = Action::read("outbox.blocked", [tenant_field(tenant), ("cursor", before.map(Json::from))]);
     read.record(outbox, operator, tenant, count(page.items.len())).await?;
     Ok(page)
 }
@@ -97,11 +96,11 @@ pub async fn dead_letters(
     });
     let page = Page::cut(parked.collect(), limit, |dead_letter| dead_letter.id);
     let selection = [
-        ("queue", filter.queue.as_deref().map(Value::from)),
-        ("eventType", filter.event_type.as_deref().map(Value::from)),
+        ("queue", filter.queue.as_deref().map(Json::from)),
+        ("eventType", filter.event_type.as_deref().map(Json::from)),
         ("status", filter.status.map(|status| status.as_str().into())),
         tenant_field(filter.tenant),
-        ("cursor", before.map(Value::from)),
+        ("cursor", before.map(Json::from)),
     ];
     let read = Action::read_personal_data("dead-letters.list", operator, selection);
     read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
@@ -141,10 +140,10 @@ pub async fn consumptions(
     drop(view);
     let selection = [
         ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
-        ("consumer", filter.consumer.as_deref().map(Value::from)),
+        ("consumer", filter.consumer.as_deref().map(Json::from)),
         ("status", filter.status.map(|status| status.as_str().into())),
         tenant_field(filter.tenant),
-        ("cursor", before.map(Value::from)),
+        ("cursor", before.map(Json::from)),
     ];
     let read = Action::read("consumptions.list", selection);
     read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
@@ -165,8 +164,8 @@ pub async fn audit_log(
     let page = Page::cut(items, limit, |row| row.id);
     let selection = [
         tenant_field(filter.tenant),
-        ("changes", filter.changes.then_some(Value::Bool(true))),
-        ("cursor", before.map(Value::from)),
+        ("changes", filter.changes.then_some(Json::Bool(true))),
+        ("cursor", before.map(Json::from)),
     ];
     Action::read("audit.list", selection)
         .record(outbox, operator, filter.tenant, count(page.items.len()))
@@ -203,7 +202,7 @@ pub async fn outbox(
         page.next = older.first().map(|row| row.id + 1);
     }
     drop(view);
-    let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Value::from))]);
+    let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
     read.selection.extend(filter_fields(&filter));
     read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
@@ -226,6 +225,6 @@ fn visible_json(outbox: &Outbox, operator: &Operator, event_type: Option<&str>, 
     if operator.sees_personal_data { closed.into_owned() } else { masked_json(&outbox.registry, &closed) }
 }
 
-fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Value>) {
+fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Json>) {
     ("tenantId", tenant.map(|tenant| tenant.get().into()))
 }

@@ -6,8 +6,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{EventId, OutboxStatus, TenantId};
-use serde_json::{Map, Value};
+use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
 use super::{
@@ -343,16 +342,16 @@ impl RedriveSelection {
 }
 
 /// The selected rows and the rate as JSON fields, for the audit log.
-fn selection(command: &RedriveEvents) -> Map<String, Value> {
+fn selection(command: &RedriveEvents) -> Vec<(String, Json)> {
     let mut selection = match &command.rows {
         RedriveSelection::Events(events) => {
             present_fields([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
         }
         RedriveSelection::Filter { filter: RedriveFilter(filter), after } => present_fields([
-            ("filter", Some(Value::Object(filter_fields(filter)))),
-            ("cursor", after.map(Value::from)),
+            ("filter", Some(Json::Object(filter_fields(filter)))),
+            ("cursor", after.map(Json::from)),
         ]),
     };
-    selection.insert("perSecond".to_owned(), command.pace.0.get().into());
+    selection.push(("perSecond".to_owned(), command.pace.0.get().into()));
     selection
 }

@@ -30,7 +30,7 @@ pub enum BrokerError {
     },
 }
 
-/// A message: an envelope and its properties (spec §3).
+/// A message: an envelope and its properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
     /// `message_id`: the event id. Messages from other publishers may have none.

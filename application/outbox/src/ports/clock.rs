@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-/// The clock of a deployment. In production it follows the database clock (spec §1 "time").
+/// The clock of a deployment. In production it follows the database clock.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// Current time with microsecond precision.

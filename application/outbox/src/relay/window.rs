@@ -19,7 +19,6 @@ use crate::ports::{
 };
 use crate::settings::{OnOutage, RelaySettings};
 use crate::storable_text::storable;
-use crate::texts;
 
 /// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -80,12 +79,12 @@ impl Window<'_> {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
         for row in ready {
-            match outgoing(&self.outbox.registry, row) {
+            match outgoing(&self.outbox.registry, &self.outbox.texts, row) {
                 Ok(message) => {
                     window.push(message);
                     sent.push(*row);
                 }
-                Err(why) => results.failed.push(unsendable(row, &why)),
+                Err(why) => results.failed.push(self.unsendable(row, &why)),
             }
         }
         if window.is_empty() {
@@ -114,7 +113,7 @@ impl Window<'_> {
             if self.outbox.tx.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
+            let Ok(message) = outgoing(&self.outbox.registry, &self.outbox.texts, row) else { continue };
             match self.confirm(vec![message]).await {
                 Ok(outcomes) => {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
@@ -217,7 +216,7 @@ impl Window<'_> {
             status: if next.is_some() { OutboxStatus::Retry } else { OutboxStatus::Failed },
             retry_count,
             next_retry_time: next,
-            error: error_text(why),
+            error: self.error_text(why),
         }
     }
 
@@ -232,27 +231,27 @@ impl Window<'_> {
                 status: OutboxStatus::Retry,
                 retry_count: row.retry_count,
                 next_retry_time: None,
-                error: error_text(why),
+                error: self.error_text(why),
             }),
         }
     }
-}
 
-/// Result for a row that can never be published: FAILED at the first attempt, because retries would delay the later
-/// events of its aggregate.
-fn unsendable(row: &OutboxRow, why: &str) -> FailedPublish {
-    FailedPublish {
-        event_id: row.event_id.clone(),
-        status: OutboxStatus::Failed,
-        retry_count: row.retry_count.saturating_add(1),
-        next_retry_time: None,
-        error: error_text(why),
+    /// Result for a row that can never be published: FAILED at the first attempt, because retries would delay the later
+    /// events of its aggregate.
+    fn unsendable(&self, row: &OutboxRow, why: &str) -> FailedPublish {
+        FailedPublish {
+            event_id: row.event_id.clone(),
+            status: OutboxStatus::Failed,
+            retry_count: row.retry_count.saturating_add(1),
+            next_retry_time: None,
+            error: self.error_text(why),
+        }
     }
-}
 
-/// Text of `last_error`. It may quote a payload from an untrusted source.
-fn error_text(why: &str) -> String {
-    storable(&format!("{}: {why}", texts::PUBLISH_FAILED), MAX_ERROR_BYTES).into_owned()
+    /// Text of `last_error`. It may quote a payload from an untrusted source.
+    fn error_text(&self, why: &str) -> String {
+        storable(&self.outbox.texts.publish_failed(why), MAX_ERROR_BYTES).into_owned()
+    }
 }
 
 /// Divides the rows into rounds: round n contains the n-th ordered event of each aggregate, round 0 also all unordered

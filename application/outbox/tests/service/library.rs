@@ -11,7 +11,8 @@ use handover_outbox::ports::*;
 use handover_outbox::relay::envelope_of;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
-    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime, with_tx,
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Texts, Transactor, WakeupNotifier, runtime,
+    with_tx,
 };
 
 use crate::log;
@@ -68,6 +69,10 @@ impl Library {
         Library { outbox, consumers: vec![bound], ..self }
     }
 
+    pub(crate) fn with_texts(self, texts: Texts) -> Library {
+        Library { outbox: self.outbox.clone().with_texts(texts), ..self }
+    }
+
     pub(crate) async fn prepare(&self) {
         runtime::prepare(&self.outbox).await.unwrap();
     }
@@ -119,6 +124,11 @@ impl Library {
             headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
             body: envelope_of(&row).unwrap().to_json(),
         };
+        self.inject(message);
+    }
+
+    /// Adds a message to the queue.
+    pub(crate) fn inject(&self, message: Message) {
         assert!(self.broker.inject(QUEUE, message));
     }
 

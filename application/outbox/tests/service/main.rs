@@ -6,6 +6,7 @@ mod jobs;
 mod library;
 mod lists;
 mod log;
+mod texts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,7 @@ struct Lent {
     reader: i64,
 }
 
-const EVENT_TYPES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
+const EVENT_TYPES: &[&str] = &["BOOK_LENT", "LOAN_CREATED", "LOAN_EXPIRED", "REMINDER"];
 
 /// Appends a note for each event. Each note has a new id, so an event that is applied twice has two notes.
 async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -159,16 +160,15 @@ async fn invalid_payload_is_dead_lettered_and_unregistered_type_is_failed() {
     assert_eq!(status, Some(ConsumeStatus::Dead));
     eventually(async || library.row("burnt").await.status == OutboxStatus::Failed).await;
     let error = library.row("burnt").await.last_error.unwrap_or_default();
-    assert!(error.contains("事件类型不支持: BOOK_BURNT"), "{error}");
+    assert_eq!(error, "publishing failed: event type not supported: BOOK_BURNT");
 }
 
-/// Event type names belong to the service: ORDER_CREATED can have any meaning and payload.
+/// Event type names belong to the service: LOAN_CREATED can have any meaning and payload.
 #[tokio::test(start_paused = true)]
 async fn event_type_can_reuse_a_name_of_another_service() {
-    let ordered = EventSpec::new("ORDER_CREATED", "book.ordered");
+    let ordered = EventSpec::new("LOAN_CREATED", "book.ordered");
     let library = Library::sending([ordered, noted()]).with(&loans()).started().await;
-    let ordered =
-        |id: &str, seq| library.event(id, "ORDER_CREATED", 7, seq, r#"{"reader":3,"orderId":"A-1"}"#);
+    let ordered = |id: &str, seq| library.event(id, "LOAN_CREATED", 7, seq, r#"{"reader":3,"loanId":"A-1"}"#);
     library.commit(vec![ordered("first", 1), ordered("second", 2)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["first-noted-1", "second-noted-1"]).await;
     library.redrive("second").await;
@@ -177,18 +177,18 @@ async fn event_type_can_reuse_a_name_of_another_service() {
     assert_eq!(library.dead_letters().await, []);
 }
 
-/// The service also defines which types are ordered: ORDER_TIMEOUT waits for earlier events like any other type, and
+/// The service also defines which types are ordered: LOAN_EXPIRED waits for earlier events like any other type, and
 /// REMINDER does not if the service registers it as unordered.
 #[tokio::test(start_paused = true)]
 async fn registration_decides_whether_an_event_type_is_ordered() {
-    let late = EventSpec::new("ORDER_TIMEOUT", "book.late");
+    let late = EventSpec::new("LOAN_EXPIRED", "book.late");
     let reminder = EventSpec::new("REMINDER", "book.reminder").unordered();
     let library = Library::sending([lent(), late, reminder, noted()]).with(&loans());
     library.prepare().await;
     let of = |id: &str, event_type: &str, seq| library.event(id, event_type, 7, seq, r#"{"reader":3}"#);
     let now = library.outbox.now();
     let mut unit = library.tx.begin().await.unwrap();
-    let events = [of("lent", "BOOK_LENT", 1), of("late", "ORDER_TIMEOUT", 2), of("reminder", "REMINDER", 3)];
+    let events = [of("lent", "BOOK_LENT", 1), of("late", "LOAN_EXPIRED", 2), of("reminder", "REMINDER", 3)];
     unit.outbox().append(&events).await.unwrap();
     let waits = FailedPublish {
         event_id: event_id("lent"),
@@ -223,7 +223,7 @@ async fn handler_runs_in_a_unit_of_work_with_only_an_outbox() {
 #[tokio::test(start_paused = true)]
 async fn operator_without_personal_data_access_sees_only_declared_payload_fields() {
     let library = Library::sending([lent().visible(&["bookId"])]);
-    let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#;
+    let payload = r#"{"bookId":7,"reader":"ann","loanId":1}"#;
     library.commit(vec![library.event("e-1", "BOOK_LENT", 7, 1, payload)]).await;
     let trace = Trace { trace_id: "trace-1".to_owned(), traceparent: None };
     let operator = |sees_personal_data| Operator {
@@ -235,7 +235,7 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
     };
     let shown = |row: OutboxRow| row.payload;
     let masked = find_event(&library.outbox, &operator(false), &event_id("e-1")).await.map(shown).unwrap();
-    assert_eq!(masked, format!(r#"{{"bookId":7,"reader":"{MASK}","orderId":"{MASK}"}}"#));
+    assert_eq!(masked, format!(r#"{{"bookId":7,"reader":"{MASK}","loanId":"{MASK}"}}"#));
     let whole = find_event(&library.outbox, &operator(true), &event_id("e-1")).await.map(shown).unwrap();
     assert_eq!(whole, payload);
 }

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::args::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
 use crate::print::show;
-use crate::{Program, Reach, Session};
+use crate::program::Program;
+use crate::session::{Reach, Session};
 
 /// `outbox redrive`.
 pub(crate) async fn redrive<P: Program>(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {

@@ -11,7 +11,8 @@ use crate::args::{
     AuditListArgs, DlqListArgs, OutboxBlockedArgs, OutboxListArgs, OutboxShowArgs, QueuesArgs,
 };
 use crate::print::{list, show};
-use crate::{Program, Reach, Session};
+use crate::program::Program;
+use crate::session::{Reach, Session};
 
 /// `outbox list`.
 pub(crate) async fn outbox<P: Program>(arguments: &OutboxListArgs) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The messages: the envelope of each event type and its AMQP properties (spec §3).
+//! The messages: the envelope of each event type and its AMQP properties.
 
 use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! JSON Schemas of envelope and payloads (spec §3; document 000 §6, §13).
+//! JSON Schemas of envelope and payloads.
 
 use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};

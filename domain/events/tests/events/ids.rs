@@ -39,7 +39,7 @@ fn event_id_accepts_only_visible_ascii() {
         let visible = ('!'..='~').contains(&character);
         assert_eq!(format!("a{character}b").parse::<EventId>().is_ok(), visible, "{character:?}");
     }
-    for text in ["a b", " a", "a\n", "事件", "é", "a\u{200b}"] {
+    for text in ["a b", " a", "a\n", "灯", "é", "a\u{200b}"] {
         assert_eq!(text.parse::<EventId>(), Err(IdError::NotAnEventId), "{text:?}");
         let json = serde_json::to_string(text).unwrap();
         assert!(serde_json::from_str::<EventId>(&json).is_err(), "{json}");

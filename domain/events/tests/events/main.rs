@@ -11,6 +11,7 @@ mod envelope;
 mod event_type;
 mod fields;
 mod ids;
+mod json;
 mod outbox;
 mod retry;
 

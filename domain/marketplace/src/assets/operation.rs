@@ -42,7 +42,7 @@ named!(OperationKind {
     Payout => "PAYOUT"
 });
 
-/// Idempotency key of an operation, unique in its tenant (004 "幂等键设计"): at most 300 visible ASCII characters.
+/// Idempotency key of an operation, unique in its tenant: at most 300 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationKey(String);
 
@@ -62,7 +62,7 @@ impl OperationKey {
         Self::of_order(asset, order, "release", "release")
     }
 
-    /// Key for making a used coupon available again; the table of 004 does not define this key (spec §2).
+    /// Key for making a used coupon available again; the list of keys in the requirements does not contain this key.
     pub fn return_used(order: OrderId) -> OperationKey {
         OperationKey(format!("order:{order}:giveback"))
     }
@@ -77,7 +77,7 @@ impl OperationKey {
         OperationKey(format!("points:{order}:earn"))
     }
 
-    /// Key for revoking earned points after a refund; the table of 004 does not define this key (spec §2).
+    /// Key for revoking earned points after a refund; the list of keys in the requirements does not contain this key.
     pub fn unearn(refund: RefundId) -> OperationKey {
         OperationKey(format!("points:{refund}:unearn"))
     }
@@ -124,7 +124,7 @@ impl OperationKey {
         &self.0
     }
 
-    /// Keys of coupon operations start with `order:`, those of other assets with the asset's name (004).
+    /// Keys of coupon operations start with `order:`, those of other assets with the asset's name.
     fn of_order(asset: Asset, order: OrderId, coupon: &str, other: &str) -> OperationKey {
         OperationKey(match asset {
             Asset::Coupon => format!("order:{order}:{coupon}"),

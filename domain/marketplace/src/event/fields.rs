@@ -1,6 +1,6 @@
 //! Values of payload fields: how they are read, and their JSON Schema.
 
-use handover_events::{EnvelopeError, Field, Fields, MAX_ID};
+use handover_events::{EnvelopeError, Field, Fields, Json, MAX_ID};
 use serde_json::{Value, json};
 
 use crate::{CancelReason, Currency, Money, OrderNo, OrderStatus, PaymentMethod, Points};
@@ -9,10 +9,10 @@ impl Field for Money {
     fn read(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeError> {
         let expected = "an amount with at most two decimals";
         match fields.value(name)? {
-            Value::Number(number) => {
+            Json::Number(number) => {
                 Money::parse(number.as_str()).map_err(|_| fields.wrong_type(name, expected))
             }
-            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) | Json::Object(_) => {
                 Err(fields.wrong_type(name, expected))
             }
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Currency, InvoiceId, Money, OrderId, OrderNo, PaymentId, PaymentMethod, RefundId, UserId};
 
-/// Fields of every payload about an order. All are required (000 §6).
+/// Fields of every payload about an order. All are required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Payload)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderFacts {

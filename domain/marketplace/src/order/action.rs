@@ -11,7 +11,7 @@ use handover_events::named;
 pub enum CancelCause {
     /// The buyer requested the cancellation.
     Buyer,
-    /// The payment deadline has passed (000 §10).
+    /// The payment deadline has passed.
     Timeout {
         /// Only orders created at or before this time may be cancelled.
         created_by: DateTime<Utc>,

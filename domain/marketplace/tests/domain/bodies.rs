@@ -1,7 +1,7 @@
 //! Every payload round-trips through JSON, with and without its envelope.
 
 use chrono::NaiveDate;
-use handover_events::{Envelope, MAX_ID};
+use handover_events::{Envelope, Json, MAX_ID};
 use marketplace_domain::{
     CancelReason, CouponId, Currency, EventBody, EventKind, InvoiceGenerated, InvoiceId, OrderCancelled,
     OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
@@ -9,6 +9,7 @@ use marketplace_domain::{
     Points, ProductId, RefundFailed, RefundId, RefundSettled, RefundSucceeded, UserId,
 };
 use proptest::{option, prelude::*};
+use serde_json::Value;
 
 use crate::common::{amounts, ids, one_of, times};
 
@@ -170,6 +171,40 @@ proptest! {
         let received = Envelope::parse(&sent.to_json()).unwrap();
         prop_assert_eq!(EventBody::of(&received), Ok(body.clone()));
         prop_assert_eq!(received.payload.to_string(), body.to_json(), "numbers must keep all digits");
+        prop_assert_eq!(serde_json::from_value::<Envelope>(serde_json::to_value(&sent).unwrap()).unwrap(), sent.clone());
         prop_assert_eq!(received, sent);
     }
+
+    /// Envelopes and payloads are written as `Value` wrote them with the features `arbitrary_precision` and
+    /// `preserve_order`, which both are enabled here: messages of older processes stay equal to their rows.
+    #[test]
+    fn json_is_written_like_a_value_with_both_features(text in json_texts()) {
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let json = Json::parse(&text).unwrap();
+        prop_assert_eq!(json.to_string(), value.to_string());
+        prop_assert_eq!(serde_json::to_value(&json).unwrap(), value);
+    }
+}
+
+/// JSON as a person could type it: with repeated fields, spaces, escapes and exponents.
+fn json_texts() -> impl Strategy<Value = String> {
+    let string = any::<String>().prop_map(|text| Value::from(text).to_string());
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?",
+        string.clone(),
+        Just(r#""\u4e2d\/\u00e9\ud83d\udcf7""#.to_owned()),
+    ];
+    leaf.prop_recursive(4, 24, 5, move |inner| {
+        let name = prop_oneof!["\"[ab]{0,2}\"", string.clone()];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(|items| format!("[{}]", items.join(" ,\n"))),
+            prop::collection::vec((name, inner), 0..5).prop_map(|fields| {
+                let fields: Vec<String> =
+                    fields.iter().map(|(name, value)| format!("{name} :\t{value}")).collect();
+                format!("{{ {} }}", fields.join(","))
+            }),
+        ]
+    })
 }

@@ -1,6 +1,6 @@
 //! The payloads of spec §3 as a table, written independently of the code that parses and serializes them.
 
-use handover_events::{Envelope, EnvelopeError};
+use handover_events::{Envelope, EnvelopeError, Json};
 use marketplace_domain::{EventBody, EventKind};
 use serde_json::{Map, Value};
 
@@ -208,7 +208,7 @@ impl Row {
     }
 
     pub(crate) fn parse(&self, payload: Map<String, Value>) -> Result<EventBody, EnvelopeError> {
-        EventBody::parse(self.event_type(), &Value::Object(payload))
+        EventBody::parse(self.event_type(), &json(payload))
     }
 
     pub(crate) fn envelope(&self) -> Envelope {
@@ -220,7 +220,11 @@ impl Row {
             aggregate_id: payload[self.about].as_i64().expect("an id"),
             occurred_at: at("2026-02-04T10:30:00Z"),
             trace_id: "t-1".into(),
-            payload: payload.into(),
+            payload: json(payload),
         }
     }
+}
+
+fn json(payload: Map<String, Value>) -> Json {
+    Json::parse(&Value::Object(payload).to_string()).expect("a JSON object")
 }

@@ -114,7 +114,7 @@ pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
         status: OutboxStatus::Retry,
         retry_count: 1,
         next_retry_time: due,
-        error: "消息发送失败: no queue matches".into(),
+        error: "publishing failed: no queue matches".into(),
     }
 }
 
@@ -141,7 +141,7 @@ pub fn history_entry(id: &str) -> HistoryEntry {
         kind: HistoryKind::Retry,
         consumer: None,
         attempts: 1,
-        detail: Some("消息发送失败: no queue matches".into()),
+        detail: Some("publishing failed: no queue matches".into()),
         at: start(),
     }
 }
@@ -234,7 +234,7 @@ pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
         event_type: Some(BOOK_LENT.into()),
         trace_id: Some("trace-1".into()),
         body: "{}".into(),
-        reason: "消息消费失败".into(),
+        reason: "consuming failed".into(),
         died_at: start(),
         status: DeadLetterStatus::Open,
         decided_at: None,

@@ -63,7 +63,7 @@ async fn readyz(Extension(readiness): Extension<Arc<dyn Readiness>>) -> RouteRes
     if problems.is_empty() {
         return Done::ok(&HealthView { status: "ready" });
     }
-    let problems =
-        serde_json::to_value(ProblemsView { problems }).map_err(|error| Refusal::internal(&error))?;
+    let problems = serde_json::value::to_raw_value(&ProblemsView { problems })
+        .map_err(|error| Refusal::internal(&error))?;
     Err(Refusal::new(Code::UNAVAILABLE, messages::NOT_READY).with_data(problems))
 }

@@ -1,10 +1,9 @@
 //! Consume log, dead letters and audit log.
 
-use handover_events::{ConsumeStatus, EventId, TenantId};
+use handover_events::{ConsumeStatus, EventId, Json, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::time::{Time, json_or_text};
@@ -35,7 +34,7 @@ pub struct DeadLetterView {
     #[schema(required)]
     note: Option<String>,
     #[schema(value_type = kinds::Json)]
-    body: Value,
+    body: Json,
 }
 
 impl From<ParkedDeadLetter> for DeadLetterView {
@@ -128,7 +127,7 @@ pub struct AuditView {
     actor: String,
     action: String,
     #[schema(value_type = kinds::Json)]
-    selection: Value,
+    selection: Json,
     /// Number of rows shown or selected for the change.
     matched: u64,
     /// Number of rows changed.

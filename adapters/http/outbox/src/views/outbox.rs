@@ -1,9 +1,8 @@
 //! Outbox rows and blocked aggregates.
 
-use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::time::{Time, json_or_text};
@@ -39,7 +38,7 @@ pub struct EventView {
     released_time: Option<Time>,
     trace_id: String,
     #[schema(value_type = kinds::Json)]
-    payload: Value,
+    payload: Json,
 }
 
 impl From<OutboxRow> for EventView {

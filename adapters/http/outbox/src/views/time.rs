@@ -1,8 +1,8 @@
 //! Times, and stored JSON.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use handover_events::Json;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -31,6 +31,6 @@ impl ToSchema for Time {}
 
 /// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and messages of other
 /// systems may contain such text.
-pub(super) fn json_or_text(text: String) -> Value {
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+pub(super) fn json_or_text(text: String) -> Json {
+    Json::parse(&text).unwrap_or(Json::String(text))
 }

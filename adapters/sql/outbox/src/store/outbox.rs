@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_events::{AggregateRef, EventId, Json, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed,
     OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
     OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
 };
-use serde_json::{Map, Value as Json};
 
 use super::page::Page;
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
@@ -52,8 +51,11 @@ pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
 
 fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
     let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
-    let json: Map<String, Json> = serde_json::from_str(text)
+    let json = Json::parse(text)
         .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))?;
+    if !json.is_object() {
+        return Err(row.corrupt("metadata", "the value is not a JSON object"));
+    }
     let text = |name: &str| json.get(name).and_then(Json::as_str).map(str::to_owned);
     Ok(EventMetadata {
         trace_id: text("traceId"),
@@ -64,21 +66,17 @@ fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
 }
 
 fn metadata_text(metadata: &EventMetadata) -> Option<String> {
-    let mut json = Map::new();
-    let texts = [
-        ("traceId", &metadata.trace_id),
-        ("requestId", &metadata.request_id),
-        ("traceparent", &metadata.traceparent),
+    let EventMetadata { trace_id, request_id, traceparent, user_id } = metadata;
+    let text = |text: &Option<String>| text.as_deref().map(Json::from);
+    let fields = [
+        ("traceId", text(trace_id)),
+        ("requestId", text(request_id)),
+        ("traceparent", text(traceparent)),
+        ("userId", user_id.map(Json::from)),
     ];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            json.insert(name.to_owned(), Json::from(text.as_str()));
-        }
-    }
-    if let Some(user) = metadata.user_id {
-        json.insert("userId".to_owned(), Json::from(user));
-    }
-    (!json.is_empty()).then(|| Json::Object(json).to_string())
+    let fields: Vec<(String, Json)> =
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    (!fields.is_empty()).then(|| Json::Object(fields).to_string())
 }
 
 pub(super) fn select() -> String {

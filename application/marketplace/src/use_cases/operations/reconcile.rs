@@ -1,5 +1,5 @@
 //! Reconciliation: compares products, orders, payments, refunds, outbox rows, confirms, consume logs and effects within a
-//! time window (spec §6).
+//! time window.
 //!
 //! **Invariant:** an event in flight is not a finding. An event counts as lost only if it was confirmed before the
 //! grace period and has no consume-log record.

@@ -37,7 +37,7 @@ pub async fn a_record_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         attempts: 3,
         next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
         lease_until: Some(later(30)),
-        error_message: Some(format!("消息消费失败: {SPECIAL_CHARACTERS}")),
+        error_message: Some(format!("consuming failed: {SPECIAL_CHARACTERS}")),
         idempotency_key: Some("book:7:loan".into()),
         consume_result: Some(SPECIAL_CHARACTERS.into()),
         ..consumption("inventory", &event("full", 7, 1))

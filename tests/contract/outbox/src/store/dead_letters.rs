@@ -47,7 +47,7 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     let full = DeadLetter {
         tenant: tenant(2),
         body: format!("{{\"title\":\"{SPECIAL_CHARACTERS}\"}}\r\n{}", "长".repeat(20_000)),
-        reason: format!("消息消费失败: {SPECIAL_CHARACTERS}"),
+        reason: format!("consuming failed: {SPECIAL_CHARACTERS}"),
         ..dead_letter("book.lending.queue", "e-1")
     };
     let minimal = DeadLetter {

@@ -51,7 +51,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
         status: ConsumeStatus::Failed,
         attempts: 2,
         next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
-        error_message: Some(format!("消息消费失败: {SPECIAL_CHARACTERS}")),
+        error_message: Some(format!("consuming failed: {SPECIAL_CHARACTERS}")),
         idempotency_key: Some("book:7:loan".into()),
         aggregate: AggregateRef { tenant: tenant(2), kind: "Refund".into(), id: -7 },
         aggregate_seq: 17,

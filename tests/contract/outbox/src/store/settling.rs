@@ -53,7 +53,7 @@ pub async fn a_confirm_does_not_change_a_settled_row(rig: &dyn StoreRig) {
 pub async fn a_failed_publish_is_stored(rig: &dyn StoreRig) {
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
     let first = FailedPublish {
-        error: format!("消息发送失败: {SPECIAL_CHARACTERS}"),
+        error: format!("publishing failed: {SPECIAL_CHARACTERS}"),
         ..to_retry("a", Some(later(5)))
     };
     let last = to_failed("b");

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_events::{ConsumeStatus, EventId};
+use handover_events::{ConsumeStatus, EventId, Json};
 use marketplace_domain::{Asset, EventBody, EventKind, Order, OrderId, Posting};
-use serde_json::{Value, json};
 
 use super::compare::Subscriptions;
 use super::{Finding, FindingKind, Repair};
@@ -117,10 +116,10 @@ fn entry(
     finding: &Finding,
     at: DateTime<Utc>,
 ) -> AuditEntry {
-    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    let text = |text: &Option<String>| text.as_deref().map(Json::from);
     let selection = present_fields([
         ("finding", Some(finding.kind.as_str().into())),
-        ("orderId", finding.order.map(|order| json!(order.get()))),
+        ("orderId", finding.order.map(|order| order.get().into())),
         ("eventId", finding.event_id.as_ref().map(|id| id.as_str().into())),
         ("consumer", text(&finding.consumer)),
         ("idempotencyKey", text(&finding.key)),

@@ -1,0 +1,64 @@
+//! Conversions of errors of the toolkit to failures.
+
+use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::runtime::PrepareError;
+use handover_sql::{ForeignLog, SchemaError, access_refusal};
+use handover_system::EntropyError;
+
+use super::Failure;
+use crate::config::ConfigErrors;
+use crate::settings::DatabaseChoice;
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Failure {
+        Failure::Config { errors }
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(cause: BrokerError) -> Failure {
+        Failure::Broker { cause }
+    }
+}
+
+impl From<EntropyError> for Failure {
+    fn from(cause: EntropyError) -> Failure {
+        Failure::Entropy { cause }
+    }
+}
+
+impl Failure {
+    /// Converts store errors of this database to failures.
+    pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
+        let database = database.clone();
+        move |cause| match (foreign_log(&cause), access_refusal(&cause)) {
+            (Some(log), _) => Failure::ForeignLog { log },
+            (None, Some(message)) => Failure::AccessRefused { database, message },
+            (None, None) => Failure::Database { database, cause },
+        }
+    }
+
+    /// Converts schema errors of this database to failures.
+    pub fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            SchemaError::Unreleased => Failure::SchemaUnreleased { database },
+            SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
+            SchemaError::Store(cause) => Failure::database(&database)(cause),
+        }
+    }
+
+    /// Converts errors of the preparation of a process on this database to failures.
+    pub fn prepare(database: &DatabaseChoice) -> impl FnOnce(PrepareError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            PrepareError::Store(cause) => Failure::database(&database)(cause),
+            PrepareError::Broker(cause) => cause.into(),
+        }
+    }
+}
+
+fn foreign_log(error: &StoreError) -> Option<ForeignLog> {
+    let StoreError::Backend(cause) = error else { return None };
+    cause.downcast_ref().cloned()
+}
