@@ -46,7 +46,7 @@ fn assert_decodes_all(decoder: &Decoder, inputs: usize) {
 
 #[test]
 fn no_decoder_panics_on_mutated_samples() {
-    let inputs = if handover_tests::long() { 200_000 } else { 3_000 };
+    let inputs = if handover_tests::long() { 200_000 } else { 1_000 };
     for decoder in &DECODERS {
         assert_decodes_all(decoder, inputs);
     }
