@@ -127,6 +127,7 @@ faults! { broken_by(Fault) {
     ]
     leaders_are_taken_unseen: LeadersAreTakenUnseen breaks [
         "exactly_one_of_concurrent_candidates_leads",
+        "exactly_one_of_two_processes_leads",
         "leadership_is_taken_only_if_its_lease_is_unchanged",
     ]
     leader_leases_are_too_long: LeaderLeasesAreTooLong breaks [
