@@ -67,7 +67,8 @@ impl Program for Library {
     }
 
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure> {
-        Ok(super::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker))
+        let outbox = super::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker);
+        Ok(outbox.with_on_failed(self.0.outbox.on_failed))
     }
 }
 

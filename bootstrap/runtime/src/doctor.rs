@@ -19,11 +19,12 @@ use handover_sql::SqlStore;
 use handover_system::SystemClock;
 
 use crate::config::{Description, Origin};
+use crate::failure::Failure;
 use crate::failure::folder_remedy;
+use crate::lock::DatabaseLock;
 use crate::settings::{BrokerChoice, DatabaseChoice};
 use crate::sibling_file::sibling_file;
 use crate::stores::Parts;
-use crate::{DatabaseLock, Failure};
 
 pub use report::{Check, Report, Status};
 

@@ -10,8 +10,8 @@ use handover_sql::DatabaseBroker;
 
 use super::Subject;
 use super::report::Check;
-use crate::Failure;
 use crate::brokers::rabbit_for_command;
+use crate::failure::Failure;
 use crate::settings::BrokerChoice;
 use crate::stores::AttachedDatabase;
 

@@ -7,9 +7,10 @@ use handover_outbox::ports::{OutboxFilter, Store, StoreError, View};
 
 use super::report::Check;
 use super::{Subject, broker};
+use crate::failure::Failure;
+use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
 use crate::stores::{AttachedDatabase, Schema};
-use crate::{DatabaseLock, Failure};
 
 /// A database that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);
