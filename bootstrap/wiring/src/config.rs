@@ -22,20 +22,11 @@ use marketplace::{Rules, Settings};
 use marketplace_redis::RedisUse;
 
 pub use auth::AuthConfig;
-pub(crate) use auth::read_keys;
+pub(crate) use auth::{JWT_SECRET, PREVIOUS_JWT_SECRET, read_keys};
+pub(crate) use gateway_and_assets::{GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
 pub use rate_limit::LimitConfig;
 pub use redis::RedisConfig;
-
-/// The key of [`Config::jwt_secret`].
-pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
-/// The key of [`Config::gateway_secret`].
-pub(crate) const GATEWAY_SECRET: &str = "gateway.secret";
-
-/// The key of [`Config::previous_jwt_secret`].
-pub(crate) const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
-/// The key of [`Config::previous_gateway_secret`].
-pub(crate) const PREVIOUS_GATEWAY_SECRET: &str = "gateway.previous-secret";
 
 /// The validated configuration.
 #[derive(Debug, Clone)]

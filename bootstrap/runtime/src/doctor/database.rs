@@ -5,8 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{OutboxFilter, Store, StoreError, View};
 
+use super::broker;
 use super::report::Check;
-use super::{Subject, broker};
+use super::subject::Subject;
 use crate::failure::Failure;
 use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
