@@ -20,8 +20,6 @@ pub struct Rules {
     pub pending_timeout: Duration,
     /// Maximum number of publish retries, stored in each outbox row (`outbox.retry`).
     pub max_retry_count: u32,
-    /// Whether a FAILED event blocks the later events of its aggregate (`outbox.on-failed`).
-    pub on_failed: OnFailed,
     /// Exchange rate of points and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
     pub points: PointsRules,
 }
@@ -81,6 +79,11 @@ pub struct App {
 impl App {
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
         App { gateway, ..self }
+    }
+
+    /// Sets whether a FAILED event blocks the later events of its aggregate.
+    pub fn with_on_failed(self, on_failed: OnFailed) -> App {
+        App { outbox: self.outbox.with_on_failed(on_failed), ..self }
     }
 
     pub fn with_requests(self, requests: RequestSettings) -> App {

@@ -23,7 +23,6 @@ impl App {
         let consumers = consumers::standard();
         let outbox = Outbox {
             registry: Arc::new(event_types(pending_timeout)),
-            on_failed: rules.on_failed,
             texts: Arc::new(texts()),
             ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
         };

@@ -33,7 +33,7 @@ pub struct Outbox {
     pub topology: Arc<Topology>,
     /// The consumers with their queues.
     pub consumers: Arc<[ConsumerQueue]>,
-    /// Effect of a `FAILED` event on later events of its aggregate.
+    /// Effect of a `FAILED` event on later events of its aggregate (`outbox.on-failed`).
     pub on_failed: OnFailed,
     /// Texts about failed events and duplicates.
     pub texts: Arc<Texts>,
@@ -57,6 +57,11 @@ impl Outbox {
     pub fn with_event(self, spec: EventSpec) -> Outbox {
         let registry = EventRegistry::clone(&self.registry).with(spec);
         Outbox { registry: Arc::new(registry), ..self }
+    }
+
+    /// Sets the effect of a `FAILED` event on later events of its aggregate.
+    pub fn with_on_failed(self, on_failed: OnFailed) -> Outbox {
+        Outbox { on_failed, ..self }
     }
 
     /// Replaces the English texts about failed events and duplicates.

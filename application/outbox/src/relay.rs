@@ -177,7 +177,7 @@ impl Relay {
         let query = DueQuery {
             partitions: owned,
             now,
-            on_failed: self.settings.on_failed,
+            on_failed: self.outbox.on_failed,
             unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
         };

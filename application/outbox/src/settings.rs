@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use handover_events::RetryPolicy;
 
-use crate::ports::OnFailed;
-
 /// Effect of a broker outage on the events being published (`outbox.outage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnOutage {
@@ -26,8 +24,6 @@ pub struct RelaySettings {
     pub scan_interval: Duration,
     /// Retry policy for failed publishes (`outbox.retry`).
     pub retry: RetryPolicy,
-    /// Effect of a `FAILED` row on its aggregate (`outbox.on-failed`).
-    pub on_failed: OnFailed,
     /// Effect of a broker outage (`outbox.outage`).
     pub on_outage: OnOutage,
     /// Length of a partition lease in milliseconds; renewed after a third of it.
@@ -44,7 +40,6 @@ impl Default for RelaySettings {
             batch: NonZeroU32::MIN.saturating_add(199),
             scan_interval: Duration::from_secs(5),
             retry: RetryPolicy::outbox_default(),
-            on_failed: OnFailed::Continue,
             on_outage: OnOutage::Wait,
             lease_ms: 5_000,
             confirm_timeout: Duration::from_secs(10),

@@ -7,13 +7,15 @@ use handover_system::SystemClock;
 use marketplace::App;
 use marketplace::ports::MarketStore;
 
-use super::OUTAGE;
 use super::broker_faults::BrokerFaults;
 use super::client::{ApiResponse, NoResponse};
 use super::journal::ClientRecord;
 use super::market::{Market, Offer, TradingPace};
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
+
+/// Duration of the broker outage.
+pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
 
 /// Note with which the operator discards open dead letters. The only expected dead letter is the corrupted message.
 const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";

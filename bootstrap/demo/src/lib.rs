@@ -56,8 +56,6 @@ use plan::{InvalidPlan, Plan};
 use report::Report;
 use verdict::{ConsumerEvents, Evidence, Expectations};
 
-/// Duration of the broker outage.
-const OUTAGE: Duration = Duration::from_secs(3);
 /// Maximum delay between the deadline of an unpaid order and its cancellation. A timeout message cancels the order
 /// shortly after the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not
 /// cancel any order. The limit lies between these two times: a slow machine does not exceed it, the sweep would.
@@ -198,7 +196,7 @@ impl Demo<'_> {
                 lamp_buyers: plan.lamp_buyers.len(),
                 payment_timeout: self.config.rules.pending_timeout,
                 cancel_delay_limit: CANCEL_DELAY_LIMIT + CANCEL_DELAY_LIMIT_PER_ORDER * self.arguments.orders,
-                outage: OUTAGE,
+                outage: day::OUTAGE,
             },
             clients: &clients,
             database: &database,

@@ -83,7 +83,7 @@ mod tests {
             "the sweep for overdue orders must not run during the day"
         );
         assert!(
-            config.settings.consumer.lost_after > super::super::OUTAGE,
+            config.settings.consumer.lost_after > crate::day::OUTAGE,
             "events must not count as lost during the outage"
         );
         assert!(config.listen.ip().is_loopback());

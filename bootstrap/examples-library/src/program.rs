@@ -24,6 +24,8 @@ use handover_runtime::terminal::Common;
 use handover_runtime::{Explained, Failure};
 use tokio::net::TcpListener;
 
+use crate::library;
+
 /// A lending library on handover
 #[derive(Parser)]
 struct Cli {
@@ -63,11 +65,12 @@ impl Program for Library {
     }
 
     fn topology(&self) -> Topology {
-        super::topology().with("library.reminders", &["book.lent"])
+        library::topology().with("library.reminders", &["book.lent"])
     }
 
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure> {
-        Ok(super::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker))
+        let outbox = library::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker);
+        Ok(outbox.with_on_failed(self.0.outbox.on_failed))
     }
 }
 
@@ -78,7 +81,7 @@ fn operator(head: &Parts, trace: Trace) -> Result<Operator, Refusal> {
     Ok(Operator { name, tenant: TenantId::DEFAULT, sees_all_tenants: true, sees_personal_data: true, trace })
 }
 
-async fn serve(address: SocketAddr, common: &Common) -> Result<(), super::Error> {
+async fn serve(address: SocketAddr, common: &Common) -> Result<(), library::Error> {
     let session: Session<Library> = Session::open(common, Reach::Broker).await?;
     let routes = operator_router(OperatorState::new(session.outbox, operator));
     let listener = TcpListener::bind(address).await?;
@@ -87,9 +90,9 @@ async fn serve(address: SocketAddr, common: &Common) -> Result<(), super::Error>
 }
 
 /// A day of the library, in this file or in a temporary one.
-async fn day(database: Option<PathBuf>) -> Result<(), super::Error> {
+async fn day(database: Option<PathBuf>) -> Result<(), library::Error> {
     let folder = tempfile::tempdir()?;
-    match super::run(&database.unwrap_or_else(|| folder.path().join("library.db"))).await?.len() {
+    match library::run(&database.unwrap_or_else(|| folder.path().join("library.db"))).await?.len() {
         3 => Ok(()),
         other => Err(format!("three books were lent, but there are {other} reminders").into()),
     }

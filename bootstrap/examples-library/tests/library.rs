@@ -18,11 +18,11 @@ fn each_lent_book_has_one_reminder_if_events_are_delivered_twice() {
 fn readme_quotes_are_in_the_example() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
-    let example = include_str!("../src/main.rs");
+    let example = include_str!("../src/library.rs");
     let shown: Vec<&str> =
         readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(!shown.is_empty(), "the README does not quote the example");
     for part in shown.iter().flat_map(|block| block.split("// ...\n")) {
-        assert!(example.contains(part.trim()), "not in bootstrap/examples-library/src/main.rs:\n{part}");
+        assert!(example.contains(part.trim()), "not in bootstrap/examples-library/src/library.rs:\n{part}");
     }
 }

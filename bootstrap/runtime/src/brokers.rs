@@ -12,7 +12,7 @@ use handover_rabbitmq::{ManagementError, RabbitBroker, RabbitSettings, limiting_
 use handover_sql::{DatabaseBroker, SqlStore};
 use tracing::{debug, info, warn};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::BrokerChoice;
 use crate::stores::Database;
 

@@ -7,62 +7,24 @@ mod broker;
 mod database;
 mod port;
 mod report;
+mod subject;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::Path;
 
-use async_trait::async_trait;
 use handover_outbox::ports::Clock;
-use handover_outbox::topology::Topology;
-use handover_sql::SqlStore;
 use handover_system::SystemClock;
 
 use crate::config::{Description, Origin};
-use crate::failure::folder_remedy;
-use crate::settings::{BrokerChoice, DatabaseChoice};
+use crate::failure::{Failure, folder_remedy};
+use crate::lock::DatabaseLock;
 use crate::sibling_file::sibling_file;
-use crate::stores::Parts;
-use crate::{DatabaseLock, Failure};
 
 pub use report::{Check, Report, Status};
+pub use subject::{ApplicationChecks, Subject};
 
 /// Name of the check of the configuration.
 pub const CONFIGURATION: &str = "configuration";
-
-/// The checks of an application, in addition to those of the toolkit.
-#[async_trait]
-pub trait ApplicationChecks: Send + Sync {
-    /// Checks the application's tables. Their schema is current.
-    async fn of_tables(&self, _store: &SqlStore) -> Vec<Check> {
-        Vec::new()
-    }
-
-    /// Checks everything else that the application needs.
-    async fn others(&self) -> Vec<Check> {
-        Vec::new()
-    }
-}
-
-/// The process that is checked.
-pub struct Subject<'a> {
-    /// Its configuration.
-    pub description: Description,
-    /// Its database.
-    pub database: &'a DatabaseChoice,
-    /// The parts of its schema.
-    pub parts: Parts,
-    /// Its broker.
-    pub broker: &'a BrokerChoice,
-    /// The queues that it declares.
-    pub topology: Topology,
-    /// The key on which the queues depend, if there is one.
-    pub queues_depend_on: Option<&'static str>,
-    /// The addresses on which it listens.
-    pub listens: Vec<SocketAddr>,
-    /// The checks of the application.
-    pub application: &'a dyn ApplicationChecks,
-}
 
 /// Runs all checks of a process with a valid configuration.
 pub async fn examine(subject: &Subject<'_>) -> Report {

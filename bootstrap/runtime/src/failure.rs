@@ -12,9 +12,9 @@ use handover_sql::{ForeignLog, SchemaVersion, UnsuitableSetting};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigError, ConfigErrors};
+use crate::explanation::{Exit, Explained, Explanation};
 use crate::settings::DatabaseChoice;
 use crate::sibling_file::sibling_file;
-use crate::{Exit, Explained, Explanation};
 
 pub use remedies::folder_remedy;
 use remedies::{broker_remedy, database_remedy, listen_remedy};

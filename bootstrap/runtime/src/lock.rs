@@ -7,7 +7,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::DatabaseChoice;
 use crate::sibling_file::sibling_file;
 

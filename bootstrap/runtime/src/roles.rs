@@ -8,7 +8,7 @@ use std::fmt;
 use handover_outbox::consumers::Bound;
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A role: its name, and how it starts in a process with the context `C`.
 pub struct Role<C: 'static> {

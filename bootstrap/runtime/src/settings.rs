@@ -7,14 +7,14 @@ mod outbox;
 mod retry;
 mod servers;
 
-use handover_outbox::{ConsumerSettings, RelaySettings};
+use handover_outbox::ConsumerSettings;
 
 use crate::config::{Checked, Reader};
 
 pub use consumer::consumer;
 pub use http::{HttpConfig, LISTEN, LISTEN_DEFAULT, http, listen, proxies};
 pub use log::{LogConfig, LogFormat, log};
-pub use outbox::{MAX_BATCH, relay};
+pub use outbox::{MAX_BATCH, OutboxConfig, outbox};
 pub use servers::{
     BrokerChoice, DATABASE_DEFAULT, DATABASE_URL, DatabaseChoice, broker, certificates, database,
 };
@@ -27,7 +27,7 @@ pub struct ToolkitConfig {
     /// `broker.*` and `rabbitmq.*`.
     pub broker: BrokerChoice,
     /// `outbox.*`.
-    pub relay: RelaySettings,
+    pub outbox: OutboxConfig,
     /// `consumer.*`.
     pub consumer: ConsumerSettings,
     /// `log.*`.
@@ -39,14 +39,14 @@ impl ToolkitConfig {
     pub fn read(reader: &Reader<'_>) -> Checked<ToolkitConfig> {
         let database = database(reader);
         let broker = broker(reader, database.as_ref().ok());
-        let relay = relay(reader);
+        let outbox = outbox(reader);
         let consumer = consumer(reader);
         let log = log(reader);
-        let relay = relay?;
+        let outbox = outbox?;
         Ok(ToolkitConfig {
             database: database?,
-            broker: broker?.with_confirm_timeout(relay.confirm_timeout),
-            relay,
+            broker: broker?.with_confirm_timeout(outbox.relay.confirm_timeout),
+            outbox,
             consumer: consumer?,
             log: log?,
         })
@@ -55,9 +55,10 @@ impl ToolkitConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Configuration, Sources};
+    use handover_outbox::RelaySettings;
 
     use super::*;
+    use crate::config::{Configuration, Sources};
 
     struct Toolkit(ToolkitConfig);
 
@@ -77,7 +78,7 @@ mod tests {
         let Toolkit(config) = Toolkit::load(&sources(&[])).unwrap();
         assert_eq!(config.database.to_string(), "handover.db");
         assert!(matches!(config.broker, BrokerChoice::Database));
-        assert_eq!(format!("{:?}", config.relay), format!("{:?}", RelaySettings::default()));
+        assert_eq!(format!("{:?}", config.outbox.relay), format!("{:?}", RelaySettings::default()));
         assert_eq!(format!("{:?}", config.consumer), format!("{:?}", ConsumerSettings::default()));
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{self, SignalKind};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Longest duration of a graceful stop. The process must end within 10 s; the rest is for shutting down the runtime and for
 /// the last lines of the log.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use handover_outbox::Tasks;
 use tokio::time::Instant;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::stores::Database;
 
 /// A stop with one deadline for all components.

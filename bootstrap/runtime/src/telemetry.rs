@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::{LogConfig, LogFormat};
 use crate::terminal::queue_stderr;
 

@@ -7,8 +7,8 @@ mod stderr;
 
 use std::io::{self, Write};
 
-use crate::Failure;
 use crate::config::{Keys, Sources};
+use crate::failure::Failure;
 
 pub use args::{Address, Common, Flag, Output, OutputArgs, whole};
 pub(crate) use stderr::dropped_lines;

@@ -4,6 +4,7 @@
 //! the event types of the domain.
 
 mod channels;
+mod event_types;
 mod messages;
 mod payloads;
 

@@ -10,7 +10,7 @@ use handover_outbox::ports::Broker;
 use handover_runtime::stores::{AttachedDatabase, Database, Parts, transactor};
 use handover_runtime::{Failure, brokers};
 use marketplace::App;
-use marketplace::ports::Gateway;
+use marketplace::ports::{Gateway, MarketTransactor};
 use marketplace_gateway::Signer;
 use marketplace_sql::{MIGRATIONS, SqlMarket};
 
@@ -54,7 +54,7 @@ pub(crate) async fn application(
     let store = SqlMarket::on(database.store().clone());
     let tx = transactor(Arc::new(store), database.clock())?;
     let broker = (wrappers.broker)(brokers::for_service(&config.broker, database).await?);
-    let app = App::new(tx, broker, config.rules.clone()).with_requests(config.requests.clone());
+    let app = app(tx, broker, config).with_requests(config.requests.clone());
     if !uses_gateway {
         return Ok(Application { app, signer: None });
     }
@@ -70,5 +70,9 @@ pub fn application_for_command(
 ) -> Result<App, Failure> {
     let store = SqlMarket::on(database.store.clone());
     let tx = transactor(Arc::new(store), &database.clock)?;
-    Ok(App::new(tx, broker, config.rules.clone()))
+    Ok(app(tx, broker, config))
+}
+
+fn app(tx: MarketTransactor, broker: Arc<dyn Broker>, config: &Config) -> App {
+    App::new(tx, broker, config.rules.clone()).with_on_failed(config.on_failed)
 }

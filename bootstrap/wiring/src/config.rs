@@ -11,30 +11,22 @@ mod tests;
 
 use std::net::SocketAddr;
 
+use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, broker, consumer, database, http, listen, log,
-    proxies, relay,
+    BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, broker, consumer, database, http,
+    listen, log, outbox, proxies,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
 use marketplace_redis::RedisUse;
 
 pub use auth::AuthConfig;
-pub(crate) use auth::read_keys;
+pub(crate) use auth::{JWT_SECRET, PREVIOUS_JWT_SECRET, read_keys};
+pub(crate) use gateway_and_assets::{GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
 pub use rate_limit::LimitConfig;
 pub use redis::RedisConfig;
-
-/// The key of [`Config::jwt_secret`].
-pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
-/// The key of [`Config::gateway_secret`].
-pub(crate) const GATEWAY_SECRET: &str = "gateway.secret";
-
-/// The key of [`Config::previous_jwt_secret`].
-pub(crate) const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
-/// The key of [`Config::previous_gateway_secret`].
-pub(crate) const PREVIOUS_GATEWAY_SECRET: &str = "gateway.previous-secret";
 
 /// The validated configuration.
 #[derive(Debug, Clone)]
@@ -67,6 +59,8 @@ pub struct Config {
     pub rules: Rules,
     /// Durations of `idempotency.*`.
     pub requests: RequestSettings,
+    /// `outbox.on-failed`: effect of a FAILED event on later events of its aggregate.
+    pub on_failed: OnFailed,
     /// Settings of relay, consumers and jobs.
     pub settings: Settings,
     /// `log.*`.
@@ -90,7 +84,7 @@ impl Configuration for Config {
         let refund = gateway_and_assets::refund(reader);
         let pending_timeout = order_timeout::pending_timeout(reader);
         let timeout = order_timeout::timeout(reader);
-        let relay = relay(reader);
+        let outbox = outbox(reader);
         let consumer = consumer(reader);
         let keys_store = redis::store(reader, RedisUse::Keys);
         let requests = idempotency::requests(reader);
@@ -98,7 +92,7 @@ impl Configuration for Config {
         let consistency = gateway_and_assets::consistency(reader, &assets);
         let log = log(reader);
         let redis = redis.used_by(reader, [limits_store, keys_store]);
-        let relay = relay?;
+        let OutboxConfig { relay, on_failed } = outbox?;
         let gateway = gateway?;
         Ok(Config {
             listen: listen?,
@@ -117,9 +111,9 @@ impl Configuration for Config {
                 pending_timeout: pending_timeout?,
                 // Without the first attempt, which is not a retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
-                on_failed: relay.on_failed,
                 points: assets.points?,
             },
+            on_failed,
             requests: requests?,
             settings: Settings {
                 relay,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
-use handover_outbox::ports::{Clock, OnFailed, Store, UnreadableRow};
+use handover_outbox::ports::{Clock, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
@@ -84,7 +84,6 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
     let rules = Rules {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,
-        on_failed: OnFailed::Continue,
         points: PointsRules::default(),
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);

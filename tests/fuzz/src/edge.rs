@@ -13,7 +13,6 @@ use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
 use handover_http::{ForwardedHeader, Limits, Problem, Proxies, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
-use handover_outbox::ports::OnFailed;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::ports::Bucket;
 use marketplace::{App, Rules, service};
@@ -126,7 +125,6 @@ async fn open_router(header: ForwardedHeader) -> Router {
     let rules = Rules {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,
-        on_failed: OnFailed::Continue,
         points: PointsRules::default(),
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);

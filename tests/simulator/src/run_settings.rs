@@ -58,7 +58,6 @@ impl RunSettings {
         let mut settings = Settings {
             relay: RelaySettings {
                 retry: RetryPolicy::Schedule { delays: RELAY_BACKOFF.to_vec() },
-                on_failed,
                 on_outage,
                 lease_ms: 2_000,
                 confirm_timeout: second * 4,
@@ -110,7 +109,6 @@ impl RunSettings {
         Rules {
             pending_timeout: Duration::from_secs(5),
             max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
-            on_failed: self.on_failed,
             points: self.points,
         }
     }

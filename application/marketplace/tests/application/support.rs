@@ -107,9 +107,8 @@ impl World {
             Tasks::default(),
         );
         let pending_timeout = self.pending_timeout;
-        let on_failed = self.on_failed;
-        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
-        Process { app: App::new(tx, broker, rules), wake, faults }
+        let rules = Rules { pending_timeout, max_retry_count: 3, points: PointsRules::default() };
+        Process { app: App::new(tx, broker, rules).with_on_failed(self.on_failed), wake, faults }
     }
 
     pub(crate) async fn view(&self) -> Box<dyn MarketView> {

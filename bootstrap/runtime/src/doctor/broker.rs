@@ -8,10 +8,10 @@ use handover_outbox::ports::{Broker, BrokerError};
 use handover_rabbitmq::{LimitingPolicy, ManagementError, RabbitSettings, limiting_policies};
 use handover_sql::DatabaseBroker;
 
-use super::Subject;
 use super::report::Check;
-use crate::Failure;
+use super::subject::Subject;
 use crate::brokers::rabbit_for_command;
+use crate::failure::Failure;
 use crate::settings::BrokerChoice;
 use crate::stores::AttachedDatabase;
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{OutboxFilter, Store, StoreError, View};
 
+use super::broker;
 use super::report::Check;
-use super::{Subject, broker};
+use super::subject::Subject;
+use crate::failure::Failure;
+use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
 use crate::stores::{AttachedDatabase, Schema};
-use crate::{DatabaseLock, Failure};
 
 /// A database that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);

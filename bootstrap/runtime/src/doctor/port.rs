@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use super::report::Check;
-use crate::Failure;
+use crate::failure::Failure;
 
 const NAME: &str = "port";
 /// Timeout of the readiness request.

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use crate::config::ConfigError;
+use crate::explanation::{Exit, Explained, Explanation};
+use crate::failure::Failure;
 use crate::terminal::Output;
 use crate::terminal::output::{self, visible};
-use crate::{Exit, Explained, Explanation, Failure};
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,4 +1,4 @@
-//! The relay: `[outbox]`.
+//! Outbox and relay: `[outbox]`.
 
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{OnOutage, RelaySettings};
@@ -9,8 +9,17 @@ use crate::config::{Checked, MILLISECOND, MINUTE, Reader, SECOND};
 /// Maximum of `outbox.batch` and of other batches of rows.
 pub const MAX_BATCH: u32 = 10_000;
 
+/// `outbox.*`.
+#[derive(Debug, Clone)]
+pub struct OutboxConfig {
+    /// Settings of the relay.
+    pub relay: RelaySettings,
+    /// Effect of a `FAILED` event on later events of its aggregate (`outbox.on-failed`).
+    pub on_failed: OnFailed,
+}
+
 /// Reads `outbox.*`.
-pub fn relay(reader: &Reader<'_>) -> Checked<RelaySettings> {
+pub fn outbox(reader: &Reader<'_>) -> Checked<OutboxConfig> {
     let why = "an empty batch publishes nothing, and a very large one fills the memory";
     let batch = reader.count("outbox.batch", "200", 1..=MAX_BATCH, why);
     let why = "short intervals put load on the database; with long ones, an event waits if its wake-up notification is lost";
@@ -25,14 +34,14 @@ pub fn relay(reader: &Reader<'_>) -> Checked<RelaySettings> {
     let why = "with a short timeout, messages are published to a slow broker again; with a long one, the relay waits for a broker that never confirms";
     let limits = MILLISECOND * 100..=MINUTE * 10;
     let confirm_timeout = reader.duration("outbox.confirm-timeout", "10s", limits, why);
-    Ok(RelaySettings {
+    let relay = RelaySettings {
         batch: batch?,
         scan_interval: scan_interval?,
         retry: retry?,
-        on_failed: on_failed?,
         on_outage: on_outage?,
         lease_ms: u32::try_from(lease?.as_millis()).unwrap_or(u32::MAX),
         confirm_timeout: confirm_timeout?,
         ..RelaySettings::default()
-    })
+    };
+    Ok(OutboxConfig { relay, on_failed: on_failed? })
 }

@@ -9,7 +9,7 @@ use handover_system::{FollowingClock, SystemClock};
 
 use super::database::sample_time;
 use super::{Parts, Schema};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::DatabaseChoice;
 
 /// A database that another process may be serving: opened without the lock; never created or migrated.

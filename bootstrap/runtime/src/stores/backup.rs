@@ -7,7 +7,7 @@ use std::path::Path;
 use handover_sql::SchemaVersion;
 
 use super::{AttachedDatabase, Parts, Schema};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::DatabaseChoice;
 
 /// Copies the database file into the new file `copy`, also while a process serves it. The copy is complete, verified and

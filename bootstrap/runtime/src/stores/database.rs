@@ -8,8 +8,9 @@ use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 
 use super::{Parts, Schema};
+use crate::failure::Failure;
+use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
-use crate::{DatabaseLock, Failure};
 
 /// Interval at which the clock offset to the database server is sampled.
 const CLOCK_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use handover_sql::{SchemaError, SchemaVersion, SqlStore};
 
 use super::Parts;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::DatabaseChoice;
 
 /// Result of comparing schema versions.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use crate::Failure;
 use crate::config::{Configuration, Sources, variable_of};
+use crate::failure::Failure;
 use crate::settings::{DATABASE_DEFAULT, DATABASE_URL, LISTEN, LISTEN_DEFAULT};
 use crate::terminal::warn;
 

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
 use super::stderr::{queue_stderr, write_line};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Interval of progress lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);

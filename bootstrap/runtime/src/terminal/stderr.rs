@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use handover_system::{LineWriter, LineWriterOptions};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The queue of this process, if it has one.
 static QUEUE: OnceLock<LineWriter> = OnceLock::new();

@@ -8,7 +8,7 @@ use marketplace::queues::DEAD_LETTER_KEY;
 use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
-use super::messages::emitted;
+use super::event_types::emitted;
 
 const BINDING: &str = "0.3.0";
 

@@ -3,13 +3,8 @@
 use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
+use super::event_types::emitted;
 use super::payloads::enveloped;
-
-/// The event types that the service emits. Others are omitted, because no message of them would ever arrive.
-pub(super) fn emitted() -> impl Iterator<Item = EventKind> {
-    // No use case creates invoices yet, so no message of this type is sent.
-    EventKind::ALL.iter().copied().filter(|event_type| *event_type != EventKind::InvoiceGenerated)
-}
 
 /// One message per emitted event type.
 pub(super) fn messages() -> Map<String, Value> {

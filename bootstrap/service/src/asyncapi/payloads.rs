@@ -3,7 +3,7 @@
 use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
-use super::messages::emitted;
+use super::event_types::emitted;
 
 /// Schema of the envelope, with any payload.
 pub(super) fn envelope() -> Value {

@@ -6,7 +6,10 @@ use std::time::Duration;
 use handover_http::{KeySet, TokenRules, Tokens};
 use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, Secret};
 
-use super::{JWT_SECRET, PREVIOUS_JWT_SECRET};
+/// The key of the secret that signs tokens.
+pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
+/// The key of the previous secret, with which tokens are still verified.
+pub(crate) const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
 
 const JWKS_FILE: &str = "auth.jwks-file";
 const AUDIENCE: &str = "auth.audience";

@@ -11,7 +11,10 @@ use marketplace_domain::PointsRules;
 use marketplace_gateway::Endpoint;
 use marketplace_http::CallbackVerifier;
 
-use super::{GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
+/// The key of the secret that signs calls to and from the gateway.
+pub(crate) const GATEWAY_SECRET: &str = "gateway.secret";
+/// The key of the previous secret, with which callbacks are still verified.
+pub(crate) const PREVIOUS_GATEWAY_SECRET: &str = "gateway.previous-secret";
 
 const DAY: Duration = HOUR.saturating_mul(24);
 /// Upper limit of both `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.

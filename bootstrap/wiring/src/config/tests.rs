@@ -263,6 +263,6 @@ fn invalid_retry_policies_are_refused() {
 fn on_failed_and_outage_are_read() {
     let config =
         load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
-    assert_eq!(config.settings.relay.on_failed, OnFailed::Hold);
+    assert_eq!(config.on_failed, OnFailed::Hold);
     assert_eq!(config.settings.relay.on_outage, OnOutage::Count);
 }

@@ -58,7 +58,7 @@ impl ReferenceRun {
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
         let tx = Transactor::new(Arc::clone(&store), clock, Arc::new(SeededRandom::new(0)), Tasks::default());
         let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
-        let app = App::new(tx, Arc::clone(&broker), rules);
+        let app = App::new(tx, Arc::clone(&broker), rules).with_on_failed(run.app.outbox.on_failed);
         service::prepare(&app).await?;
         service::start(&app, &wake, &Settings::default());
         let mut products = BTreeMap::new();

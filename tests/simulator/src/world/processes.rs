@@ -61,7 +61,9 @@ impl World {
         };
         let gateway = FaultyGateway { gateway_model: self.gateway_model.clone(), process };
         let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
-        let app = App::new(tx, broker, self.run_settings.rules()).with_requests(requests);
+        let app = App::new(tx, broker, self.run_settings.rules())
+            .with_on_failed(self.run_settings.on_failed)
+            .with_requests(requests);
         (app.with_gateway(Arc::new(gateway)), wake)
     }
 
@@ -72,6 +74,7 @@ impl World {
         let clock = Arc::clone(app.tx.clock());
         let tx = Transactor::new(store, clock, Arc::clone(app.tx.random()), Tasks::default());
         App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
+            .with_on_failed(self.run_settings.on_failed)
     }
 
     pub(super) fn app(&self, slot: usize) -> App {

@@ -116,13 +116,9 @@ impl World {
         let memory = MemoryStore::new(clock.clone(), WakeupNotifier::default());
         let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
         let tx = Transactor::new(store, clock, Arc::new(SeededRandom::new(1)), Tasks::default());
-        let rules = Rules {
-            pending_timeout: Duration::from_secs(900),
-            max_retry_count: 3,
-            on_failed: setup.on_failed,
-            points: setup.points,
-        };
-        let app = App::new(tx, Arc::new(broker.clone()), rules);
+        let rules =
+            Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3, points: setup.points };
+        let app = App::new(tx, Arc::new(broker.clone()), rules).with_on_failed(setup.on_failed);
         if uses_memory {
             service::prepare(&app).await.unwrap();
         }

@@ -7,8 +7,10 @@
 mod compare;
 mod findings;
 mod repair;
+mod report;
 
 pub use findings::{Finding, FindingKind, Repair};
+pub use report::{MAX_FINDINGS, Reconciliation};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,9 +28,6 @@ use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, StoreError, UnreadableRow,
 };
 use repair::RepairContext;
-
-/// Maximum number of findings that one call returns; see [`Reconciliation::more`].
-pub const MAX_FINDINGS: usize = 1_000;
 
 /// Default time that a confirmed event may be in flight before it counts as lost.
 pub const GRACE: Duration = Duration::from_secs(60);
@@ -65,46 +64,6 @@ pub struct Reconcile {
     /// Whether findings are repaired.
     pub repair: bool,
     pub reason: Option<Reason>,
-}
-
-/// Result of a reconciliation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reconciliation {
-    /// Start of the window.
-    pub since: DateTime<Utc>,
-    /// End of the window, exclusive.
-    pub until: DateTime<Utc>,
-    /// Number of compared orders.
-    pub orders: u64,
-    /// Number of outbox rows of the compared orders, their payments and their refunds.
-    pub events: u64,
-    /// Number of the rows counted in `events` that the broker has confirmed.
-    pub confirmed: u64,
-    /// Number of `SUCCESS` consume-log records of the compared orders.
-    pub consumed: u64,
-    /// Number of the records counted in `consumed` whose effect exists.
-    pub effects: u64,
-    /// Number of pairs of event and consumer in progress: the event is not published, not delivered, or not yet settled
-    /// by the consumer.
-    pub pending: u64,
-    /// Number of pairs of event and consumer that ended in a dead letter.
-    pub parked: u64,
-    /// Discrepancies, at most [`MAX_FINDINGS`].
-    pub findings: Vec<Finding>,
-    /// Whether there are more findings than returned.
-    pub more: bool,
-}
-
-impl Reconciliation {
-    /// Whether there are no findings, or all of them were repaired.
-    pub fn is_sound(&self) -> bool {
-        !self.more && self.findings.iter().all(|finding| finding.repair.is_some())
-    }
-
-    /// Number of findings of a kind.
-    pub fn count(&self, kind: FindingKind) -> usize {
-        self.findings.iter().filter(|finding| finding.kind == kind).count()
-    }
 }
 
 /// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost

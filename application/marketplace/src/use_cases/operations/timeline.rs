@@ -1,8 +1,8 @@
 //! Timeline of an order: changes, reports of the gateway, events, publish attempts, consumptions, effects and dead letters.
 
+mod item;
 mod items;
 
-use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId};
 
@@ -12,7 +12,10 @@ use crate::ports::MarketView;
 use crate::{App, CommandContext, privacy};
 use handover_outbox::operations::{Action, OperationError, Operator, count};
 use handover_outbox::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError};
+use item::Visibility;
 use items::Items;
+
+pub use item::{TimelineItem, TimelineKind};
 
 /// Timeline of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,81 +25,6 @@ pub struct Timeline {
     pub items: Vec<TimelineItem>,
 }
 
-/// Kind of an item. Items of one event with the same time are sorted by kind, in the sequence of the variants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimelineKind {
-    /// The order changed.
-    State,
-    /// A payment or a refund was started or settled.
-    Payment,
-    /// The gateway reported the result of a payment or refund. Only for operators.
-    GatewayReport,
-    /// An event was committed with the change.
-    Event,
-    /// The result of an attempt to publish an event, or a redrive.
-    Published,
-    /// A consumer, job or use case wrote an effect. A consumer writes it in the same transaction as its consume-log
-    /// record.
-    Effect,
-    /// A consumer recorded an event in its consume log.
-    Consumed,
-    /// A dead letter was created, replayed or discarded.
-    DeadLetter,
-}
-
-impl TimelineKind {
-    pub const ALL: &'static [TimelineKind] = &[
-        TimelineKind::State,
-        TimelineKind::Payment,
-        TimelineKind::GatewayReport,
-        TimelineKind::Event,
-        TimelineKind::Published,
-        TimelineKind::Effect,
-        TimelineKind::Consumed,
-        TimelineKind::DeadLetter,
-    ];
-
-    /// Name of the kind in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            TimelineKind::State => "state",
-            TimelineKind::Payment => "payment",
-            TimelineKind::GatewayReport => "gatewayReport",
-            TimelineKind::Event => "event",
-            TimelineKind::Published => "published",
-            TimelineKind::Effect => "effect",
-            TimelineKind::Consumed => "consumed",
-            TimelineKind::DeadLetter => "deadLetter",
-        }
-    }
-}
-
-/// One item of a timeline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimelineItem {
-    pub at: DateTime<Utc>,
-    pub kind: TimelineKind,
-    /// Event that the item belongs to.
-    pub event_id: Option<EventId>,
-    pub event_type: Option<String>,
-    pub consumer: Option<String>,
-    /// New status of the order, payment, refund, report, outbox row, consume-log record or dead letter.
-    pub status: Option<&'static str>,
-    /// Number of attempts so far to publish or to apply the event.
-    pub attempts: Option<u32>,
-    /// Key of the asset operation.
-    pub idempotency_key: Option<String>,
-    /// Amount of the asset operation, or the reported amount.
-    pub amount: Option<String>,
-    /// Available balance of the purse after the asset operation.
-    pub balance_after: Option<String>,
-    /// Description.
-    pub what: String,
-    /// Details. Errors and the reasons of redrives and dead-letter decisions are only for operators.
-    pub detail: Option<String>,
-    pub trace_id: Option<String>,
-}
-
 /// The reader of a timeline.
 #[derive(Debug, Clone, Copy)]
 enum Audience<'a> {
@@ -104,17 +32,6 @@ enum Audience<'a> {
     Party,
     /// Operator, who also sees errors and the reasons of redrives and dead-letter decisions.
     Operator(&'a Operator),
-}
-
-/// Parts of the timeline that the reader may see.
-#[derive(Debug, Clone, Copy)]
-struct Visibility {
-    /// Errors, and the reasons of redrives and dead-letter decisions.
-    operations: bool,
-    /// Assets of the buyer.
-    assets: bool,
-    /// Text from buyer and seller: payment method and reason of a refund.
-    free_text: bool,
 }
 
 /// Returns the timeline of an order to its buyer and seller, the operators of its tenant and platform operators. For

@@ -8,8 +8,8 @@ use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::relay_on;
 use super::test_brokers::{BrokerReply, confirming_broker, mock_broker_by_id};
+use super::{relay_on, relay_with};
 use crate::support::{World, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
@@ -67,8 +67,7 @@ async fn event_awaiting_retry_blocks_only_its_own_aggregate() {
 async fn publish_after_a_failed_event(on_failed: OnFailed) -> (OutboxStatus, Vec<String>) {
     let (broker, windows) =
         mock_broker_by_id(|id| if id == "a-1" { BrokerReply::Return } else { BrokerReply::Confirm });
-    let settings = RelaySettings { on_failed, ..RelaySettings::default() };
-    let (world, process) = relay_on(broker, settings).await;
+    let (world, process) = relay_with(on_failed, broker, RelaySettings::default()).await;
     let a = |id: &str, seq| world.event(id, seq, &sample::changed(1));
     process.commit(vec![a("a-1", 1), a("a-2", 2)]).await;
     pass(secs(200)).await;
@@ -100,8 +99,7 @@ async fn timeout_event_neither_blocks_other_events_nor_is_blocked_by_them() {
     let (broker, windows) = mock_broker_by_id(move |id| {
         if *returned_id.lock().unwrap() == id { BrokerReply::Return } else { BrokerReply::Confirm }
     });
-    let settings = RelaySettings { on_failed: OnFailed::Hold, ..RelaySettings::default() };
-    let (world, process) = relay_on(broker, settings).await;
+    let (world, process) = relay_with(OnFailed::Hold, broker, RelaySettings::default()).await;
     let timeout = sample::timeout(1, world.now());
     // An unpublished timeout does not block later events.
     process.commit(vec![world.event("t-1", 1, &timeout), world.event("a-2", 2, &sample::paid(1))]).await;

@@ -9,7 +9,8 @@ use marketplace_domain::{
     Asset, EventBody, EventKind, Hold, OperationKey, OperationKind, Order, PointsRules,
 };
 
-use super::{Finding, FindingKind, Reconciliation};
+use super::findings::{Finding, FindingKind};
+use super::report::Reconciliation;
 use crate::App;
 use crate::cash;
 use crate::consistency::{

@@ -7,7 +7,7 @@ use handover_events::{ConsumeStatus, EventId, Json};
 use marketplace_domain::{Asset, EventBody, EventKind, Order, OrderId, Posting};
 
 use super::compare::Subscriptions;
-use super::{Finding, FindingKind, Repair};
+use super::findings::{Finding, FindingKind, Repair};
 use crate::consistency::{MoneyMismatch, announce_missing, is_paid_for, occupy_product, reconstructed_hold};
 use crate::consumer::{Consumer, Effect, LostEffect};
 use crate::ports::Work;

@@ -10,7 +10,7 @@ use marketplace_domain::{
     RefundCause, RefundStatus,
 };
 
-use super::{TimelineItem, TimelineKind, Visibility};
+use super::item::{TimelineItem, TimelineKind, Visibility};
 use crate::App;
 use crate::consumer::{Audience, Consumer, EffectRow, RowDescription};
 use handover_outbox::MASK;

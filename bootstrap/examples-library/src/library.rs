@@ -1,0 +1,185 @@
+//! Example service on handover's crates: a lending library with its own tables, event type and consumer. handover
+//! provides the outbox, the relay, ordering, exactly-once effects and dead letters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_events::{AggregateRef, OutboxStatus, TenantId};
+use handover_outbox::consumers::{Applied, Bound, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::topology::Topology;
+use handover_outbox::{
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Transactor, WakeupNotifier, event_id, runtime,
+    with_tx,
+};
+use handover_runtime::stores::transactor;
+use handover_sql::{DatabaseBroker, Session, SqlStore, SqliteOptions, values};
+use handover_system::SystemClock;
+
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// The command: changes the book's row and appends the event in one transaction.
+async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool, StoreError> {
+    // Ids are chosen before the first attempt, so that a repeated attempt appends no second event.
+    let event_id = event_id(&library.tx);
+    let now = library.outbox.now();
+    with_tx(&library.tx, move |unit, attempt| {
+        let event_id = event_id.clone();
+        Box::pin(async move {
+            let done = unit.outbox().outbox_by_event(std::slice::from_ref(&event_id)).await?;
+            if attempt.may_be_committed() && !done.is_empty() {
+                return Ok(true);
+            }
+            let lend = "UPDATE books SET reader = ?, version = version + 1 WHERE id = ? AND reader IS NULL";
+            if unit.execute(lend, values![reader, book]).await? == 0 {
+                return Ok(false);
+            }
+            let rows = unit.fetch("SELECT version FROM books WHERE id = ?", values![book]).await?;
+            let event = NewEvent {
+                event_id,
+                event_type: "BOOK_LENT".to_owned(),
+                aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+                aggregate_seq: rows.first().map_or(Ok(0), |row| row.int("version"))?,
+                payload: serde_json::json!({ "bookId": book, "reader": reader }).to_string(),
+                metadata: EventMetadata::default(),
+                occurred_at: now,
+                max_retry_count: 3,
+            };
+            unit.outbox().append(&[event]).await?;
+            Ok(true)
+        })
+    })
+    .await
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookLent {
+    book_id: i64,
+    reader: String,
+}
+
+/// The consumer. Its effect is committed in the same transaction as the consume-log record, so it is applied exactly
+/// once.
+struct Reminders;
+
+#[async_trait]
+impl Handler<Session> for Reminders {
+    fn name(&self) -> &str {
+        "reminders"
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        vec!["BOOK_LENT"]
+    }
+
+    async fn apply(&self, unit: &mut Session, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        for event in events {
+            let lent: BookLent = event.payload()?;
+            let remind = "INSERT INTO reminders (book, reader) VALUES (?, ?)";
+            unit.execute(remind, values![lent.book_id, lent.reader]).await?;
+        }
+        Ok(events.iter().map(|_| Applied::result("reminder noted")).collect())
+    }
+}
+
+struct Library {
+    outbox: Outbox,
+    tx: Transactor<Session, Session>,
+    consumers: Vec<Bound>,
+    wake: WakeupNotifier,
+}
+
+/// Wires a store, a broker on the same database, and the example's own tables, event type and consumer.
+async fn library(file: &std::path::Path) -> Result<Library, Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let wake = WakeupNotifier::default();
+    let store = SqlStore::open_sqlite(&SqliteOptions::file(file), clock.clone(), wake.clone()).await?;
+    store.migrate().await?;
+    let mut unit = store.begin().await?;
+    for table in [
+        "CREATE TABLE books (id INTEGER PRIMARY KEY, reader TEXT, version INTEGER NOT NULL)",
+        "CREATE TABLE reminders (book INTEGER NOT NULL, reader TEXT NOT NULL)",
+        "INSERT INTO books (id, version) VALUES (1, 0), (2, 0), (3, 0)",
+    ] {
+        unit.execute(table, values![]).await?;
+    }
+    unit.commit().await?;
+    let broker = Arc::new(DatabaseBroker::new(&store));
+    let tx = transactor(Arc::new(store), &clock)?;
+    let outbox = outbox(&tx, broker);
+    let consumers = vec![subscriber().bind(tx.store())];
+    Ok(Library { outbox, tx, consumers, wake })
+}
+
+fn subscriber() -> Subscriber<Session> {
+    Subscriber { queue: "library.reminders".into(), handler: Arc::new(Reminders) }
+}
+
+pub(crate) fn topology() -> Topology {
+    Topology::new("library.events", "library.dead-letters", "library.dead")
+}
+
+/// The outbox with the library's event type and consumer.
+pub(crate) fn outbox(tx: &Transactor<Session, Session>, broker: Arc<dyn Broker>) -> Outbox {
+    let reminders = subscriber();
+    let topology = topology();
+    Outbox::new(tx.outbox(), broker, topology)
+        .with_event(EventSpec::new("BOOK_LENT", "book.lent"))
+        .with_consumer(&reminders, &["book.lent"])
+}
+
+async fn reminders(library: &Library) -> Result<Vec<String>, StoreError> {
+    let mut view = library.tx.view().await?;
+    let rows = view.fetch("SELECT book, reader FROM reminders ORDER BY book", values![]).await?;
+    rows.iter().map(|row| Ok(format!("book {} to {}", row.int("book")?, row.text("reader")?))).collect()
+}
+
+/// Waits until the relay has sent every event and the consumer has settled every delivery.
+async fn settled(outbox: &Outbox, events: usize) -> Result<(), Error> {
+    for _ in 0..1_000 {
+        let mut view = outbox.view().await?;
+        let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
+        let ids: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let consumed = view.outbox_view().consumed_of(&ids).await?.len();
+        drop(view);
+        let sent = rows.iter().all(|row| row.status == OutboxStatus::Sent);
+        let queues = outbox.broker.queues().await?;
+        if sent && consumed == events && queues.iter().all(|queue| queue.ready + queue.unacked == 0) {
+            return Ok(());
+        }
+        outbox.tx.sleep(Duration::from_millis(10)).await;
+    }
+    Err("the events were not consumed within ten seconds".into())
+}
+
+/// Lends three books, tries to lend one of them twice, delivers all events a second time, and returns the reminders.
+pub(crate) async fn run(database: &std::path::Path) -> Result<Vec<String>, Error> {
+    let library = library(database).await?;
+    let outbox = &library.outbox;
+    runtime::prepare(outbox).await?;
+    runtime::start_relay(outbox, &library.wake, &RelaySettings::default());
+    runtime::start_consumers(outbox, library.consumers.clone(), &ConsumerSettings::default());
+
+    for (book, reader) in [(1, "ann"), (2, "ben"), (3, "ann"), (1, "ben")] {
+        let lent = lend(&library, book, reader).await?;
+        println!("book {book} to {reader}: {}", if lent { "lent" } else { "already lent" });
+    }
+    settled(outbox, 3).await?;
+
+    // Deliver every event again, as a broker or an operator may do at any time.
+    let rows = outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
+    let now = outbox.now();
+    let again: Vec<Redrive> =
+        rows.into_iter().map(|row| Redrive { event_id: row.event_id, due: now }).collect();
+    let mut unit = library.tx.begin().await?;
+    let redriven = unit.outbox().redrive(&again, now).await?.len();
+    unit.commit().await?;
+    settled(outbox, 3).await?;
+
+    let reminders = reminders(&library).await?;
+    println!("{redriven} events sent twice; reminders: {}", reminders.join(", "));
+    outbox.tx.tasks().stop().await;
+    Ok(reminders)
+}
