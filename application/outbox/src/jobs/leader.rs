@@ -6,11 +6,11 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -38,7 +38,10 @@ struct Shared {
     name: &'static str,
     id: CandidateId,
     lease_ms: u32,
-    term: watch::Sender<Option<Term>>,
+    term: Mutex<Option<Term>>,
+    /// Notified at each change of the term. Wakes its waiters in their sequence, unlike a `watch` channel, so that a
+    /// simulation with a seed is repeatable.
+    changed: Notify,
     /// Runs of jobs. The lease is not released before all of them have ended.
     runs: TaskTracker,
 }
@@ -59,8 +62,16 @@ impl Term {
 impl Leader {
     /// A candidate for the lease of this name. The id MUST be unique for each run of a process.
     pub fn new(tx: Transactor, name: &'static str, id: CandidateId, lease_ms: u32) -> Leader {
-        let term = watch::Sender::new(None);
-        Leader { shared: Arc::new(Shared { tx, name, id, lease_ms, term, runs: TaskTracker::new() }) }
+        let shared = Shared {
+            tx,
+            name,
+            id,
+            lease_ms,
+            term: Mutex::default(),
+            changed: Notify::new(),
+            runs: TaskTracker::new(),
+        };
+        Leader { shared: Arc::new(shared) }
     }
 
     /// Starts a candidate under a new random id. It stands for election until the process stops.
@@ -74,20 +85,19 @@ impl Leader {
 
     /// Leadership of this process, unless its lease may have ended.
     pub fn leadership(&self) -> Option<Leadership> {
-        let term = self.shared.term.borrow();
-        term.as_ref().filter(|term| term.is_valid()).map(|term| term.leadership.clone())
+        self.term().filter(Term::is_valid).map(|term| term.leadership)
     }
 
     /// Waits until this process leads.
     pub async fn elected(&self) -> Leadership {
-        let mut terms = self.shared.term.subscribe();
         loop {
-            terms.mark_unchanged();
+            let mut changed = pin!(self.shared.changed.notified());
+            // Before the term is read, so that no change is missed.
+            changed.as_mut().enable();
             if let Some(leadership) = self.leadership() {
                 return leadership;
             }
-            // The sender is part of `self`, so this is not an error.
-            let _ = terms.changed().await;
+            changed.await;
         }
     }
 
@@ -114,13 +124,14 @@ impl Leader {
 
     /// Waits until this leadership may have ended.
     async fn lost(&self, leadership: &Leadership) {
-        let mut terms = self.shared.term.subscribe();
         loop {
-            let term = terms.borrow_and_update().clone();
-            let current = term.filter(|term| term.leadership == *leadership && term.is_valid());
+            let mut changed = pin!(self.shared.changed.notified());
+            // Before the term is read, so that no change is missed.
+            changed.as_mut().enable();
+            let current = self.term().filter(|term| term.leadership == *leadership && term.is_valid());
             let Some(term) = current else { return };
             // An elapsed time limit is not an error: the term is read again.
-            let _ = tokio::time::timeout_at(term.valid_until, terms.changed()).await;
+            let _ = tokio::time::timeout_at(term.valid_until, changed).await;
         }
     }
 
@@ -167,13 +178,22 @@ impl Leader {
         }
     }
 
+    fn term(&self) -> Option<Term> {
+        self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_term(&self, term: Option<Term>) {
+        *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
+        self.shared.changed.notify_waiters();
+    }
+
     fn lease(&self) -> Duration {
         Duration::from_millis(u64::from(self.shared.lease_ms))
     }
 
     /// The last known leadership of this process, even if its lease may have ended.
     fn last_leadership(&self) -> Option<Leadership> {
-        self.shared.term.borrow().as_ref().map(|term| term.leadership.clone())
+        self.term().map(|term| term.leadership)
     }
 
     /// Renews the lease, or tries to acquire it. Returns the time until the next call.
@@ -185,7 +205,7 @@ impl Leader {
                 self.lead(leadership, requested_at);
                 return Ok(self.lease() / 3);
             }
-            self.shared.term.send_replace(None);
+            self.set_term(None);
             warn!(leader = %self.shared.id, epoch = leadership.epoch,
                 "[{}] leadership lost to another process", self.shared.name);
         }
@@ -223,7 +243,7 @@ impl Leader {
 
     fn lead(&self, leadership: Leadership, requested_at: Instant) {
         let valid_until = requested_at + self.lease().mul_f64(0.8);
-        self.shared.term.send_replace(Some(Term { leadership, valid_until }));
+        self.set_term(Some(Term { leadership, valid_until }));
     }
 
     async fn acquire(&self, seen: LeaderLease) -> Result<Changed, StoreError> {
@@ -249,7 +269,7 @@ impl Leader {
 
     async fn release(&self) -> Result<(), StoreError> {
         let Some(leadership) = self.last_leadership() else { return Ok(()) };
-        self.shared.term.send_replace(None);
+        self.set_term(None);
         with_tx(&self.shared.tx, move |unit, _| {
             let leadership = leadership.clone();
             Box::pin(async move { unit.outbox().release_leadership(&leadership).await })
