@@ -13,7 +13,7 @@ pub struct Texts {
     /// A publish was not confirmed. Continued with the reason.
     pub publish_failed: Cow<'static, str>,
     /// An attempt to apply the event failed. Continued with the reason, unless the reason begins with
-    /// [`Texts::unsupported_type`].
+    /// `unsupported_type`.
     pub consume_failed: Cow<'static, str>,
 }
 

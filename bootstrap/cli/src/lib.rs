@@ -45,6 +45,9 @@ pub enum Command {
 }
 
 /// Runs a command of this program.
+///
+/// Lines on stderr may still be queued afterwards: call [`flush`](handover_runtime::terminal::flush) before the process
+/// ends.
 pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Migrate(common) => commands::migrate::<P>(common).await?,

@@ -8,5 +8,7 @@ mod program;
 
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
-    program::main().await
+    let exit = program::main().await;
+    handover_runtime::terminal::flush();
+    exit
 }

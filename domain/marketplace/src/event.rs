@@ -1,5 +1,5 @@
 //! The events of the marketplace, one per file. To add an event, create a file here and add it to the list in
-//! [`events!`].
+//! `events!`.
 
 mod change;
 mod fields;

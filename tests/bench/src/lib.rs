@@ -34,7 +34,7 @@ use clap::Parser as _;
 use handover_runtime::signals::StopSignals;
 use handover_runtime::terminal::Output;
 use handover_runtime::terminal::progress::Progress;
-use handover_runtime::terminal::{note, say};
+use handover_runtime::terminal::{flush, note, say};
 use handover_runtime::{Exit, Failure};
 
 use cli::{BenchArgs, Mode};
@@ -47,13 +47,12 @@ use statement_counter::StatementCounter;
 /// Parses the command line, runs the benchmark and returns the exit code of the program.
 pub fn main() -> ExitCode {
     let arguments = BenchArgs::parse();
-    match run_on_threads(&arguments) {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            note(&error.explain());
-            error.exit().into()
-        }
-    }
+    let exit = run_on_threads(&arguments).unwrap_or_else(|error| {
+        note(&error.explain());
+        error.exit()
+    });
+    flush();
+    exit.into()
 }
 
 /// Runs the benchmark on a runtime that is configured like that of `handover`, because the figures depend on it.

@@ -1,8 +1,7 @@
 //! Responses of route handlers, and their serialization.
 //!
-//! A route returns an empty response with a [`Reply`] as extension. [`write_envelope`] serializes the reply
-//! in the outermost layer: there the trace id and the language are known, and responses of other layers, which have no
-//! `Reply`, pass through it, too.
+//! A route returns an empty response with a [`Reply`] as extension. The outermost layer serializes the reply: there the
+//! trace id and the language are known, and responses of other layers, which have no `Reply`, pass through it, too.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
