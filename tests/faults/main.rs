@@ -22,6 +22,7 @@ mod disconnects;
 mod figures;
 mod foreign;
 mod kills;
+mod leader;
 mod locks;
 mod lost_responses;
 mod overload;

@@ -57,8 +57,8 @@ pub trait Explained: Error + Send + Sync + 'static {
     fn explanation(&self) -> Explanation;
 }
 
-/// Defines an enum of errors. Each variant has beside it the exit code, what failed, why, and what to do: expressions
-/// with the fields of the variant in scope, by reference.
+/// Defines an enum of errors. Each variant is followed by its exit code and three texts: what failed, why, and what to
+/// do. These are expressions in which the fields of the variant are in scope, by reference.
 #[macro_export]
 macro_rules! failures {
     (

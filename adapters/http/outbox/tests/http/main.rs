@@ -1,4 +1,4 @@
-//! Tests of the toolkit's HTTP crate in applications that know nothing of the marketplace.
+//! Tests of the toolkit's HTTP crate in applications of their own.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
