@@ -2,7 +2,6 @@
 //! (`handover_outbox`), which does not depend on the marketplace.
 
 mod app;
-mod assembly;
 mod assets;
 mod cash;
 mod consistency;

@@ -20,7 +20,7 @@ use handover_http::response::Done;
 use handover_http::values;
 use handover_outbox::ports::StoreError;
 use marketplace::CommandContext;
-use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest, ResponseWriter};
+use marketplace::idempotency::{ClaimOutcome, IdempotentRequest, ResponseWriter};
 use marketplace::ports::{RequestScope, StoredResponse};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -100,11 +100,9 @@ async fn process(
     next: Next,
 ) -> Result<Response, RouteError> {
     let begun = match storage {
-        ResponseStorage::InTransaction(writer) => {
-            idempotency::begin(&edge.app, keyed_request, writer).await?
-        }
+        ResponseStorage::InTransaction(writer) => edge.app.idempotency.begin(keyed_request, writer).await?,
         ResponseStorage::Afterwards => {
-            idempotency::begin_with_deferred_response(&edge.app, keyed_request).await?
+            edge.app.idempotency.begin_with_deferred_response(keyed_request).await?
         }
     };
     let ticket = match begun {

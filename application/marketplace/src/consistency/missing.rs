@@ -8,9 +8,8 @@ use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
-use crate::App;
 use crate::cash;
-use crate::ports::{MarketView, Work};
+use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
 use handover_outbox::{append, with_tx};
@@ -90,14 +89,13 @@ impl OrderRows<'_> {
 /// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
 /// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
-    app: &App,
-    tenant: TenantId,
-    order: OrderId,
+    tx: &MarketTransactor,
+    max_retry_count: u32,
+    (tenant, order): (TenantId, OrderId),
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
-    let max_retry_count = app.handlers.events.max_retry_count();
     let audit_entry = audit_entry.map(Arc::new);
-    with_tx(&app.tx, move |unit, _| {
+    with_tx(tx, move |unit, _| {
         let audit_entry = audit_entry.clone();
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };

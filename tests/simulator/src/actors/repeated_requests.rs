@@ -2,9 +2,9 @@
 //! process, after the key lease has expired, with another body.
 
 use marketplace::App;
-use marketplace::idempotency::{ClaimOutcome, CommandResult, IdempotentRequest, begin};
+use marketplace::idempotency::{ClaimOutcome, CommandResult, IdempotentRequest};
 use marketplace::ports::{IdempotencyError, RequestScope};
-use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace::use_cases::{ListProduct, UseCaseError};
 use marketplace_domain::{Money, Title};
 
 use super::journal::{Journal, KeyedListing};
@@ -57,7 +57,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
     let who = format!("seller {}", request.scope.user);
     let mut context = by_user(faults, request.scope.tenant, request.scope.user);
     let keyed = keyed_request(request, request.title.as_str(), &context.trace.trace_id);
-    let ticket = match begin(app, keyed, serialize).await {
+    let ticket = match app.idempotency.begin(keyed, serialize).await {
         Ok(ClaimOutcome::New(ticket)) => ticket,
         Ok(ClaimOutcome::Replayed(stored)) => {
             faults.cover(|coverage| coverage.situation("replayed response"));
@@ -80,7 +80,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
     }
     context.idempotency = Some(ticket.clone());
     let price = Money::from_minor(1_000).expect("a valid price");
-    match list_product(app, &context, ListProduct { title: request.title.clone(), price }).await {
+    match app.ordering.list_product(&context, ListProduct { title: request.title.clone(), price }).await {
         Ok(product) => match serialize(CommandResult::Product(&product)) {
             Ok(data) => journal.record_keyed_response(request, &data),
             Err(error) => faults.violation(format!("the response cannot be serialized: {error}")),
@@ -100,7 +100,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
 /// Sends another body with the key of a completed request; it must be rejected.
 async fn send_another_body(app: &App, faults: &Faults, request: &KeyedListing) {
     let keyed = keyed_request(request, "another body", "otherwise");
-    if let Ok(begun) = begin(app, keyed, serialize).await {
+    if let Ok(begun) = app.idempotency.begin(keyed, serialize).await {
         faults.violation(format!("another body with {} was accepted: {begun:?}", request.scope.key));
     }
 }

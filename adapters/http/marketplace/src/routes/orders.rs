@@ -9,7 +9,7 @@ use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
 use marketplace::ports::OrderSide;
-use marketplace::use_cases::{self, PlaceOrder};
+use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::{
     Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
     Shipment, UserId,
@@ -142,7 +142,7 @@ async fn place(
             points: body.points?.unwrap_or(Points::ZERO),
         })
     })?;
-    let order = use_cases::place_order(&edge.app, &context, command).await?;
+    let order = edge.app.ordering.place(&context, command).await?;
     Done::created(&OrderView::from(order))
 }
 
@@ -165,7 +165,7 @@ queries! {
 async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (OrderQuery { r#as: side, status }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Buyer);
-    let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
+    let page = edge.app.queries.orders(&context, side, status, before, limit).await?;
     Done::page(page, OrderView::from)
 }
 
@@ -189,7 +189,7 @@ async fn one(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let order = use_cases::find_order(&edge.app, &context, id).await?;
+    let order = edge.app.queries.find_order(&context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -211,7 +211,7 @@ async fn one(
     ),
 )]
 async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
-    let order = use_cases::cancel_order(&edge.app, &context, id).await?;
+    let order = edge.app.ordering.cancel(&context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -241,7 +241,7 @@ async fn ship(
         let shipment = Shipment::new(body.carrier?, body.tracking_no?);
         shipment.map_or_else(|(name, error)| fields.reject(name, error), Some)
     })?;
-    let order = use_cases::ship_order(&edge.app, &context, id, shipment).await?;
+    let order = edge.app.ordering.ship(&context, id, shipment).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -263,6 +263,6 @@ async fn ship(
     ),
 )]
 async fn complete(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
-    let order = use_cases::complete_order(&edge.app, &context, id).await?;
+    let order = edge.app.ordering.complete(&context, id).await?;
     Done::ok(&OrderView::from(order))
 }

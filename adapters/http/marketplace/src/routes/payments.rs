@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_http::body::OptionalBody;
 use handover_http::response::Done;
-use marketplace::use_cases::{self, SettlePayment, StartPayment};
+use marketplace::use_cases::{SettlePayment, StartPayment};
 use marketplace_domain::{
     Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
@@ -81,7 +81,7 @@ pub(super) async fn start(
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
     let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
-    let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
+    let payment = edge.app.payments.start(&context, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
 
@@ -112,6 +112,6 @@ async fn callback(gateway: Gateway, body: SignedBody<bodies::PaymentReport>) -> 
     });
     let command = command.await?;
     let Gateway(edge, context) = gateway;
-    let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
+    let payment = edge.app.payments.settle(&context, command).await?;
     Done::ok(&PaymentView::from(payment))
 }

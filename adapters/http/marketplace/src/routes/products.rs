@@ -8,7 +8,7 @@ use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
-use marketplace::use_cases::{self, ListProduct, Shelf};
+use marketplace::use_cases::{ListProduct, Shelf};
 use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -76,7 +76,7 @@ async fn put_on_sale(
     JsonBody(body): JsonBody<bodies::NewProduct>,
 ) -> RouteResult {
     let command = body.command(|body, _| Some(ListProduct { title: body.title?, price: body.price? }))?;
-    let product = use_cases::list_product(&edge.app, &context, command).await?;
+    let product = edge.app.ordering.list_product(&context, command).await?;
     Done::created(&ProductView::from(product))
 }
 
@@ -97,7 +97,7 @@ queries! {
 )]
 async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (ProductQuery { status }, before, limit) = parameters.page()?;
-    let page = use_cases::products(&edge.app, &context, status, before, limit).await?;
+    let page = edge.app.queries.products(&context, status, before, limit).await?;
     Done::page(page, ProductView::from)
 }
 
@@ -119,7 +119,7 @@ async fn one(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let product = use_cases::find_product(&edge.app, &context, id).await?;
+    let product = edge.app.queries.find_product(&context, id).await?;
     Done::ok(&ProductView::from(product))
 }
 
@@ -141,7 +141,7 @@ async fn one(
     ),
 )]
 async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
-    let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::Off).await?;
+    let product = edge.app.ordering.shelve_product(&context, id, Shelf::Off).await?;
     Done::ok(&ProductView::from(product))
 }
 
@@ -163,6 +163,6 @@ async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>,
     ),
 )]
 async fn on_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
-    let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::On).await?;
+    let product = edge.app.ordering.shelve_product(&context, id, Shelf::On).await?;
     Done::ok(&ProductView::from(product))
 }

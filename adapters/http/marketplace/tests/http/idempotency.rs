@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use handover_events::TenantId;
 use handover_events::Trace;
-use marketplace::idempotency::{ClaimOutcome, IdempotentRequest, Ticket, begin};
+use marketplace::idempotency::{ClaimOutcome, IdempotentRequest, RequestSettings, Ticket};
 use marketplace::jobs::RequestSweep;
 use marketplace::ports::RequestScope;
-use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace::use_cases::{ListProduct, UseCaseError};
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::{Money, Title, UserId};
 use serde_json::json;
@@ -44,7 +44,7 @@ impl World {
             key: key.to_owned(),
         };
         let request = IdempotentRequest { scope, body_hash: body_hash.to_owned(), trace_id: "t".to_owned() };
-        match begin(&self.app, request, |_| Ok("null".to_owned())).await.unwrap() {
+        match self.app.idempotency.begin(request, |_| Ok("null".to_owned())).await.unwrap() {
             ClaimOutcome::New(ticket) => ticket,
             ClaimOutcome::Replayed(stored) => panic!("a response is already stored: {stored:?}"),
         }
@@ -208,7 +208,7 @@ async fn repeated_request_is_409_while_first_is_in_progress_and_key_is_free_afte
         title: Title::try_from("a lamp".to_owned()).unwrap(),
         price: Money::from_minor(8_850).unwrap(),
     };
-    let outcome = list_product(&world.app, &late, lamp).await;
+    let outcome = world.app.ordering.list_product(&late, lamp).await;
     assert!(matches!(outcome, Err(UseCaseError::InProgress)), "{outcome:?}");
     ticket.refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
@@ -242,7 +242,7 @@ async fn stored_response_is_kept_for_a_day_and_then_deleted() {
     let world = World::new().await;
     let first = world.listing(SELLER, "k").send().await.expect(201, "00000");
     tokio::time::advance(Duration::from_secs(24 * 3600 - 1)).await;
-    let sweep = RequestSweep::new(world.app.clone());
+    let sweep = RequestSweep::new(world.app.tx.clone(), RequestSettings::default().sweep_interval);
     assert_eq!(sweep.sweep().await.unwrap(), 0);
     let again = world.token(SELLER, 1, &[Role::User]);
     let again = world.post(PRODUCTS).token(&again).header(KEY, "k").json(LAMP).send().await;

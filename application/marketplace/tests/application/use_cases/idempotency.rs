@@ -30,7 +30,7 @@ fn write_response(result: CommandResult<'_>) -> Result<String, serde_json::Error
 async fn listed(app: &App, ticket: Ticket) -> Option<String> {
     let context = CommandContext { idempotency: Some(ticket), ..by(SELLER) };
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
-    list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
+    app.ordering.list_product(&context, command).await.ok().map(|product| product.id.to_string())
 }
 
 /// An attempt whose lease has expired finishes while another attempt takes over its claim. In each tested interleaving,
@@ -46,14 +46,16 @@ async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
         let one = world.process();
         let other = world.process();
         let app = one.app.clone().with_requests(settings.clone());
-        let ClaimOutcome::New(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
+        let ClaimOutcome::New(slow) =
+            app.idempotency.begin(keyed_request("key"), write_response).await.unwrap()
+        else {
             panic!("expected a new claim")
         };
         pass(secs(6)).await;
         one.faults.next_commits([CommitFault::Slow; 2]);
         let second = async {
             pass(millis(steps * 150)).await;
-            begin(&other.app.with_requests(settings), keyed_request("key"), write_response).await
+            other.app.with_requests(settings).idempotency.begin(keyed_request("key"), write_response).await
         };
         let (first, second) = tokio::join!(listed(&app, slow), second);
         match (first, second.unwrap()) {
@@ -86,11 +88,14 @@ async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let world = World::new().await;
     let one = world.process();
     let other = world.process();
-    let ClaimOutcome::New(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
+    let ClaimOutcome::New(lost) =
+        one.app.idempotency.begin(keyed_request("key"), write_response).await.unwrap()
+    else {
         panic!("expected a new claim")
     };
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
-    let ClaimOutcome::New(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap()
+    let ClaimOutcome::New(ticket) =
+        other.app.idempotency.begin(keyed_request("key"), write_response).await.unwrap()
     else {
         panic!("expected the claim to be taken over")
     };
@@ -113,12 +118,12 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
         faults.push(CommitFault::ReplyLost);
         process.faults.next_commits(faults);
         let ClaimOutcome::New(ticket) =
-            begin(&process.app, keyed_request("key"), write_response).await.unwrap()
+            process.app.idempotency.begin(keyed_request("key"), write_response).await.unwrap()
         else {
             panic!("expected a new claim")
         };
         let id = listed(&process.app, ticket).await.expect("the product must be listed");
-        let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
+        let again = process.app.idempotency.begin(keyed_request("key"), write_response).await.unwrap();
         let ClaimOutcome::Replayed(response) = again else { panic!("{nth}: {again:?}") };
         assert_eq!(response.data, id);
         let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
@@ -132,13 +137,14 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
 async fn command_rejects_a_key_claimed_for_a_deferred_response() {
     let world = World::new().await;
     let app = world.process().app;
-    let ClaimOutcome::New(ticket) = begin_with_deferred_response(&app, keyed_request("key")).await.unwrap()
+    let ClaimOutcome::New(ticket) =
+        app.idempotency.begin_with_deferred_response(keyed_request("key")).await.unwrap()
     else {
         panic!("expected a new claim")
     };
     let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
-    let refused = list_product(&app, &context, command).await.unwrap_err();
+    let refused = app.ordering.list_product(&context, command).await.unwrap_err();
     assert!(
         refused.to_string().contains("POST /api/v1/products stores its response in its unit of work"),
         "{refused}"
@@ -146,6 +152,6 @@ async fn command_rejects_a_key_claimed_for_a_deferred_response() {
     assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());
     // A deferred response is stored in the database unless another store is configured.
     ticket.done(StoredResponse { status: 200, data: "1".into() }).await.unwrap();
-    let again = begin(&app, keyed_request("key"), write_response).await.unwrap();
+    let again = app.idempotency.begin(keyed_request("key"), write_response).await.unwrap();
     assert!(matches!(again, ClaimOutcome::Replayed(StoredResponse { status: 200, .. })), "{again:?}");
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Datelike, Utc};
 use handover_http::body::JsonBody;
 use handover_http::response::Done;
 use handover_http::views::Time;
-use marketplace::use_cases::operations::{self, AssetGrant, IssueCoupon};
+use marketplace::use_cases::operations::{AssetGrant, IssueCoupon};
 use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -107,7 +107,7 @@ pub(super) async fn deposit(
     JsonBody(body): JsonBody<bodies::Deposit>,
 ) -> RouteResult {
     let (grant, reason) = body.command(|body, _| Some((AssetGrant::Deposit(body.amount?), body.reason?)))?;
-    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
+    let operation = edge.app.operations.grant_asset(&context, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -132,7 +132,7 @@ pub(super) async fn grant(
     JsonBody(body): JsonBody<bodies::Grant>,
 ) -> RouteResult {
     let (grant, reason) = body.command(|body, _| Some((AssetGrant::Grant(body.points?), body.reason?)))?;
-    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
+    let operation = edge.app.operations.grant_asset(&context, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -165,7 +165,7 @@ pub(super) async fn issue(
             reason: body.reason?,
         })
     })?;
-    let coupon = operations::issue_coupon(&edge.app, &context, command).await?;
+    let coupon = edge.app.operations.issue_coupon(&context, command).await?;
     Done::created(&IssuedCouponView::at(now, &coupon))
 }
 
