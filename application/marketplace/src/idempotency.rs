@@ -11,7 +11,7 @@
 
 mod database;
 
-pub use crate::ticket::{CommandResult, ResponseWriter, Ticket};
+pub use crate::claim::{Call, Claim, Encode, UnitClaim};
 pub use database::DatabaseIdempotencyStore;
 
 use std::sync::Arc;
@@ -19,14 +19,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::context::CommandContext;
-use crate::error::UseCaseError;
 use crate::ports::{
     IdempotencyError, IdempotencyStore, MarketTransactor, RequestRecord, RequestScope, RequestState,
-    StoredResponse, Work,
+    StoredResponse,
 };
-use crate::ticket::{ResponseStorage, SuccessStatus, UnitResponse};
-use handover_outbox::{Attempt, BoxFuture, with_tx};
 
 /// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +34,10 @@ pub struct IdempotentRequest {
 }
 
 /// Result of claiming a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimOutcome {
-    /// The key is claimed: run the command with this ticket in its context.
-    New(Ticket),
+#[derive(Debug)]
+pub enum ClaimOutcome<C> {
+    /// The key is claimed: run the command.
+    New(C),
     /// The request was executed before: return this stored response.
     Replayed(StoredResponse),
 }
@@ -93,28 +89,28 @@ impl Idempotency {
     pub async fn begin(
         &self,
         request: IdempotentRequest,
-        writer: ResponseWriter,
-    ) -> Result<ClaimOutcome, IdempotencyError> {
-        let storage = ResponseStorage::InUnit(UnitResponse::new(writer));
-        self.claim(request, Arc::new(DatabaseIdempotencyStore::new(self.tx.clone())), storage).await
+    ) -> Result<ClaimOutcome<UnitClaim>, IdempotencyError> {
+        let keys = Arc::new(DatabaseIdempotencyStore::new(self.tx.clone()));
+        Ok(match self.claim(request, keys).await? {
+            ClaimOutcome::New(claim) => ClaimOutcome::New(UnitClaim(claim)),
+            ClaimOutcome::Replayed(response) => ClaimOutcome::Replayed(response),
+        })
     }
 
-    /// Claims the key of a request whose response is stored after the command ([`Ticket::done`]). After a crash between
-    /// command and storing, the command is executed again, so it MUST be safe to repeat. A command that stores its
-    /// response in its own unit of work rejects such a ticket.
+    /// Claims the key of a request whose response is stored after the command ([`Claim::done`]). After a crash between
+    /// command and storing, the command is executed again, so it MUST be safe to repeat.
     pub async fn begin_with_deferred_response(
         &self,
         request: IdempotentRequest,
-    ) -> Result<ClaimOutcome, IdempotencyError> {
-        self.claim(request, Arc::clone(&self.deferred), ResponseStorage::Deferred).await
+    ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
+        self.claim(request, Arc::clone(&self.deferred)).await
     }
 
     async fn claim(
         &self,
         request: IdempotentRequest,
         keys: Arc<dyn IdempotencyStore>,
-        storage: ResponseStorage,
-    ) -> Result<ClaimOutcome, IdempotencyError> {
+    ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
         let now = self.tx.now();
         let random = self.tx.random();
         let token = || format!("{:016x}{:016x}", random.next(), random.next());
@@ -132,39 +128,10 @@ impl Idempotency {
             None => {
                 let request = Arc::new(request);
                 let response_token = token().into();
-                ClaimOutcome::New(Ticket { request, response_token, keys, storage })
+                ClaimOutcome::New(Claim { request, response_token, keys, is_written: Arc::default() })
             }
         })
     }
-}
-
-/// Runs a command in a unit of work. If the request has an idempotency key, stores the response in the same unit of work.
-pub(crate) async fn with_stored_response<T, R, F>(
-    tx: &MarketTransactor,
-    context: &CommandContext,
-    status: SuccessStatus,
-    work: F,
-) -> Result<T, UseCaseError<R>>
-where
-    T: Send + Sync + 'static,
-    for<'a> &'a T: Into<CommandResult<'a>>,
-    R: Send + 'static,
-    F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError<R>>> + Send + Sync + 'static,
-{
-    let Some(ticket) = context.idempotency.clone() else { return with_tx(tx, work).await };
-    let unit_response = ticket.unit_response()?;
-    let work = Arc::new(work);
-    with_tx(tx, move |unit, attempt| {
-        let ticket = ticket.clone();
-        let unit_response = unit_response.clone();
-        let work = Arc::clone(&work);
-        Box::pin(async move {
-            let value = work(&mut *unit, attempt).await?;
-            ticket.store_response(&unit_response, unit, status, (&value).into()).await?;
-            Ok(value)
-        })
-    })
-    .await
 }
 
 fn later(now: DateTime<Utc>, by: Duration) -> DateTime<Utc> {

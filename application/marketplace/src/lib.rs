@@ -4,6 +4,7 @@
 mod app;
 mod assets;
 mod cash;
+mod claim;
 mod consistency;
 pub mod consumer;
 pub mod consumers;
@@ -21,7 +22,6 @@ mod privacy;
 pub mod queues;
 pub mod service;
 mod texts;
-mod ticket;
 pub mod use_cases;
 
 pub use self::metrics::{

@@ -91,7 +91,6 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "trace".into(), traceparent: None },
-        idempotency: None,
     };
     let operator = context.operator().unwrap();
     for repair in [false, true] {

@@ -98,7 +98,6 @@ impl ConsistencyRepair {
             actor: Actor::System("order-asset-consistency"),
             tenant,
             trace: Trace { trace_id: format!("repair-{order}"), traceparent: None },
-            idempotency: None,
         };
         let command = FinishPayment { tenant, order, mismatch, entry: None };
         let finished = self.payments.finish(&context, command).await?;

@@ -25,7 +25,7 @@ use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Changed, Leadership, OutboxRow, Redrive, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Actor of the reaper in events and in the outbox history.
 const REAPER: Actor = Actor::System("lock-timeout-reaper");
@@ -130,19 +130,15 @@ impl LockTimeoutReaper {
             actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
-            idempotency: None,
         };
         let event_factory = self.events.factory(&context, 1);
-        let seen = hold.clone();
-        with_tx(&self.tx, move |unit, _| {
-            let seen = seen.clone();
-            let event_factory = event_factory.clone();
+        with_tx_using(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
             Box::pin(async move {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
                     && was_paid(order)
                 {
-                    return Ok(redrive_paid(unit, order, &seen, event_factory.now).await?);
+                    return Ok(redrive_paid(unit, order, seen, event_factory.now).await?);
                 }
                 let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
                 let event_factory = event_factory.in_trace(trace.as_ref());
@@ -156,7 +152,7 @@ impl LockTimeoutReaper {
                     }
                     Some(_) | None => false,
                 };
-                release(unit, &seen, closed, &event_factory).await
+                release(unit, seen, closed, &event_factory).await
             })
         })
         .await
@@ -170,8 +166,7 @@ impl LockTimeoutReaper {
             if coupons.is_empty() || self.tx.stopping().is_cancelled() {
                 return Ok(expired);
             }
-            let updated = with_tx(&self.tx, move |unit, _| {
-                let coupons = coupons.clone();
+            let updated = with_tx_using(&self.tx, coupons, move |unit, coupons, _| {
                 Box::pin(async move {
                     let mut updated = 0;
                     for coupon in coupons.iter().filter_map(|coupon| coupon.expire(now)) {

@@ -18,7 +18,7 @@ use crate::cash;
 use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
 use handover_outbox::jobs::{Job, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Changed, Leadership, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Maximum number of concurrent requests to the gateway.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
@@ -70,9 +70,7 @@ impl RefundDispatcher {
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
     async fn claim(&self, id: RefundId) -> Result<Option<(Refund, RefundRequest)>, StoreError> {
         let now = self.tx.now();
-        let settings = self.settings.clone();
-        with_tx(&self.tx, move |unit, _| {
-            let settings = settings.clone();
+        with_tx_using(&self.tx, self.settings.clone(), move |unit, settings, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(None) };
                 let is_due = refund.next_attempt_time.is_some_and(|due| due <= now);
@@ -83,7 +81,7 @@ impl RefundDispatcher {
                 let captures = unit.captures_of(refund.tenant, &[refund.order]).await?;
                 let captures = cash::captures_of(payment.as_slice(), captures);
                 let capture = captures.into_iter().find(|capture| capture.is_refunded_by(&refund));
-                let attempted = refund.with_attempt(next_attempt_time(&settings, refund.attempts, now), now);
+                let attempted = refund.with_attempt(next_attempt_time(settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {
@@ -141,12 +139,11 @@ impl RefundDispatcher {
     /// Stores the error in the refund row, for operators.
     async fn store_error(&self, id: RefundId, error: String) -> Result<(), StoreError> {
         let now = self.tx.now();
-        with_tx(&self.tx, move |unit, _| {
-            let error = error.clone();
+        with_tx_using(&self.tx, error, move |unit, error, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {
-                    let updated = refund.with_error(error, now);
+                    let updated = refund.with_error(error.clone(), now);
                     if unit.advance_refund(&updated).await? == Changed::None {
                         return Err(StoreError::Conflict { what: "refund".to_owned() });
                     }

@@ -18,7 +18,7 @@ use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::operations::changed_by_earlier_attempt;
 use handover_outbox::ports::{AuditEntry, Changed, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// How a mismatch was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,12 +74,10 @@ impl Payments {
         context: &CommandContext,
         command: Arc<FinishPayment>,
     ) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
-        let event_factory = self.events.factory(context, 1);
+        let input = (command, self.events.factory(context, 1));
         let refund: RefundId = self.ids.next(IdKind::Refund).await?;
         let refund = (refund, self.ids.reference());
-        with_tx(&self.tx, move |unit, attempt| {
-            let command = Arc::clone(&command);
-            let event_factory = event_factory.clone();
+        with_tx_using(&self.tx, input, move |unit, (command, event_factory), attempt| {
             Box::pin(async move {
                 let Some(order) = unit.order_by_id(command.tenant, command.order).await? else {
                     return Ok(None);
@@ -98,7 +96,7 @@ impl Payments {
                 if !money.mismatches().contains(&command.mismatch) {
                     return Ok(None);
                 }
-                let finished = finish(unit, &money, command.mismatch, (refund, &event_factory)).await?;
+                let finished = finish(unit, &money, command.mismatch, (refund, event_factory)).await?;
                 if finished.is_some()
                     && let Some(entry) = &command.entry
                 {

@@ -3,11 +3,9 @@
 use marketplace_domain::{Money, Product, ProductStatus, Title};
 
 use super::{Ordering, UseCaseError};
-use crate::context::CommandContext;
-use crate::idempotency::with_stored_response;
+use crate::claim::Call;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
-use crate::ticket::SuccessStatus;
 
 /// The product to put on sale.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,22 +18,23 @@ impl Ordering {
     /// Puts a product on sale.
     pub async fn list_product(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Product>>,
         command: ListProduct,
     ) -> Result<Product, UseCaseError> {
-        with_unused_ids(&self.ids, || self.list_product_once(context, command.clone())).await
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.list_product_once(&call, command.clone())).await
     }
 
     async fn list_product_once(
         &self,
-        context: &CommandContext,
+        call: &Call<'_, Product>,
         command: ListProduct,
     ) -> Result<Product, UseCaseError> {
-        let seller = context.require_user()?;
+        let seller = call.context.require_user()?;
         let now = self.tx.now();
         let product = Product {
             id: self.ids.next(IdKind::Product).await?,
-            tenant: context.tenant,
+            tenant: call.context.tenant,
             seller,
             title: command.title,
             price: command.price,
@@ -44,18 +43,17 @@ impl Ordering {
             create_time: now,
             update_time: now,
         };
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let product = product.clone();
+        call.run(&self.tx, product, |unit, product, attempt| {
             Box::pin(async move {
                 if attempt.may_be_committed() {
                     let found = unit.product_by_id(product.tenant, product.id).await?;
-                    if let Some(listed) = found.filter(|found| is_the_same_listing(found, &product)) {
+                    if let Some(listed) = found.filter(|found| is_the_same_listing(found, product)) {
                         return Ok(listed);
                     }
                     require_unused(unit, IdKind::Product, product.id.get()).await?;
                 }
-                unit.insert_product(&product).await?;
-                Ok(product)
+                unit.insert_product(product).await?;
+                Ok(product.clone())
             })
         })
         .await

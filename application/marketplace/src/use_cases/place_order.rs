@@ -5,11 +5,9 @@ use marketplace_domain::{
 };
 
 use super::{Ordering, UseCaseError, one_row};
-use crate::context::CommandContext;
-use crate::idempotency::with_stored_response;
+use crate::claim::Call;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
-use crate::ticket::SuccessStatus;
 use handover_outbox::append;
 
 /// The order to place.
@@ -37,24 +35,24 @@ impl Ordering {
     /// cannot lock its asset cancels the order.
     pub async fn place(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Order>>,
         command: PlaceOrder,
     ) -> Result<Order, UseCaseError<OrderRefusal>> {
-        with_unused_ids(&self.ids, || self.place_once(context, command)).await
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.place_once(&call, command)).await
     }
 
     async fn place_once(
         &self,
-        context: &CommandContext,
+        call: &Call<'_, Order>,
         command: PlaceOrder,
     ) -> Result<Order, UseCaseError<OrderRefusal>> {
-        let buyer = context.require_user()?;
-        let event_factory = self.events.factory(context, 2);
+        let buyer = call.context.require_user()?;
+        let event_factory = self.events.factory(call.context, 2);
         let new = NewOrder { id: self.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
-        let tenant = context.tenant;
+        let tenant = call.context.tenant;
         let rules = self.points;
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let event_factory = event_factory.clone();
+        call.run(&self.tx, event_factory, move |unit, event_factory, attempt| {
             Box::pin(async move {
                 if attempt.may_be_committed() {
                     // The event id proves that an earlier attempt of this command placed the order.

@@ -8,11 +8,10 @@ use marketplace_domain::{
 
 use super::settle_refund::{MAX_EVENTS, apply};
 use super::{Payments, RefundCommandRefusal, UseCaseError, one_row};
-use crate::context::{CommandContext, Role};
-use crate::idempotency::with_stored_response;
+use crate::claim::Call;
+use crate::context::Role;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::ticket::SuccessStatus;
 use crate::{cash, privacy};
 use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
@@ -35,17 +34,19 @@ impl Payments {
     /// failed.
     pub async fn request_refund(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Refund>>,
         command: RequestRefund,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        with_unused_ids(&self.ids, || self.request_refund_once(context, command.clone())).await
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.request_refund_once(&call, command.clone())).await
     }
 
     async fn request_refund_once(
         &self,
-        context: &CommandContext,
+        call: &Call<'_, Refund>,
         command: RequestRefund,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let context = call.context;
         let is_operator = context.has(Role::Operator);
         let user = if is_operator { context.user() } else { Some(context.require_user()?) };
         let tenant = context.tenant;
@@ -55,12 +56,8 @@ impl Payments {
         let event_factory = self.events.factory(context, MAX_EVENTS);
         let entry =
             context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
-        let trace = context.trace.clone();
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let event_factory = event_factory.clone();
-            let reason = command.reason.clone();
-            let entry = entry.clone();
-            let trace = trace.clone();
+        let input = (command, event_factory, entry, context.trace.clone());
+        call.run(&self.tx, input, move |unit, (command, event_factory, entry, trace), attempt| {
             Box::pin(async move {
                 let found = match user {
                     Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
@@ -90,7 +87,7 @@ impl Payments {
                     (order.running_refund(), actor)
                     && let Some(mut running) = unit.refund_by_id(running).await?
                 {
-                    if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                    if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
                         record_already_done(unit.outbox(), attempt, entry).await?;
                     }
                     if actor == OrderActor::Operator
@@ -115,11 +112,17 @@ impl Payments {
                     },
                 };
                 let payment = money.payment_of(&capture)?;
-                let of_capture =
-                    Refund::of(payment, &capture, (id, reference), cause, reason, event_factory.now);
-                let refund = Refund { trace: Some(trace), ..of_capture };
+                let of_capture = Refund::of(
+                    payment,
+                    &capture,
+                    (id, reference),
+                    cause,
+                    command.reason.clone(),
+                    event_factory.now,
+                );
+                let refund = Refund { trace: Some(trace.clone()), ..of_capture };
                 unit.insert_refund(&refund).await?;
-                if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
                     unit.outbox().audit(entry).await?;
                 }
                 let order = match started {
@@ -135,7 +138,7 @@ impl Payments {
                 // Nothing was paid with money: settled without the gateway.
                 let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
                 let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
-                apply(unit, &refund, &order, decision, OrderActor::System, &event_factory).await
+                apply(unit, &refund, &order, decision, OrderActor::System, event_factory).await
             })
         })
         .await

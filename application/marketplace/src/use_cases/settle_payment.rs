@@ -14,7 +14,7 @@ use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{append, with_tx};
+use handover_outbox::{append, with_tx_using};
 
 /// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,52 +53,54 @@ impl Payments {
         let refund: RefundId = self.ids.next(IdKind::Refund).await?;
         let refund = (refund, self.ids.reference());
         let content = content_of(&command, context, &event_factory);
-        let (payment, recorded) = with_tx(&self.tx, move |unit, _| {
-            let event_factory = event_factory.clone();
-            let content = content.clone();
-            let SettlePayment { payment: name, report, .. } = command.clone();
-            Box::pin(async move {
-                let payment = match find(unit, name).await? {
-                    Ok(payment) => payment,
-                    Err(outcome) => {
-                        let id = name.id.map(PaymentId::get);
-                        let recorded = gateway_reports::record_unknown(unit, &content, id, outcome).await?;
-                        return Ok((None, recorded));
+        let (payment, recorded) =
+            with_tx_using(&self.tx, (command, content, event_factory), move |unit, input, _| {
+                let (SettlePayment { payment: name, report, .. }, content, event_factory) = input;
+                Box::pin(async move {
+                    let payment = match find(unit, *name).await? {
+                        Ok(payment) => payment,
+                        Err(outcome) => {
+                            let id = name.id.map(PaymentId::get);
+                            let recorded =
+                                gateway_reports::record_unknown(unit, content, id, outcome).await?;
+                            return Ok((None, recorded));
+                        }
+                    };
+                    let key = content.key(payment.id.get(), 1);
+                    if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                        let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                        return Ok((
+                            Some(Payment { status: answer.unwrap_or(payment.status), ..payment }),
+                            None,
+                        ));
                     }
-                };
-                let key = content.key(payment.id.get(), 1);
-                if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
-                    let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
-                    return Ok((Some(Payment { status: answer.unwrap_or(payment.status), ..payment }), None));
-                }
-                let order = unit
-                    .order_by_id(payment.tenant, payment.order)
-                    .await?
-                    .ok_or(UseCaseError::NotFound { what: "order" })?;
-                if payment.status != PaymentStatus::Success {
-                    require_locked_assets(unit, &order).await?;
-                }
-                let captures = captures(unit, &payment).await?;
-                let booked = booked(unit, &report.transaction_id, &payment).await?;
-                let decision = payment.decide(&report, &order, captures, booked, event_factory.now);
-                let outcome = decision.outcome;
-                let settling =
-                    SettlementContext { actor: OrderActor::Gateway, event_factory: &event_factory, refund };
-                let settled = apply(unit, &payment, &order, decision, settling).await?;
-                gateway_reports::close_unknown(unit, &content, name.id.map(PaymentId::get)).await?;
-                let record = GatewayReport {
-                    tenant: Some(payment.tenant),
-                    order: Some(payment.order),
-                    payment: Some(payment.id),
-                    attempt: Some(1),
-                    answer: Some(settled.status.as_str().to_owned()),
-                    ..content.record(key, outcome)
-                };
-                unit.insert_gateway_report(&record).await?;
-                Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
+                    let order = unit
+                        .order_by_id(payment.tenant, payment.order)
+                        .await?
+                        .ok_or(UseCaseError::NotFound { what: "order" })?;
+                    if payment.status != PaymentStatus::Success {
+                        require_locked_assets(unit, &order).await?;
+                    }
+                    let captures = captures(unit, &payment).await?;
+                    let booked = booked(unit, &report.transaction_id, &payment).await?;
+                    let decision = payment.decide(report, &order, captures, booked, event_factory.now);
+                    let outcome = decision.outcome;
+                    let settling = SettlementContext { actor: OrderActor::Gateway, event_factory, refund };
+                    let settled = apply(unit, &payment, &order, decision, settling).await?;
+                    gateway_reports::close_unknown(unit, content, name.id.map(PaymentId::get)).await?;
+                    let record = GatewayReport {
+                        tenant: Some(payment.tenant),
+                        order: Some(payment.order),
+                        payment: Some(payment.id),
+                        attempt: Some(1),
+                        answer: Some(settled.status.as_str().to_owned()),
+                        ..content.record(key, outcome)
+                    };
+                    unit.insert_gateway_report(&record).await?;
+                    Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
+                })
             })
-        })
-        .await?;
+            .await?;
         if let Some(report) = &recorded {
             let trace = payment.as_ref().and_then(|payment| payment.trace.as_ref());
             log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));

@@ -3,9 +3,7 @@
 use marketplace_domain::{Product, ProductAction, ProductId, ProductRefusal};
 
 use super::{Ordering, UseCaseError, one_row};
-use crate::context::CommandContext;
-use crate::idempotency::with_stored_response;
-use crate::ticket::SuccessStatus;
+use crate::claim::Call;
 
 /// Whether a product is hidden or shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +19,19 @@ impl Ordering {
     /// is returned unchanged.
     pub async fn shelve_product(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Product>>,
         id: ProductId,
         shelf: Shelf,
     ) -> Result<Product, UseCaseError<ProductRefusal>> {
-        let seller = context.require_user()?;
-        let tenant = context.tenant;
+        let call = call.into();
+        let seller = call.context.require_user()?;
+        let tenant = call.context.tenant;
         let now = self.tx.now();
         let action = match shelf {
             Shelf::Off => ProductAction::OffShelf,
             Shelf::On => ProductAction::OnShelf,
         };
-        with_stored_response(&self.tx, context, SuccessStatus::Ok, move |unit, attempt| {
+        call.run(&self.tx, (), move |unit, (), attempt| {
             Box::pin(async move {
                 let product = unit
                     .product_by_id(tenant, id)

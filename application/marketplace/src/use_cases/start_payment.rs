@@ -7,11 +7,9 @@ use marketplace_domain::{
 
 use super::settle_payment::{SettlementContext, apply, require_locked_assets};
 use super::{PaymentCommandRefusal, Payments, UseCaseError};
-use crate::context::CommandContext;
-use crate::idempotency::with_stored_response;
+use crate::claim::Call;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::IdKind;
-use crate::ticket::SuccessStatus;
 
 /// The payment to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,29 +23,27 @@ impl Payments {
     /// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway.
     pub async fn start(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Payment>>,
         command: StartPayment,
     ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-        with_unused_ids(&self.ids, || self.start_once(context, command.clone())).await
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.start_once(&call, command.clone())).await
     }
 
     async fn start_once(
         &self,
-        context: &CommandContext,
+        call: &Call<'_, Payment>,
         command: StartPayment,
     ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-        let buyer = context.require_user()?;
-        let tenant = context.tenant;
+        let buyer = call.context.require_user()?;
+        let tenant = call.context.tenant;
         let id: PaymentId = self.ids.next(IdKind::Payment).await?;
         let reference = self.ids.reference();
         let refund = (self.ids.next(IdKind::Refund).await?, self.ids.reference());
-        let event_factory = self.events.factory(context, 2);
+        let event_factory = self.events.factory(call.context, 2);
         let now = event_factory.now;
-        let trace = context.trace.clone();
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let method = command.method;
-            let event_factory = event_factory.clone();
-            let trace = trace.clone();
+        let input = (event_factory, call.context.trace.clone());
+        call.run(&self.tx, input, move |unit, (event_factory, trace), attempt| {
             Box::pin(async move {
                 let order = unit
                     .order_of_party(tenant, command.order, buyer)
@@ -83,7 +79,7 @@ impl Payments {
                     order: order.id,
                     amount: order.payable,
                     currency: Currency::CNY,
-                    method,
+                    method: command.method,
                     status: PaymentStatus::Processing,
                     transaction_id: None,
                     refund_due: false,
@@ -104,8 +100,7 @@ impl Payments {
                     result: PaymentResult::Success,
                     amount: payment.amount,
                 };
-                let settlement =
-                    SettlementContext { actor: OrderActor::System, event_factory: &event_factory, refund };
+                let settlement = SettlementContext { actor: OrderActor::System, event_factory, refund };
                 let decision = payment.decide(&report, &order, 0, None, now);
                 apply(unit, &payment, &order, decision, settlement).await
             })

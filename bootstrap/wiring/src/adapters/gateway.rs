@@ -79,7 +79,6 @@ impl RefundReports for SandboxReports {
             // The callbacks of a gateway carry no tenant; the use case reads the tenant from the row of the refund.
             tenant: TenantId::DEFAULT,
             trace: request.trace.clone(),
-            idempotency: None,
         };
         let command = SettleRefund {
             refund: ReportedName { reference: request.reference, id: Some(request.refund) },

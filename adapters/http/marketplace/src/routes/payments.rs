@@ -16,8 +16,9 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
-use crate::context::{Gateway, KeyedCaller};
+use crate::context::{Gateway, KeyedCommand};
 use crate::edge::Edge;
+use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -76,12 +77,12 @@ impl From<Payment> for PaymentView {
     ),
 )]
 pub(super) async fn start(
-    KeyedCaller(edge, context): KeyedCaller,
+    KeyedCommand(edge, call): KeyedCommand<Created<PaymentView>>,
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
     let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
-    let payment = edge.app.payments.start(&context, StartPayment { order, method }).await?;
+    let payment = edge.app.payments.start(&call, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
 

@@ -19,8 +19,9 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
-use crate::context::{Caller, Gateway};
+use crate::context::{Caller, Command, Gateway};
 use crate::edge::Edge;
+use crate::idempotency::Created;
 use crate::openapi::{Signed, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -91,12 +92,12 @@ impl From<Refund> for RefundView {
     ),
 )]
 pub(super) async fn request(
-    Caller(edge, context): Caller,
+    Command(edge, call): Command<Created<RefundView>>,
     PathId(order): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::NewRefund>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = edge.app.payments.request_refund(&context, RequestRefund { order, reason }).await?;
+    let refund = edge.app.payments.request_refund(&call, RequestRefund { order, reason }).await?;
     Done::created(&RefundView::from(refund))
 }
 

@@ -1,7 +1,5 @@
 //! Use case: an operator grants wallet balance, points or a coupon to a user.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::{
@@ -10,12 +8,11 @@ use marketplace_domain::{
 };
 
 use super::Operations;
+use crate::claim::Call;
 use crate::context::{CommandContext, Role};
 use crate::error::{NotAllowed, UseCaseError};
-use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::ticket::SuccessStatus;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::{AuditEntry, StoreError};
 
@@ -34,13 +31,14 @@ impl Operations {
     /// key, every call creates another grant.
     pub async fn grant_asset(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, AssetOperation>>,
         user: UserId,
         grant: AssetGrant,
         reason: Option<Reason>,
     ) -> Result<AssetOperation, UseCaseError<AssetRefusal>> {
-        let (user_id, operator) = granting_operator(context)?;
-        let tenant = context.tenant;
+        let call = call.into();
+        let (user_id, operator) = granting_operator(call.context)?;
+        let tenant = call.context.tenant;
         let now = self.tx.now();
         let (purse, kind, amount, from) = match grant {
             AssetGrant::Deposit(amount) => {
@@ -50,16 +48,13 @@ impl Operations {
                 (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued)
             }
         };
-        let key = match &context.idempotency {
-            Some(ticket) => OperationKey::by_operator(kind, user, user_id, ticket.key()),
+        let key = match call.key() {
+            Some(key) => OperationKey::by_operator(kind, user, user_id, key),
             None => OperationKey::by_operator(kind, user, user_id, self.ids.event().as_str()),
         };
         let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
-        let by = context.clone();
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let key = key.clone();
-            let context = by.clone();
-            let entry = entry.clone();
+        let input = (key, call.context.trace.trace_id.clone(), entry);
+        call.run(&self.tx, input, move |unit, (key, trace_id, entry), attempt| {
             Box::pin(async move {
                 let users = [(tenant, user)];
                 let balance = unit
@@ -67,18 +62,17 @@ impl Operations {
                     .await?
                     .pop()
                     .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
-                if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop()
-                {
+                if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
                     if (before.user, before.kind, before.amount) != (user, kind, amount) {
                         return Err(UseCaseError::KeyReused);
                     }
-                    record_already_done(unit.outbox(), attempt, &entry).await?;
+                    record_already_done(unit.outbox(), attempt, entry).await?;
                     return Ok(before);
                 }
                 let (after, entries) = balance.receive(amount, from, now)?;
                 let operation = AssetOperation {
                     tenant,
-                    key,
+                    key: key.clone(),
                     asset: purse.asset(),
                     kind,
                     user,
@@ -88,12 +82,12 @@ impl Operations {
                     amount,
                     balance_after: Some(after.available),
                     event_id: None,
-                    trace_id: Some(context.trace.trace_id.clone()),
+                    trace_id: Some(trace_id.clone()),
                     at: now,
                 };
                 unit.put_balances(&[after]).await?;
                 unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
-                unit.outbox().audit(&entry).await?;
+                unit.outbox().audit(entry).await?;
                 Ok(operation)
             })
         })
@@ -120,28 +114,27 @@ impl Operations {
     /// repeated call returns the first coupon; a call with other values is rejected.
     pub async fn issue_coupon(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Coupon>>,
         command: IssueCoupon,
     ) -> Result<Coupon, UseCaseError> {
-        with_unused_ids(&self.ids, || self.issue_once(context, command.clone())).await
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.issue_once(&call, command.clone())).await
     }
 
     async fn issue_once(
         &self,
-        context: &CommandContext,
+        call: &Call<'_, Coupon>,
         command: IssueCoupon,
     ) -> Result<Coupon, UseCaseError> {
-        let (user_id, operator) = granting_operator(context)?;
-        let tenant = context.tenant;
+        let (user_id, operator) = granting_operator(call.context)?;
+        let tenant = call.context.tenant;
         let now = self.tx.now();
         let id: CouponId = self.ids.next(IdKind::Coupon).await?;
-        let key = match &context.idempotency {
-            Some(ticket) => {
-                OperationKey::by_operator(OperationKind::Issue, command.user, user_id, ticket.key())
-            }
+        let key = match call.key() {
+            Some(key) => OperationKey::by_operator(OperationKind::Issue, command.user, user_id, key),
             None => OperationKey::issue(id),
         };
-        let is_keyed = context.idempotency.is_some();
+        let is_keyed = call.key().is_some();
         let user_and_amount = (command.user, command.discount.minor());
         let entry = entry(
             &operator,
@@ -151,11 +144,9 @@ impl Operations {
             command.reason.clone(),
             now,
         );
-        let request = Arc::new((key, context.trace.clone(), command, entry));
-        with_stored_response(&self.tx, context, SuccessStatus::Created, move |unit, attempt| {
-            let request = Arc::clone(&request);
+        let input = (key, call.context.trace.clone(), command, entry);
+        call.run(&self.tx, input, move |unit, (key, trace, command, entry), attempt| {
             Box::pin(async move {
-                let (key, trace, command, entry) = &*request;
                 if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
                     // Without an idempotency key, the operation key is derived from the coupon id, which does not prove
                     // that the row belongs to this command.

@@ -4,19 +4,18 @@ use chrono::{DateTime, Utc};
 use marketplace_domain::{ClosedBy, GatewayReport, ReportKind, ReportState};
 
 use super::Operations;
+use crate::claim::Call;
 use crate::context::CommandContext;
 use crate::error::UseCaseError;
 use crate::gateway_reports::{log_report, unreadable};
-use crate::idempotency::with_stored_response;
 use crate::ports::GatewayReportFilter;
-use crate::ticket::SuccessStatus;
 use crate::use_cases::Payments;
 use handover_events::TenantId;
 use handover_outbox::operations::{
     Action, Reason, changed_by_earlier_attempt, count, present_fields, rfc3339,
 };
 use handover_outbox::ports::{AuditEntry, Numbered};
-use handover_outbox::{MASK, Page, with_tx};
+use handover_outbox::{MASK, Page, with_tx_using};
 
 impl Payments {
     /// Records a body with a valid signature that is not a valid report, once, and logs an alert.
@@ -28,14 +27,12 @@ impl Payments {
         error: String,
     ) -> Result<(), UseCaseError> {
         let report = unreadable(context, kind, body_hash, error, self.tx.now());
-        let stored = report.clone();
-        let is_new = with_tx(&self.tx, move |unit, _| {
-            let report = stored.clone();
+        let is_new = with_tx_using(&self.tx, report.clone(), |unit, report, _| {
             Box::pin(async move {
                 if unit.gateway_report_by_key(&report.key).await?.is_some() {
                     return Ok::<_, UseCaseError>(false);
                 }
-                unit.insert_gateway_report(&report).await?;
+                unit.insert_gateway_report(report).await?;
                 Ok(true)
             })
         })
@@ -98,34 +95,33 @@ impl Operations {
     /// report that is not open stays as it is and is returned.
     pub async fn close_gateway_report(
         &self,
-        context: &CommandContext,
+        call: impl Into<Call<'_, Numbered<GatewayReport>>>,
         id: i64,
         reason: Reason,
     ) -> Result<Numbered<GatewayReport>, UseCaseError> {
-        let operator = context.operator()?;
+        let call = call.into();
+        let operator = call.context.operator()?;
         let visible: Option<TenantId> = (!operator.sees_all_tenants).then_some(operator.tenant);
         let at = self.tx.now();
         let closed = ClosedBy { operator: operator.name.clone(), reason: reason.as_str().to_owned(), at };
         let selection = present_fields([("reportId", Some(id.into()))]);
         let action = Action { name: "gateway-report.close", selection, reason: Some(reason) };
         let entry = action.entry(&operator, (1, 1), at);
-        with_stored_response(&self.tx, context, SuccessStatus::Ok, move |unit, attempt| {
-            let closed = closed.clone();
-            let entry = entry.clone();
+        call.run(&self.tx, (closed, entry), move |unit, (closed, entry), attempt| {
             Box::pin(async move {
                 let not_found = || UseCaseError::NotFound { what: "gateway report" };
                 let found = unit.gateway_report_by_id(id).await?.ok_or_else(not_found)?;
                 if visible.is_some_and(|tenant| found.effect.tenant != Some(tenant)) {
                     return Err(not_found());
                 }
-                let entry =
-                    AuditEntry { tenant: found.effect.tenant.unwrap_or(entry.tenant), matched: 1, ..entry };
+                let tenant = found.effect.tenant.unwrap_or(entry.tenant);
+                let entry = AuditEntry { tenant, matched: 1, ..entry.clone() };
                 let is_open = found.effect.state == ReportState::Open;
                 if changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_none() {
                     unit.outbox().audit(&AuditEntry { changed: u64::from(is_open), ..entry }).await?;
                 }
                 if is_open {
-                    unit.close_gateway_report(id, &closed).await?.or_conflict("gateway report")?;
+                    unit.close_gateway_report(id, closed).await?.or_conflict("gateway report")?;
                 }
                 unit.gateway_report_by_id(id).await?.ok_or_else(not_found)
             })

@@ -1,9 +1,8 @@
 //! Asset grants by operators.
 
 use handover_outbox::ports::AuditFilter;
-use marketplace::CommandContext;
-use marketplace::idempotency::{ClaimOutcome, IdempotentRequest};
-use marketplace::ports::RequestScope;
+use marketplace::idempotency::{Call, ClaimOutcome, IdempotentRequest};
+use marketplace::ports::{RequestScope, StoredResponse};
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::AssetGrant;
 use marketplace_domain::*;
@@ -21,34 +20,36 @@ async fn asset_grant_repeated_with_the_same_key_takes_effect_once_and_returns_th
         key: "may-2026".into(),
     };
     let request = IdempotentRequest { scope, body_hash: String::new(), trace_id: "t".into() };
-    let ClaimOutcome::New(ticket) =
-        market.app().idempotency.begin(request, |_| Ok("null".into())).await.unwrap()
-    else {
+    let ClaimOutcome::New(claim) = market.app().idempotency.begin(request).await.unwrap() else {
         panic!("expected a new claim");
     };
-    let context = CommandContext { idempotency: Some(ticket), ..operator() };
+    let operator = operator();
+    let call = || {
+        let response = |_: &AssetOperation| Ok(StoredResponse { code: 201, text: "null".into() });
+        Call::new(&operator, Some(&claim), response)
+    };
     let first = market
         .app()
         .operations
-        .grant_asset(&context, buyer(), AssetGrant::Deposit(money(500)), None)
+        .grant_asset(call(), buyer(), AssetGrant::Deposit(money(500)), None)
         .await
         .unwrap();
     let again = market
         .app()
         .operations
-        .grant_asset(&context, buyer(), AssetGrant::Deposit(money(500)), None)
+        .grant_asset(call(), buyer(), AssetGrant::Deposit(money(500)), None)
         .await
         .unwrap();
     assert_eq!(again, first);
     assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
     let other =
-        market.app().operations.grant_asset(&context, buyer(), AssetGrant::Deposit(money(501)), None).await;
+        market.app().operations.grant_asset(call(), buyer(), AssetGrant::Deposit(money(501)), None).await;
     assert!(matches!(other, Err(UseCaseError::KeyReused)), "{other:?}");
     let another_user = 11.try_into().unwrap();
     market
         .app()
         .operations
-        .grant_asset(&context, another_user, AssetGrant::Deposit(money(501)), None)
+        .grant_asset(call(), another_user, AssetGrant::Deposit(money(501)), None)
         .await
         .unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));

@@ -10,7 +10,8 @@ use marketplace::use_cases::operations::ListGatewayReports;
 use marketplace_domain::ReportState;
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Command, Operator};
+use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathReport;
 use crate::refusal::RouteResult;
@@ -60,11 +61,11 @@ pub(super) async fn page(Operator(edge, context): Operator, parameters: Paramete
     ),
 )]
 pub(super) async fn close(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<GatewayReportView>>,
     PathReport(report): PathReport,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let closed = edge.app.operations.close_gateway_report(&context, report, reason).await?;
+    let closed = edge.app.operations.close_gateway_report(&call, report, reason).await?;
     Done::ok(&GatewayReportView::from(closed))
 }

@@ -13,7 +13,7 @@ use marketplace::CommandContext;
 use marketplace::use_cases::operations::{GRACE, Reconcile};
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Afterwards, Operator};
 use crate::edge::Edge;
 use crate::messages;
 use crate::openapi::kinds;
@@ -64,7 +64,7 @@ pub(super) async fn report(Operator(edge, context): Operator, parameters: Parame
     ),
 )]
 pub(super) async fn repair(
-    Operator(edge, context): Operator,
+    Afterwards(edge, context): Afterwards,
     OptionalBody(body): OptionalBody<bodies::RepairRequest>,
 ) -> RouteResult {
     let selection = body.command(|body, _| {

@@ -9,7 +9,8 @@ use marketplace::use_cases::operations::ListRefunds;
 use marketplace_domain::{RefundId, RefundStatus};
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Command, Operator};
+use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -80,12 +81,12 @@ pub(super) async fn one(
     ),
 )]
 pub(super) async fn retry(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<RefundDetailsView>>,
     PathId(refund): PathId<RefundId>,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = edge.app.operations.retry_refund(&context, refund, reason).await?;
+    let refund = edge.app.operations.retry_refund(&call, refund, reason).await?;
     Done::ok(&RefundDetailsView::from(refund))
 }
 
@@ -106,11 +107,11 @@ pub(super) async fn retry(
     ),
 )]
 pub(super) async fn settle(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<RefundDetailsView>>,
     PathId(refund): PathId<RefundId>,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = edge.app.operations.settle_refund_by_hand(&context, refund, reason).await?;
+    let refund = edge.app.operations.settle_refund_by_hand(&call, refund, reason).await?;
     Done::ok(&RefundDetailsView::from(refund))
 }

@@ -20,7 +20,7 @@ use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Operator and reason of a repair.
 #[derive(Clone, Copy)]
@@ -80,15 +80,14 @@ pub(super) async fn repair(
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
-            let job = Arc::new(RepairJob {
+            let job = RepairJob {
                 rules: operations.rules.clone(),
                 finding: finding.clone(),
                 order,
                 consumer,
                 entry: entry(by, finding, operations.tx.now()),
-            });
-            with_tx(&operations.tx, move |unit, attempt| {
-                let job = Arc::clone(&job);
+            };
+            with_tx_using(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Repair::RecordWritten));
@@ -115,7 +114,7 @@ async fn finish(
     let tenant = finding.tenant;
     let entry = Some(entry(by, finding, operations.tx.now()));
     let actor = Actor::System("reconciliation");
-    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), idempotency: None };
+    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone() };
     let command = FinishPayment { tenant, order, mismatch, entry };
     Ok(operations.payments.finish(&context, command).await?.map(Repair::from))
 }
