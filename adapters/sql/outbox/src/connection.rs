@@ -12,9 +12,6 @@ use crate::row::Row;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 
-/// The statement that commits a transaction; the same on every engine.
-pub(crate) const COMMIT: &str = "COMMIT";
-
 /// A pooled connection. After it is dropped, an open transaction is rolled back before the connection is used again.
 #[async_trait]
 pub(crate) trait Connection: Send {
@@ -23,6 +20,31 @@ pub(crate) trait Connection: Send {
 
     /// Runs a statement and returns its rows.
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+
+    /// Begins a transaction that may write.
+    async fn begin(&mut self) -> Result<(), StoreError>;
+
+    /// Commits the transaction; refuses if a nested transaction is open.
+    async fn commit(&mut self) -> Result<(), StoreError>;
+}
+
+/// A pooled connection of a driver.
+#[async_trait]
+pub(crate) trait DriverConnection: Send + 'static {
+    /// Runs a statement and returns the number of affected rows.
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
+
+    /// Runs a statement and returns its rows.
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+
+    /// Runs statements without parameters, unprepared, in one message.
+    async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;
+
+    /// Begins a transaction, with another statement than `BEGIN` if one is given.
+    async fn begin(&mut self, statement: Option<&'static str>) -> Result<(), StoreError>;
+
+    /// Commits the transaction; refuses if a nested transaction is open.
+    async fn commit(&mut self) -> Result<(), StoreError>;
 }
 
 /// A database engine with its connection pool.

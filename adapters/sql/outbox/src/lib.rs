@@ -7,8 +7,8 @@
 //! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every
 //! engine), and they are committed atomically with the events that it appends.
 //!
-//! **Invariant:** transactions are managed by plain statements, and a connection is rolled back before it is reused:
-//! dropping a unit of work, or the future that begins one, leaves no transaction open.
+//! **Invariant:** transactions begin and end through the driver's transaction manager, and a connection is rolled back
+//! before it is reused: dropping a unit of work, or the future that begins one, leaves no transaction open.
 //!
 //! **Invariant:** a unit of work never commits after a failed or abandoned statement.
 //!

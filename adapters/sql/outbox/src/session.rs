@@ -9,7 +9,7 @@ use chrono::{DateTime, Duration, Utc};
 use handover_events::Partition;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
-use crate::connection::{COMMIT, Connection};
+use crate::connection::Connection;
 use crate::dialect::Dialect;
 use crate::error::commit_error;
 use crate::row::Row;
@@ -52,9 +52,11 @@ impl Session {
     }
 
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
-        let begin = self.dialect.begin();
-        self.execute(begin, Vec::new()).await?;
-        Ok(())
+        self.start()?;
+        let timed = Timed::start();
+        let outcome = self.connection.begin().await;
+        timed.end("BEGIN");
+        self.finish(outcome)
     }
 
     /// Runs a statement and returns the number of affected rows.
@@ -147,8 +149,8 @@ impl Session {
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.start()?;
         let timed = Timed::start();
-        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(commit_error);
-        timed.end(COMMIT);
+        let outcome = self.connection.commit().await.map_err(commit_error);
+        timed.end("COMMIT");
         self.finish(outcome)?;
         if !self.appended.is_empty() {
             self.shared.notifier.notify_relays(self.appended.drain(..).collect());

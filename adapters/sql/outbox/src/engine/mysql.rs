@@ -44,7 +44,7 @@ impl Engine for MysqlEngine {
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         let acquired = acquire(&self.pool, &self.connect, set_up).await;
-        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -154,15 +154,9 @@ fn server_info(version: &str, settings: &[(String, String)]) -> ServerInfo {
     }
 }
 
-const BEGIN: &str = "START TRANSACTION";
-
 struct MysqlDialect;
 
 impl Dialect for MysqlDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
     fn explain(&self) -> &'static str {
         "EXPLAIN"
     }

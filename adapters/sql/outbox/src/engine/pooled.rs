@@ -2,7 +2,6 @@
 //!
 //! **Invariant:** a connection returns to the pool outside a transaction, or it is closed. The flag for an open
 //! transaction is set before BEGIN is sent, because the future may be dropped before the server responds.
-//! `sqlx::Transaction` is not used: it does not roll back in that case.
 //!
 //! **Invariant:** every statement has a time limit: a stopped or unreachable server is reported as unavailable.
 
@@ -16,7 +15,7 @@ use sqlx::{ConnectOptions, Connection as _, Database, Pool};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::connection::{COMMIT, Connection};
+use crate::connection::{Connection, DriverConnection};
 use crate::row::Row;
 use crate::value::Value;
 
@@ -99,28 +98,27 @@ where
     }
 }
 
-/// A pooled connection of a driver.
+/// A pooled connection of a driver to a server.
 #[async_trait]
-pub(crate) trait ServerConnection: Connection {
-    /// Runs a statement without parameters, unprepared: MySQL can prepare neither BEGIN nor ROLLBACK.
-    async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;
+pub(crate) trait ServerConnection: DriverConnection {
+    /// Rolls back every transaction, including one that was begun by a dropped future.
+    async fn roll_back(&mut self) -> Result<(), StoreError>;
 
     /// Closes the connection on drop instead of returning it to the pool.
     fn close_instead_of_pooling(&mut self);
 }
 
 /// A connection whose open transaction is rolled back before it is reused.
-pub(crate) struct Pooled<C: ServerConnection + 'static> {
+pub(crate) struct Pooled<C: ServerConnection> {
     /// `None` after the connection was lost or returned.
     connection: Option<C>,
-    begin: &'static str,
     /// Whether a transaction may be open.
     in_transaction: bool,
 }
 
-impl<C: ServerConnection + 'static> Pooled<C> {
-    pub(super) fn new(connection: C, begin: &'static str) -> Pooled<C> {
-        Pooled { connection: Some(connection), begin, in_transaction: false }
+impl<C: ServerConnection> Pooled<C> {
+    pub(super) fn new(connection: C) -> Pooled<C> {
+        Pooled { connection: Some(connection), in_transaction: false }
     }
 }
 
@@ -148,28 +146,32 @@ macro_rules! with_timeout {
 }
 
 #[async_trait]
-impl<C: ServerConnection + 'static> Connection for Pooled<C> {
+impl<C: ServerConnection> Connection for Pooled<C> {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        if sql == self.begin {
-            self.in_transaction = true;
-        }
-        let changed = if values.is_empty() {
-            with_timeout!(self, |connection| connection.simple(sql))?
+        if values.is_empty() {
+            with_timeout!(self, |connection| connection.simple(sql))
         } else {
-            with_timeout!(self, |connection| connection.execute(sql, values))?
-        };
-        if sql == COMMIT {
-            self.in_transaction = false;
+            with_timeout!(self, |connection| connection.execute(sql, values))
         }
-        Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         with_timeout!(self, |connection| connection.fetch(sql, values))
     }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.in_transaction = true;
+        with_timeout!(self, |connection| connection.begin(None))
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        with_timeout!(self, |connection| connection.commit())?;
+        self.in_transaction = false;
+        Ok(())
+    }
 }
 
-impl<C: ServerConnection + 'static> Drop for Pooled<C> {
+impl<C: ServerConnection> Drop for Pooled<C> {
     #[allow(clippy::disallowed_methods, reason = "the rollback outlives the caller, as in the driver's pool")]
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take().filter(|_| self.in_transaction) else { return };
@@ -185,7 +187,7 @@ async fn roll_back<C: ServerConnection>(connection: C) {
     // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
-    if matches!(timeout(RESPONSE_TIMEOUT, open.simple("ROLLBACK")).await, Ok(Ok(_))) {
+    if matches!(timeout(RESPONSE_TIMEOUT, open.roll_back()).await, Ok(Ok(_))) {
         drop(connection.0.take());
     }
 }

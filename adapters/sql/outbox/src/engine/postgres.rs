@@ -48,7 +48,7 @@ impl Engine for PostgresEngine {
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         let acquired = acquire(&self.pool, &self.connect, set_up).await;
-        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -121,15 +121,9 @@ impl Engine for PostgresEngine {
     }
 }
 
-const BEGIN: &str = "BEGIN";
-
 struct PostgresDialect;
 
 impl Dialect for PostgresDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
     fn explain(&self) -> &'static str {
         "EXPLAIN"
     }

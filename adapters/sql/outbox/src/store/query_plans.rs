@@ -163,6 +163,14 @@ impl Connection for ExplainingConnection {
         self.record_plan(sql, &values).await?;
         self.inner.fetch(sql, values).await
     }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.inner.begin().await
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        self.inner.commit().await
+    }
 }
 
 /// SQLite plans the hot statements without statistics until an operator runs ANALYZE, so both cases are tested.
