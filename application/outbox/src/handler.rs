@@ -98,7 +98,8 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     }
 
     /// Applies the events in the order given and returns one result per event. After an error the unit of work is
-    /// rolled back. MUST NOT wait for anything except the unit of work.
+    /// rolled back. MUST NOT wait for anything except the unit of work: a call to another system belongs in an
+    /// [`ExternalHandler`].
     ///
     /// An event may arrive after later events of its aggregate if it was redriven or replayed. Its effect must then
     /// commute with theirs, or be empty.
