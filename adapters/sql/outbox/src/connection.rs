@@ -1,5 +1,6 @@
 //! The traits that an engine implements for the repositories: a connection, and an engine that opens connections.
 
+use std::any::Any;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -26,6 +27,27 @@ pub(crate) trait Connection: Send {
 
     /// Commits the transaction; refuses if a nested transaction is open.
     async fn commit(&mut self) -> Result<(), StoreError>;
+
+    /// Prepares the connection for statements of the application: in the transaction, and under the session settings of
+    /// the server.
+    async fn lend(&mut self) -> Result<(), StoreError>;
+
+    /// Prepares the connection for statements of the store again. Fails if the application ended the transaction.
+    async fn reclaim(&mut self) -> Result<(), StoreError>;
+
+    /// The connection of the driver; `None` if it was lost.
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)>;
+}
+
+/// Error of [`Connection::lend`] outside of a transaction.
+pub(crate) fn no_transaction() -> StoreError {
+    StoreError::Backend("only a unit of work lends its connection".into())
+}
+
+/// Error of [`Connection::reclaim`] after a COMMIT or ROLLBACK of the application, or after the database rolled the
+/// transaction back because of an error that the application ignored.
+pub(crate) fn transaction_ended() -> StoreError {
+    StoreError::Backend("the transaction ended while the connection was lent".into())
 }
 
 /// A pooled connection of a driver.
@@ -45,6 +67,9 @@ pub(crate) trait DriverConnection: Send + 'static {
 
     /// Commits the transaction; refuses if a nested transaction is open.
     async fn commit(&mut self) -> Result<(), StoreError>;
+
+    /// The connection of the driver.
+    fn driver(&mut self) -> &mut (dyn Any + Send);
 }
 
 /// A database engine with its connection pool.

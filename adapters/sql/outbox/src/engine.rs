@@ -21,10 +21,31 @@ mod postgres_settings;
 mod postgres_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod server;
+#[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod transactions;
 
+use sqlx::error::DatabaseError;
+
+use crate::error::ErrorClass;
 pub use access::access_refusal;
+
+/// Class of an error of any engine.
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
+    #[cfg(feature = "mysql")]
+    if mysql_error::number(error).is_some() {
+        return mysql::classify(error);
+    }
+    #[cfg(feature = "postgres")]
+    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        return postgres::classify(error);
+    }
+    #[cfg(feature = "sqlite")]
+    if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+        return sqlite::classify(error);
+    }
+    ErrorClass::Permanent
+}
 
 /// Implements [`DriverConnection`](crate::connection::DriverConnection) for a pooled connection of a driver.
 macro_rules! connection {
@@ -81,6 +102,10 @@ macro_rules! connection {
 
             async fn commit(&mut self) -> Result<(), handover_outbox::ports::StoreError> {
                 $crate::engine::transactions::commit::<$database>(self, $classify).await
+            }
+
+            fn driver(&mut self) -> &mut (dyn std::any::Any + Send) {
+                &mut **self
             }
         }
 

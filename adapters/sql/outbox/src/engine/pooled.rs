@@ -5,17 +5,18 @@
 //!
 //! **Invariant:** every statement has a time limit: a stopped or unreachable server is reported as unavailable.
 
+use std::any::Any;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{ConnectOptions, Connection as _, Database, Pool};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, DriverConnection};
+use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
 use crate::row::Row;
 use crate::value::Value;
 
@@ -108,17 +109,32 @@ pub(crate) trait ServerConnection: DriverConnection {
     fn close_instead_of_pooling(&mut self);
 }
 
+/// The statements before and after the time in which a connection is lent to the application.
+pub(super) struct Lending {
+    /// Sets the session settings of the server.
+    pub(super) lend: String,
+    /// Sets those of the store again, and finds out whether the transaction is still the same.
+    pub(super) reclaim: String,
+    /// Number of rows that `reclaim` returns if it is.
+    pub(super) reclaimed_rows: u64,
+    /// Sets those of the store after a rollback, if the rollback does not.
+    pub(super) reset: Option<String>,
+}
+
 /// A connection whose open transaction is rolled back before it is reused.
 pub(crate) struct Pooled<C: ServerConnection> {
     /// `None` after the connection was lost or returned.
     connection: Option<C>,
     /// Whether a transaction may be open.
     in_transaction: bool,
+    /// Whether the connection may have the session settings of the server.
+    is_lent: bool,
+    lending: &'static Lending,
 }
 
 impl<C: ServerConnection> Pooled<C> {
-    pub(super) fn new(connection: C) -> Pooled<C> {
-        Pooled { connection: Some(connection), in_transaction: false }
+    pub(super) fn new(connection: C, lending: &'static Lending) -> Pooled<C> {
+        Pooled { connection: Some(connection), in_transaction: false, is_lent: false, lending }
     }
 }
 
@@ -169,6 +185,33 @@ impl<C: ServerConnection> Connection for Pooled<C> {
         self.in_transaction = false;
         Ok(())
     }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        if !self.in_transaction {
+            return Err(no_transaction());
+        }
+        self.is_lent = true;
+        with_timeout!(self, |connection| connection.simple(&self.lending.lend)).map(drop)
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        match with_timeout!(self, |connection| connection.simple(&self.lending.reclaim)) {
+            Ok(rows) if rows == self.lending.reclaimed_rows => {
+                self.is_lent = false;
+                Ok(())
+            }
+            Ok(_) => Err(transaction_ended()),
+            // The statements name no table or column: the savepoint does not exist.
+            Err(error) if error.system_fault().is_some_and(|fault| fault.kind == SystemFaultKind::Schema) => {
+                Err(transaction_ended())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
+        self.connection.as_mut().map(DriverConnection::driver)
+    }
 }
 
 impl<C: ServerConnection> Drop for Pooled<C> {
@@ -177,17 +220,27 @@ impl<C: ServerConnection> Drop for Pooled<C> {
         let Some(mut connection) = self.connection.take().filter(|_| self.in_transaction) else { return };
         match Handle::try_current() {
             // If the task is dropped, the runtime is shutting down, and the connection is closed.
-            Ok(runtime) => drop(runtime.spawn(roll_back(connection))),
+            Ok(runtime) => {
+                let reset = self.lending.reset.as_deref().filter(|_| self.is_lent);
+                drop(runtime.spawn(roll_back(connection, reset)));
+            }
             Err(_) => connection.close_instead_of_pooling(),
         }
     }
 }
 
-async fn roll_back<C: ServerConnection>(connection: C) {
+async fn roll_back<C: ServerConnection>(connection: C, reset: Option<&'static str>) {
     // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
-    if matches!(timeout(RESPONSE_TIMEOUT, open.roll_back()).await, Ok(Ok(_))) {
+    let rolled_back = async {
+        open.roll_back().await?;
+        match reset {
+            Some(reset) => open.simple(reset).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    if matches!(timeout(RESPONSE_TIMEOUT, rolled_back).await, Ok(Ok(()))) {
         drop(connection.0.take());
     }
 }

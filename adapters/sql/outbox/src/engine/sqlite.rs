@@ -35,7 +35,8 @@ use crate::wakeup::CommitNotifier;
 use checkpoints::Checkpoints;
 use connections::{BEGIN, Reader, Writer};
 use dialect::SqliteDialect;
-use error::{classify, to_store_error};
+pub(super) use error::classify;
+use error::to_store_error;
 pub use log_check::ForeignLog;
 use storage::{Problem, Storage};
 
@@ -49,12 +50,24 @@ const CREATE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     path: PathBuf,
+    connect: SqliteConnectOptions,
 }
 
 impl SqliteOptions {
     /// A database file. If it does not exist, it is created; on Unix only its owner may read and write it.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions { path: path.into() }
+        SqliteOptions { path: path.into(), connect: SqliteConnectOptions::new() }
+    }
+
+    /// The options of an application's own connections, of which the settings that the store needs are replaced:
+    /// write-ahead log, synchronous commits, foreign keys, time limits, cache sizes. `None` for an in-memory database:
+    /// each connection would open a separate one.
+    pub fn of(connect: SqliteConnectOptions) -> Option<SqliteOptions> {
+        let path = connect.get_filename().to_owned();
+        let is_file = path
+            .to_str()
+            .is_none_or(|path| !path.is_empty() && !path.starts_with([':']) && !path.starts_with("file:"));
+        is_file.then_some(SqliteOptions { path, connect })
     }
 
     /// Parses a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
@@ -101,8 +114,14 @@ impl SqliteEngine {
             storage: Storage::new(&options.path, &log),
             marked: AtomicBool::new(false),
         });
-        let connect = SqliteConnectOptions::new()
+        let connect = options
+            .connect
+            .clone()
             .filename(&options.path)
+            .in_memory(false)
+            .shared_cache(false)
+            .read_only(false)
+            .immutable(false)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .synchronous(SqliteSynchronous::Full)

@@ -1,5 +1,6 @@
 //! The connections of an SQLite database: the writer and the readers.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +11,7 @@ use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
 use super::Upkeep;
-use crate::connection::{Connection, DriverConnection};
+use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
 use crate::engine::transactions;
 use crate::row::Row;
 use crate::value::Value;
@@ -77,6 +78,28 @@ impl Connection for Writer {
         self.checkpoint().await;
         Ok(())
     }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        if !self.in_transaction.load(Ordering::Acquire) {
+            return Err(no_transaction());
+        }
+        // The end of the transaction removes the savepoint.
+        let begun = self.connection.simple("SAVEPOINT handover_lent").await;
+        self.named(begun).map(drop)
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        match self.connection.simple("RELEASE handover_lent").await {
+            Err(StoreError::Backend(cause)) if cause.to_string().contains("no such savepoint") => {
+                Err(transaction_ended())
+            }
+            released => self.named(released).map(drop),
+        }
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
+        Some(self.connection.driver())
+    }
 }
 
 /// Rolls back every transaction of the writer, including one that was begun by a dropped future.
@@ -129,5 +152,17 @@ impl Connection for Reader {
 
     async fn commit(&mut self) -> Result<(), StoreError> {
         Err(read_only())
+    }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        Err(no_transaction())
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        Err(no_transaction())
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
+        Some(self.0.driver())
     }
 }
