@@ -50,4 +50,4 @@ pub use session::Session;
 pub use store::SqlStore;
 pub use table::Table;
 pub use timing::TARGET as STATEMENT_TARGET;
-pub use value::{Value, trace_columns};
+pub use value::Value;
