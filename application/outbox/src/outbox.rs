@@ -79,7 +79,7 @@ impl Outbox {
     /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
         let queue = subscriber.queue.clone().into_owned();
-        let added = ConsumerQueue { queue, consumer: subscriber.handler.name().to_owned() };
+        let added = ConsumerQueue { queue, consumer: subscriber.name().to_owned() };
         Outbox { consumers: self.consumers.iter().cloned().chain([added]).collect(), ..self }
     }
 

@@ -158,7 +158,7 @@ impl<'p> Groups<'p> {
         let mut apply = Vec::new();
         let mut wait = Vec::new();
         for aggregate in by_aggregate(&unapplied) {
-            for step in plan(aggregate, &targets, self.processor.outbox.registry.unordered(), None, now) {
+            for step in plan(aggregate, &targets, &self.processor.unordered, None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
                     Verdict::Wait => wait.push(step.event),
@@ -178,7 +178,7 @@ impl<'p> Groups<'p> {
         let applied = if apply.is_empty() {
             Vec::new()
         } else {
-            self.processor.apply(unit, &apply, &matching, limit).await?
+            self.processor.apply(unit, &apply, &matching, limit, None).await?
         };
         let waiting: Vec<_> = wait
             .iter()

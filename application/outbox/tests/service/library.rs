@@ -69,6 +69,16 @@ impl Library {
         Library { outbox, consumers: vec![bound], ..self }
     }
 
+    /// Another process on the same store and broker, with one consumer.
+    pub(crate) fn next_process(&self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        let store = Arc::clone(self.tx.store());
+        let clock = Arc::clone(self.tx.clock());
+        let tx = Transactor::new(store, clock, Arc::new(SeededRandom::new(8)), Tasks::default());
+        let outbox = Outbox { tx: tx.outbox(), ..self.outbox.clone() };
+        let consumers = vec![subscriber.bind(tx.store())];
+        Library { outbox, tx, broker: self.broker.clone(), consumers, wake: self.wake.clone() }
+    }
+
     pub(crate) fn with_texts(self, texts: Texts) -> Library {
         Library { outbox: self.outbox.clone().with_texts(texts), ..self }
     }
