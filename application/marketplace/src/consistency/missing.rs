@@ -1,19 +1,17 @@
 //! Finds events that are missing in the outbox, and appends them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund};
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
-use crate::App;
 use crate::cash;
-use crate::ports::{MarketView, Work};
+use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::{append, with_tx_using};
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {
@@ -90,15 +88,12 @@ impl OrderRows<'_> {
 /// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
 /// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
-    app: &App,
-    tenant: TenantId,
-    order: OrderId,
+    tx: &MarketTransactor,
+    max_retry_count: u32,
+    (tenant, order): (TenantId, OrderId),
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
-    let max_retry_count = app.handlers.events.max_retry_count();
-    let audit_entry = audit_entry.map(Arc::new);
-    with_tx(&app.tx, move |unit, _| {
-        let audit_entry = audit_entry.clone();
+    with_tx_using(tx, audit_entry, move |unit, audit_entry, _| {
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
@@ -136,7 +131,7 @@ pub(crate) async fn announce_missing(
                 if let Some(audit_entry) = audit_entry {
                     let changed = events.len().try_into().unwrap_or(u64::MAX);
                     unit.outbox()
-                        .audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&audit_entry) })
+                        .audit(&AuditEntry { matched: changed, changed, ..audit_entry.clone() })
                         .await?;
                 }
             }

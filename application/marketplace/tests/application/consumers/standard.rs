@@ -11,7 +11,6 @@ use marketplace::consumers;
 use marketplace::ports::*;
 use marketplace::queues::{DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
 use marketplace::service;
-use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, TENANT, World, by, eventually, pass, secs};
@@ -103,10 +102,10 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     service::start(&process.app, &process.wake, &Settings::default());
     let sold = process.paid().await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
-    ship_order(&process.app, &by(SELLER), sold.id, shipment).await.unwrap();
-    complete_order(&process.app, &by(BUYER), sold.id).await.unwrap();
+    process.app.ordering.ship(&by(SELLER), sold.id, shipment).await.unwrap();
+    process.app.ordering.complete(&by(BUYER), sold.id).await.unwrap();
     let cancelled = process.ordered().await;
-    cancel_order(&process.app, &by(BUYER), cancelled.id).await.unwrap();
+    process.app.ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     pass(secs(2)).await;
     let rows = world.rows().await;
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
@@ -156,9 +155,9 @@ async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     let inventory = subscribers.into_iter().find(|it| it.name() == "inventory").unwrap();
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
-    cancel_order(&process.app, &by(BUYER), old.id).await.unwrap();
+    process.app.ordering.cancel(&by(BUYER), old.id).await.unwrap();
     let command = marketplace::use_cases::PlaceOrder::of(old.product);
-    let new = marketplace::use_cases::place_order(&process.app, &by(11), command).await.unwrap();
+    let new = process.app.ordering.place(&by(11), command).await.unwrap();
     let rows = world.rows().await;
     let id = |order: &Order, event_type: &str| {
         let is = |row: &&OutboxRow| row.aggregate.id == order.id.get() && row.event_type == event_type;
