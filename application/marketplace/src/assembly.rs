@@ -18,11 +18,17 @@ use crate::texts::texts;
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let pending_timeout = rules.pending_timeout;
-        let events = EventSource::new(Arc::clone(tx.clock()), Arc::clone(tx.random()), rules.max_retry_count);
+        let registry = Arc::new(event_types(pending_timeout));
+        let events = EventSource::new(
+            Arc::clone(tx.clock()),
+            Arc::clone(tx.random()),
+            Arc::clone(&registry),
+            rules.max_retry_count,
+        );
         let handlers = HandlerContext { events, pending_timeout, points: rules.points };
         let consumers = consumers::standard();
         let outbox = Outbox {
-            registry: Arc::new(event_types(pending_timeout)),
+            registry,
             texts: Arc::new(texts()),
             ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
         };

@@ -97,8 +97,10 @@ pub(crate) async fn announce_missing(
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
     let max_retry_count = app.handlers.events.max_retry_count();
     let audit_entry = audit_entry.map(Arc::new);
+    let registry = Arc::clone(&app.outbox.registry);
     with_tx(&app.tx, move |unit, _| {
         let audit_entry = audit_entry.clone();
+        let registry = Arc::clone(&registry);
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
@@ -115,9 +117,10 @@ pub(crate) async fn announce_missing(
                     Some(consumed) => consumed.event_id,
                     None => repaired_id(&event, &aggregate)?,
                 };
+                let event_type = event.event_type().as_str();
                 events.push(NewEvent {
                     event_id: id.clone(),
-                    event_type: event.event_type().as_str().to_owned(),
+                    event_type: event_type.to_owned(),
                     aggregate,
                     aggregate_seq: event.aggregate_seq,
                     payload: event.body.to_json(),
@@ -128,6 +131,7 @@ pub(crate) async fn announce_missing(
                     },
                     occurred_at: event.at,
                     max_retry_count,
+                    routing_key: registry.routing_key(event_type).map(str::to_owned),
                 });
                 announced.push((id, event));
             }

@@ -182,7 +182,7 @@ pub(super) const CASES: &[Case] = &[
     }),
     view!("records without a delivery", ["idx_consume_unsettled"], |view| view
         .outbox_view()
-        .stale_consumptions(CONSUMER, later(60), later(60), 100)),
+        .stale_consumptions(CONSUMER, &[BOOK_RETURNED], later(60), later(60), 100)),
     view!("events that were never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
         .outbox_view()
         .unconsumed_events(CONSUMER, &[BOOK_LENT], 0, later(-60), later(60), 100)),

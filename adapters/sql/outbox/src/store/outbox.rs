@@ -20,10 +20,10 @@ use crate::value::{Value, aggregate_columns, values};
 /// The columns of an [`OutboxRow`], with the table alias `o`.
 pub(super) const COLUMNS: &str = "o.id, o.event_id, o.event_type, o.aggregate_type, o.aggregate_id, o.payload, \
     o.status, o.retry_count, o.next_retry_time, o.create_time, o.update_time, o.tenant_id, o.aggregate_seq, \
-    o.metadata, o.max_retry_count, o.last_error, o.sent_time, o.released_time";
+    o.metadata, o.max_retry_count, o.last_error, o.sent_time, o.released_time, o.routing_key";
 const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
-    aggregate_seq, payload, metadata, max_retry_count, status, create_time, update_time)";
-const INSERTED: usize = 12;
+    aggregate_seq, payload, metadata, max_retry_count, routing_key, status, create_time, update_time)";
+const INSERTED: usize = 13;
 /// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
 
@@ -40,6 +40,7 @@ pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
         status: row.named("status")?,
         retry_count: row.count("retry_count")?,
         max_retry_count: row.count("max_retry_count")?,
+        routing_key: row.opt_string("routing_key")?,
         next_retry_time: row.opt_time("next_retry_time")?,
         last_error: row.opt_string("last_error")?,
         create_time: row.time("create_time")?,
@@ -231,6 +232,7 @@ impl OutboxRepo for Session {
                 &event.payload,
                 metadata_text(&event.metadata),
                 event.max_retry_count,
+                &event.routing_key,
                 OutboxStatus::New.as_str(),
                 event.occurred_at,
                 event.occurred_at,
