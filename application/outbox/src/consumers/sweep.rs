@@ -44,33 +44,46 @@ pub(super) async fn run(processor: EventProcessor) {
     }
 }
 
+/// Applies unsettled events, then lost ones.
 async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
+    let mut oldest = None;
+    loop {
+        let batch = stale_events(processor).await?;
+        let mut postponed = 0;
+        for event in &batch {
+            if processor.outbox.tx.stopping().is_cancelled() {
+                return Ok(());
+            }
+            info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
+            match apply_event(processor, event).await? {
+                SweepOutcome::Postponed => postponed += 1,
+                SweepOutcome::Paused => return Ok(()),
+                SweepOutcome::Recorded | SweepOutcome::Rejected => {}
+            }
+            // The next sweep starts with the remaining events.
+            if postponed >= MAX_POSTPONED {
+                break;
+            }
+        }
+        // A full batch is followed by the next one, unless the oldest event could not be settled: it would be read again.
+        let first = batch.first().cloned();
+        if batch.len() < BATCH as usize || postponed > 0 || first == oldest {
+            break;
+        }
+        oldest = first;
+    }
+    find_lost(processor).await
+}
+
+/// Oldest events that may have no delivery left, without those that are left to other processes.
+async fn stale_events(processor: &EventProcessor) -> Result<Vec<EventId>, StoreError> {
     let now = processor.outbox.now();
     let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
     let mut view = processor.outbox.view().await?;
     let foreign_types = processor.foreign_types(view.outbox_view()).await?;
     report_left_age(processor, view.outbox_view(), foreign_types.is_empty()).await?;
     let except: Vec<&str> = foreign_types.iter().map(String::as_str).collect();
-    let stale_consumptions =
-        view.outbox_view().stale_consumptions(processor.name(), &except, idle_since, now, BATCH).await?;
-    drop(view);
-    let mut postponed = 0;
-    for event in stale_consumptions {
-        if processor.outbox.tx.stopping().is_cancelled() {
-            return Ok(());
-        }
-        info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
-        match apply_event(processor, &event).await? {
-            SweepOutcome::Postponed => postponed += 1,
-            SweepOutcome::Paused => return Ok(()),
-            SweepOutcome::Recorded | SweepOutcome::Rejected => {}
-        }
-        // The next sweep starts with the remaining events.
-        if postponed >= MAX_POSTPONED {
-            break;
-        }
-    }
-    find_lost(processor).await
+    view.outbox_view().stale_consumptions(processor.name(), &except, idle_since, now, BATCH).await
 }
 
 /// Sets the gauge of the oldest event that is left to other processes.

@@ -232,6 +232,24 @@ async fn lost_event_of_unknown_type_is_found_by_old_process_and_left_to_new_one(
     eventually(async || new.noted().await == ["lost"]).await;
 }
 
+/// The sweep of a process that knows the type applies many events in one run.
+#[tokio::test(start_paused = true)]
+async fn many_events_left_to_other_process_are_applied_by_its_first_sweep() {
+    const BOOKS: i64 = 350;
+    let old = old_version().started().await;
+    let new = new_version(&old);
+    new.prepare().await;
+    let events = (1..=BOOKS).map(|book| new.written(&format!("e{book}"), "BOOK_RETURNED", book, 1));
+    new.commit(events.collect()).await;
+    eventually(async || old.is_quiet().await && old.consumed("loans", "e350").await == WAITING).await;
+    pass(Duration::from_secs(10)).await;
+    let started_at = tokio::time::Instant::now();
+    new.start();
+    eventually(async || new.consumed("loans", "e350").await != WAITING).await;
+    assert!(started_at.elapsed() < Duration::from_secs(10), "{:?}", started_at.elapsed());
+    assert_eq!(new.dead_letters().await, []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_wait_while_new_process_is_restarted() {
     let old = old_version().started().await;

@@ -42,7 +42,7 @@ impl World {
     }
 }
 
-async fn open(database: &Path) -> SqlMarket {
+pub(crate) async fn open(database: &Path) -> SqlMarket {
     let options = SqliteOptions::file(database.to_owned());
     SqlMarket::on(
         SqlStore::open_sqlite(&options, Arc::new(SystemClock), WakeupNotifier::default()).await.unwrap(),
