@@ -2,6 +2,7 @@
 
 mod broker;
 mod ids;
+mod lent;
 mod migrations;
 mod speed;
 mod store;

@@ -15,6 +15,7 @@ pub mod deployment;
 pub mod differential;
 pub mod faulty;
 pub mod keys_rigs;
+pub mod lent;
 pub mod limiter_rigs;
 pub mod market;
 pub mod process;

@@ -84,7 +84,7 @@ impl Process {
             Version::Old => (&["BOOK_LENT"], &["book.lent"]),
             Version::New => (&["BOOK_LENT", "BOOK_RETURNED"], &["book.lent", "book.returned"]),
         };
-        let subscriber = Subscriber { queue: QUEUE.into(), handler: Arc::new(Notes(types)) };
+        let subscriber = Subscriber::new(QUEUE, Arc::new(Notes(types)));
         let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
         let outbox = Outbox::new(tx, broker, topology.with("library.notes", &["loan.noted"]))
             .with_event(EventSpec::new("BOOK_LENT", "book.lent"))

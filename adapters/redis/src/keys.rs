@@ -108,15 +108,15 @@ impl IdempotencyStore for RedisKeys {
         let RequestState::Success(answer) = &concluded.state else {
             return Err(backend("the request has no response that could be stored".to_owned()));
         };
-        if answer.data.len() > MAX_RESPONSE_BYTES {
-            let bytes = answer.data.len();
+        if answer.text.len() > MAX_RESPONSE_BYTES {
+            let bytes = answer.text.len();
             return Err(backend(format!(
                 "a response of {bytes} bytes exceeds the limit of {MAX_RESPONSE_BYTES} bytes and is not stored"
             )));
         }
         let name = name(&concluded.scope);
         let mut script = CONCLUDE.key(name);
-        script.arg(token).arg(&concluded.token).arg(answer.status).arg(&answer.data);
+        script.arg(token).arg(&concluded.token).arg(answer.code).arg(&answer.text);
         self.changed(&script).await
     }
 

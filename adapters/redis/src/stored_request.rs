@@ -26,8 +26,8 @@ pub(crate) fn decode(
     let state = match reader.text("status", status)?.as_str() {
         "PROCESSING" => RequestState::Processing { until: reader.time("leaseUntil", lease_until)? },
         "SUCCESS" => RequestState::Success(StoredResponse {
-            status: reader.number("answerStatus", answer_status)?,
-            data: reader.text("result", result)?,
+            code: reader.number("answerStatus", answer_status)?,
+            text: reader.text("result", result)?,
         }),
         other => return Err(reader.corrupt("status", &format!("{other:?} is not a known status"))),
     };

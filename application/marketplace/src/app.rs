@@ -1,4 +1,5 @@
-//! The application: the dependencies and settings that every use case, consumer and job uses.
+//! The application of one process: its services, outbox and consumers. Only the edge of the process uses it: HTTP, jobs'
+//! start, command line and tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,20 @@ use chrono::{DateTime, Utc};
 use marketplace_domain::PointsRules;
 
 use crate::consumer::{Consumers, HandlerContext};
+use crate::consumers;
+use crate::event_types::event_types;
+use crate::events::EventSource;
+use crate::idempotency::{Idempotency, RequestSettings};
 use crate::ids::Ids;
-use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketTransactor, MarketView, RefundRequest};
+use crate::ports::{
+    Gateway, GatewayError, IdempotencyStore, MarketTransactor, MarketView, RefundRequest, Work,
+};
+use crate::texts::texts;
+use crate::use_cases::operations::Operations;
+use crate::use_cases::{Ordering, Payments, Queries};
 use handover_outbox::Outbox;
-use handover_outbox::ports::{OnFailed, StoreError};
+use handover_outbox::consumers::{Bound, Subscriber};
+use handover_outbox::ports::{Broker, OnFailed, StoreError};
 
 /// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
@@ -24,30 +35,9 @@ pub struct Rules {
     pub points: PointsRules,
 }
 
-/// Lease, retention and sweep interval of idempotency keys.
-#[derive(Debug, Clone)]
-pub struct RequestSettings {
-    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
-    pub lease: Duration,
-    /// Retention of stored responses (`idempotency.keep`).
-    pub keep: Duration,
-    /// Interval of the sweep that removes expired idempotency keys (`idempotency.sweep-interval`).
-    pub sweep_interval: Duration,
-}
-
-impl Default for RequestSettings {
-    fn default() -> Self {
-        RequestSettings {
-            lease: Duration::from_secs(40),
-            keep: Duration::from_secs(24 * 60 * 60),
-            sweep_interval: Duration::from_secs(60),
-        }
-    }
-}
-
 /// Gateway of a process without a configured gateway: every request fails as unavailable, so the refund is sent again
 /// later.
-pub(crate) struct NoGateway;
+struct NoGateway;
 
 #[async_trait]
 impl Gateway for NoGateway {
@@ -70,13 +60,67 @@ pub struct App {
     pub consumers: Consumers,
     /// What the handlers of the consumers use.
     pub handlers: HandlerContext,
-    /// Lease, retention and sweep interval of idempotency keys.
-    pub requests: Arc<RequestSettings>,
-    /// Store for requests whose response is stored after the command; `None`: the database.
-    pub keys: Option<Arc<dyn IdempotencyStore>>,
+    pub idempotency: Idempotency,
+    pub ordering: Ordering,
+    pub payments: Payments,
+    pub operations: Operations,
+    pub queries: Queries,
 }
 
 impl App {
+    pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
+        let Rules { pending_timeout, points, .. } = rules;
+        let registry = Arc::new(event_types(pending_timeout));
+        let events = EventSource::new(
+            Arc::clone(tx.clock()),
+            Arc::clone(tx.random()),
+            Arc::clone(&registry),
+            rules.max_retry_count,
+        );
+        let handlers = HandlerContext { events: events.clone(), pending_timeout, points };
+        let consumers = consumers::standard();
+        let outbox = Outbox {
+            registry,
+            texts: Arc::new(texts()),
+            ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
+        };
+        let ids = Arc::new(Ids::new(tx.clone()));
+        let payments = Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone() };
+        App {
+            outbox: consumers.subscribers(&handlers).iter().fold(outbox, Outbox::with_handler_of),
+            idempotency: Idempotency::new(tx.clone()),
+            ordering: Ordering { tx: tx.clone(), ids: Arc::clone(&ids), events, points },
+            operations: Operations {
+                tx: tx.clone(),
+                ids: Arc::clone(&ids),
+                consumers: consumers.clone(),
+                rules: handlers.clone(),
+                payments: payments.clone(),
+            },
+            queries: Queries { tx: tx.clone() },
+            payments,
+            tx,
+            ids,
+            gateway: Arc::new(NoGateway),
+            rules: Arc::new(rules),
+            consumers,
+            handlers,
+        }
+    }
+
+    /// Replaces the transactor of the use cases. Ids and idempotency keys keep theirs.
+    pub fn with_tx(self, tx: MarketTransactor) -> App {
+        let payments = Payments { tx: tx.clone(), ..self.payments };
+        App {
+            ordering: Ordering { tx: tx.clone(), ..self.ordering },
+            operations: Operations { tx: tx.clone(), payments: payments.clone(), ..self.operations },
+            queries: Queries { tx: tx.clone() },
+            payments,
+            tx,
+            ..self
+        }
+    }
+
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
         App { gateway, ..self }
     }
@@ -86,19 +130,30 @@ impl App {
         App { outbox: self.outbox.with_on_failed(on_failed), ..self }
     }
 
-    pub fn with_requests(self, requests: RequestSettings) -> App {
-        App { requests: Arc::new(requests), ..self }
+    pub fn with_requests(self, settings: RequestSettings) -> App {
+        App { idempotency: Idempotency { settings, ..self.idempotency }, ..self }
     }
 
     /// Sets the store for requests whose response is stored after the command
-    /// ([`begin_with_deferred_response`](crate::idempotency::begin_with_deferred_response)).
-    pub fn with_idempotency_store(self, keys: Arc<dyn IdempotencyStore>) -> App {
-        App { keys: Some(keys), ..self }
+    /// ([`Idempotency::begin_with_deferred_response`]).
+    pub fn with_idempotency_store(self, deferred: Arc<dyn IdempotencyStore>) -> App {
+        App { idempotency: Idempotency { deferred, ..self.idempotency }, ..self }
     }
 
     /// Returns a copy for background tasks: its units of work have a concurrency limit separate from that of requests.
     pub fn for_background_tasks(&self) -> App {
-        App { tx: self.tx.for_background_tasks(), outbox: self.outbox.for_background_tasks(), ..self.clone() }
+        let outbox = self.outbox.for_background_tasks();
+        App { outbox, ..self.clone().with_tx(self.tx.for_background_tasks()) }
+    }
+
+    /// Returns every consumer of this application with its queue.
+    pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
+        self.consumers.subscribers(&self.handlers)
+    }
+
+    /// Returns the consumers of this application, bound to its store.
+    pub fn bound(&self) -> Vec<Bound> {
+        self.subscribers().iter().map(|subscriber| subscriber.bind(self.tx.store())).collect()
     }
 
     /// Current time of the deployment's clock.

@@ -1,4 +1,4 @@
-//! Context of a command: actor, tenant, trace and idempotency claim.
+//! Context of a command: actor, tenant and trace.
 
 use std::fmt;
 
@@ -6,7 +6,6 @@ use handover_events::{TenantId, Trace};
 use marketplace_domain::UserId;
 
 use crate::error::NotAllowed;
-use crate::ticket::Ticket;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::EventMetadata;
 
@@ -74,8 +73,6 @@ pub struct CommandContext {
     pub actor: Actor,
     pub tenant: TenantId,
     pub trace: Trace,
-    /// Claim of the idempotency key, if the request has one.
-    pub idempotency: Option<Ticket>,
 }
 
 impl CommandContext {

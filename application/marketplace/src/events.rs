@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId, Trace};
-use marketplace_domain::EventBody;
+use marketplace_domain::{EventBody, EventKind};
 
 use crate::context::CommandContext;
 use crate::ports::Work;
@@ -40,6 +40,11 @@ impl EventSource {
     /// Maximum number of publish retries of an event.
     pub(crate) const fn max_retry_count(&self) -> u32 {
         self.max_retry_count
+    }
+
+    /// Routing key of an event type, stored in each outbox row.
+    pub(crate) fn routing_key(&self, event_type: EventKind) -> Option<String> {
+        self.registry.routing_key(event_type.as_str()).map(str::to_owned)
     }
 
     /// Returns a new event id: a UUIDv7 with the current time of the clock.

@@ -8,7 +8,7 @@ use marketplace_domain::{ClosedBy, GatewayReport, Money, Reference, ReportKind, 
 use sha2::{Digest, Sha256};
 use tracing::{error, info};
 
-use crate::CommandContext;
+use crate::context::CommandContext;
 use crate::ports::Work;
 use handover_outbox::ports::{Numbered, StoreError};
 

@@ -11,8 +11,7 @@
 
 mod database;
 
-pub use crate::app::RequestSettings;
-pub use crate::ticket::{CommandResult, ResponseWriter, Ticket};
+pub use crate::claim::{Call, Claim, Encode, UnitClaim};
 pub use database::DatabaseIdempotencyStore;
 
 use std::sync::Arc;
@@ -20,13 +19,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::error::UseCaseError;
 use crate::ports::{
-    IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse, Work,
+    IdempotencyError, IdempotencyStore, MarketTransactor, RequestRecord, RequestScope, RequestState,
+    StoredResponse,
 };
-use crate::ticket::{ResponseStorage, SuccessStatus, UnitResponse};
-use crate::{App, CommandContext};
-use handover_outbox::{Attempt, BoxFuture, with_tx};
 
 /// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,98 +34,104 @@ pub struct IdempotentRequest {
 }
 
 /// Result of claiming a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimOutcome {
-    /// The key is claimed: run the command with this ticket in its context.
-    New(Ticket),
+#[derive(Debug)]
+pub enum ClaimOutcome<C> {
+    /// The key is claimed: run the command.
+    New(C),
     /// The request was executed before: return this stored response.
     Replayed(StoredResponse),
 }
 
-/// Claims the key of a request whose command stores the response in its own unit of work, always in the database.
-///
-/// A claim whose lease has ended is taken over; the earlier attempt can no longer commit.
-///
-/// # Errors
-/// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyReused`] if the key
-/// was used with another body.
-pub async fn begin(
-    app: &App,
-    request: IdempotentRequest,
-    writer: ResponseWriter,
-) -> Result<ClaimOutcome, IdempotencyError> {
-    let storage = ResponseStorage::InUnit(UnitResponse::new(writer));
-    claim(app, request, Arc::new(DatabaseIdempotencyStore::new(app.tx.clone())), storage).await
+/// Lease, retention and sweep interval of idempotency keys.
+#[derive(Debug, Clone)]
+pub struct RequestSettings {
+    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
+    pub lease: Duration,
+    /// Retention of stored responses (`idempotency.keep`).
+    pub keep: Duration,
+    /// Interval of the sweep that removes expired idempotency keys (`idempotency.sweep-interval`).
+    pub sweep_interval: Duration,
 }
 
-/// Claims the key of a request whose response is stored after the command ([`Ticket::done`]), in the store from
-/// [`App::with_idempotency_store`]. After a crash between command and storing, the command is executed again, so it
-/// MUST be safe to repeat. A command that stores its response in its own unit of work rejects such a ticket.
-pub async fn begin_with_deferred_response(
-    app: &App,
-    request: IdempotentRequest,
-) -> Result<ClaimOutcome, IdempotencyError> {
-    let keys = match &app.keys {
-        Some(keys) => Arc::clone(keys),
-        None => Arc::new(DatabaseIdempotencyStore::new(app.tx.clone())),
-    };
-    claim(app, request, keys, ResponseStorage::Deferred).await
-}
-
-async fn claim(
-    app: &App,
-    request: IdempotentRequest,
-    keys: Arc<dyn IdempotencyStore>,
-    storage: ResponseStorage,
-) -> Result<ClaimOutcome, IdempotencyError> {
-    let now = app.now();
-    let token = || format!("{:016x}{:016x}", app.tx.random().next(), app.tx.random().next());
-    let request = RequestRecord {
-        scope: request.scope,
-        body_hash: request.body_hash,
-        token: token(),
-        state: RequestState::Processing { until: later(now, app.requests.lease) },
-        trace_id: request.trace_id,
-        create_time: now,
-        expire_time: later(now, app.requests.keep),
-    };
-    Ok(match keys.claim(&request).await? {
-        Some(response) => ClaimOutcome::Replayed(response),
-        None => {
-            let request = Arc::new(request);
-            let response_token = token().into();
-            ClaimOutcome::New(Ticket { request, response_token, keys, storage })
+impl Default for RequestSettings {
+    fn default() -> Self {
+        RequestSettings {
+            lease: Duration::from_secs(40),
+            keep: Duration::from_secs(24 * 60 * 60),
+            sweep_interval: Duration::from_secs(60),
         }
-    })
+    }
 }
 
-/// Runs a command in a unit of work. If the request has an idempotency key, stores the response in the same unit of work.
-pub(crate) async fn with_stored_response<T, R, F>(
-    app: &App,
-    context: &CommandContext,
-    status: SuccessStatus,
-    work: F,
-) -> Result<T, UseCaseError<R>>
-where
-    T: Send + Sync + 'static,
-    for<'a> &'a T: Into<CommandResult<'a>>,
-    R: Send + 'static,
-    F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError<R>>> + Send + Sync + 'static,
-{
-    let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
-    let unit_response = ticket.unit_response()?;
-    let work = Arc::new(work);
-    with_tx(&app.tx, move |unit, attempt| {
-        let ticket = ticket.clone();
-        let unit_response = unit_response.clone();
-        let work = Arc::clone(&work);
-        Box::pin(async move {
-            let value = work(&mut *unit, attempt).await?;
-            ticket.store_response(&unit_response, unit, status, (&value).into()).await?;
-            Ok(value)
+/// Claims idempotency keys.
+#[derive(Clone)]
+pub struct Idempotency {
+    pub(crate) tx: MarketTransactor,
+    pub(crate) settings: RequestSettings,
+    /// Store for requests whose response is stored after the command.
+    pub(crate) deferred: Arc<dyn IdempotencyStore>,
+}
+
+impl Idempotency {
+    /// An instance with the default settings, whose keys are in the database.
+    pub fn new(tx: MarketTransactor) -> Idempotency {
+        let deferred = Arc::new(DatabaseIdempotencyStore::new(tx.clone()));
+        Idempotency { tx, settings: RequestSettings::default(), deferred }
+    }
+
+    /// Claims the key of a request whose command stores the response in its own unit of work, always in the database.
+    ///
+    /// A claim whose lease has ended is taken over; the earlier attempt can no longer commit.
+    ///
+    /// # Errors
+    /// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyReused`] if the
+    /// key was used with another body.
+    pub async fn begin(
+        &self,
+        request: IdempotentRequest,
+    ) -> Result<ClaimOutcome<UnitClaim>, IdempotencyError> {
+        let keys = Arc::new(DatabaseIdempotencyStore::new(self.tx.clone()));
+        Ok(match self.claim(request, keys).await? {
+            ClaimOutcome::New(claim) => ClaimOutcome::New(UnitClaim(claim)),
+            ClaimOutcome::Replayed(response) => ClaimOutcome::Replayed(response),
         })
-    })
-    .await
+    }
+
+    /// Claims the key of a request whose response is stored after the command ([`Claim::done`]). After a crash between
+    /// command and storing, the command is executed again, so it MUST be safe to repeat.
+    pub async fn begin_with_deferred_response(
+        &self,
+        request: IdempotentRequest,
+    ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
+        self.claim(request, Arc::clone(&self.deferred)).await
+    }
+
+    async fn claim(
+        &self,
+        request: IdempotentRequest,
+        keys: Arc<dyn IdempotencyStore>,
+    ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
+        let now = self.tx.now();
+        let random = self.tx.random();
+        let token = || format!("{:016x}{:016x}", random.next(), random.next());
+        let request = RequestRecord {
+            scope: request.scope,
+            body_hash: request.body_hash,
+            token: token(),
+            state: RequestState::Processing { until: later(now, self.settings.lease) },
+            trace_id: request.trace_id,
+            create_time: now,
+            expire_time: later(now, self.settings.keep),
+        };
+        Ok(match keys.claim(&request).await? {
+            Some(response) => ClaimOutcome::Replayed(response),
+            None => {
+                let request = Arc::new(request);
+                let response_token = token().into();
+                ClaimOutcome::New(Claim { request, response_token, keys, is_written: Arc::default() })
+            }
+        })
+    }
 }
 
 fn later(now: DateTime<Utc>, by: Duration) -> DateTime<Utc> {

@@ -2,9 +2,9 @@
 //! (`handover_outbox`), which does not depend on the marketplace.
 
 mod app;
-mod assembly;
 mod assets;
 mod cash;
+mod claim;
 mod consistency;
 pub mod consumer;
 pub mod consumers;
@@ -22,7 +22,6 @@ mod privacy;
 pub mod queues;
 pub mod service;
 mod texts;
-mod ticket;
 pub mod use_cases;
 
 pub use self::metrics::{

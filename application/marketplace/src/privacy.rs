@@ -2,7 +2,7 @@
 
 use handover_outbox::MASK;
 
-use crate::{CommandContext, Role};
+use crate::context::{CommandContext, Role};
 
 /// Whether the caller may see personal data.
 pub(crate) fn sees_personal_data(context: &CommandContext) -> bool {

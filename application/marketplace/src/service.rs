@@ -1,6 +1,8 @@
 //! Preparation of a process, and its background tasks: relay, consumers, jobs.
 
-use crate::App;
+use std::sync::Arc;
+
+use crate::app::App;
 use crate::jobs::{
     ConsistencyRepair, ConsistencySettings, LockTimeoutReaper, RefundDispatcher, RefundSettings,
     RequestSweep, TimeoutSettings, TimeoutSweep,
@@ -46,9 +48,11 @@ pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
 /// Starts the periodic jobs of this application for background tasks.
 pub fn start_jobs(app: &App, settings: &Settings) {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
-    RequestSweep::new(app.clone()).start(&leader);
-    TimeoutSweep::new(app.clone(), settings.timeout.clone()).start(&leader);
-    RefundDispatcher::new(app.clone(), settings.refund.clone()).start();
-    LockTimeoutReaper::new(app.clone(), settings.consistency.clone()).start(&leader);
-    ConsistencyRepair::new(app.clone(), settings.consistency.clone()).start(&leader);
+    let tx = &app.tx;
+    RequestSweep::new(tx.clone(), app.idempotency.settings.sweep_interval).start(&leader);
+    TimeoutSweep::new(tx.clone(), app.handlers.clone(), settings.timeout.clone()).start(&leader);
+    RefundDispatcher::new(tx.clone(), Arc::clone(&app.gateway), settings.refund.clone()).start();
+    let consistency = &settings.consistency;
+    LockTimeoutReaper::new(tx.clone(), app.handlers.events.clone(), consistency.clone()).start(&leader);
+    ConsistencyRepair::new(app.payments.clone(), consistency.clone()).start(&leader);
 }

@@ -39,9 +39,10 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use handover_events::{Json, TenantId, TextError};
 
-use crate::outbox::Outbox;
-use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
-use crate::transaction::{Attempt, with_tx};
+use crate::ports::{
+    AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError, UnitOfWork, View,
+};
+use crate::transaction::{Attempt, Transactor, with_tx};
 
 /// Maximum number of ids or keys per call. With ids and a reason of maximum length, a call fits into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;
@@ -129,17 +130,21 @@ impl Action {
     /// Records a call without changes in the audit log of this tenant (`None`: the operator's tenant), with the number
     /// of rows returned or selected. MUST be called before the result is returned: no data is shown without an audit
     /// entry.
-    pub async fn record(
+    pub async fn record<U, V>(
         self,
-        outbox: &Outbox,
+        tx: &Transactor<U, V>,
         operator: &Operator,
         tenant: Option<TenantId>,
         matched: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError>
+    where
+        U: UnitOfWork + ?Sized + 'static,
+        V: View + ?Sized + 'static,
+    {
         let tenant = tenant.unwrap_or(operator.tenant);
-        let entry = self.entry(operator, (1, 1), outbox.now());
+        let entry = self.entry(operator, (1, 1), tx.now());
         let entry = Arc::new(AuditEntry { tenant, matched, ..entry });
-        with_tx(&outbox.tx, move |unit, attempt| {
+        with_tx(tx, move |unit, attempt| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
                 if changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_none() {

@@ -82,8 +82,8 @@ impl Outbox {
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
         let added = ConsumerQueue {
             queue: subscriber.queue.clone().into_owned(),
-            consumer: subscriber.handler.name().to_owned(),
-            event_types: subscriber.handler.event_types().into_iter().map(str::to_owned).collect(),
+            consumer: subscriber.name().to_owned(),
+            event_types: subscriber.event_types().into_iter().map(str::to_owned).collect(),
         };
         Outbox { consumers: self.consumers.iter().cloned().chain([added]).collect(), ..self }
     }

@@ -192,8 +192,21 @@ where
     E: UnitError,
     F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
 {
+    with_tx_using(tx, work, |unit, work, attempt| work(unit, attempt)).await
+}
+
+/// Like [`with_tx`]; every attempt borrows `input`.
+pub async fn with_tx_using<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: I, work: F) -> Result<T, E>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+    T: Send + 'static,
+    E: UnitError,
+    I: Send + Sync + 'static,
+    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
+{
     let context = tx.clone();
-    let task = tx.tasks.spawn(async move { attempts(&context, &work).await });
+    let task = tx.tasks.spawn(async move { attempts(&context, &input, &work).await });
     match task.await {
         Ok(Some(result)) => result,
         Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),
@@ -201,12 +214,12 @@ where
     }
 }
 
-async fn attempts<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F) -> Result<T, E>
+async fn attempts<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: &I, work: &F) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
+    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let _permit = tx
         .tasks
@@ -217,7 +230,7 @@ where
     let mut number = 1;
     let started_at = tx.clock.now();
     loop {
-        let error = match with_pending_counters(attempt(tx, work, Attempt(number))).await {
+        let error = match with_pending_counters(attempt(tx, input, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
@@ -235,15 +248,20 @@ where
     }
 }
 
-async fn attempt<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F, attempt: Attempt) -> Result<T, E>
+async fn attempt<U, V, T, E, I, F>(
+    tx: &Transactor<U, V>,
+    input: &I,
+    work: &F,
+    attempt: Attempt,
+) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
+    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let mut unit = tx.store.begin().await?;
-    let value = work(unit.as_mut(), attempt).await?;
+    let value = work(unit.as_mut(), input, attempt).await?;
     unit.commit().await?;
     Ok(value)
 }

@@ -117,7 +117,7 @@ async fn library(file: &std::path::Path) -> Result<Library, Error> {
 }
 
 fn subscriber() -> Subscriber<Session> {
-    Subscriber { queue: "library.reminders".into(), handler: Arc::new(Reminders) }
+    Subscriber::new("library.reminders", Arc::new(Reminders))
 }
 
 pub(crate) fn topology() -> Topology {

@@ -9,7 +9,7 @@ use handover_memory::{MemoryBroker, SeededRandom};
 use handover_outbox::ports::{Clock, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
-use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
+use marketplace::use_cases::operations::{FindingKind, Reconcile};
 use marketplace::{Actor, App, CommandContext, Role, Rules};
 use marketplace_domain::PointsRules;
 use sqlx::Executor;
@@ -91,7 +91,6 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "trace".into(), traceparent: None },
-        idempotency: None,
     };
     let operator = context.operator().unwrap();
     for repair in [false, true] {
@@ -103,7 +102,7 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
             repair,
             reason: None,
         };
-        let report = reconcile(&app, &operator, command).await.unwrap();
+        let report = app.operations.reconcile(&operator, command).await.unwrap();
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.repair), (FindingKind::UnreadableRow, None));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use handover_runtime::terminal::progress::Progress;
 use marketplace::consumers::INVENTORY_QUEUE;
-use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace::use_cases::PlaceOrder;
 use marketplace::{App, service};
 use marketplace_domain::ProductId;
 use tokio::task::JoinSet;
@@ -129,7 +129,7 @@ async fn place_orders(
         running.spawn(async move {
             let product = ProductId::try_from(i64::from(n) + 1).map_err(service_error)?;
             let context = backlog::context(n)?;
-            let order = place_order(&app, &context, PlaceOrder::of(product)).await.map_err(service_error)?;
+            let order = app.ordering.place(&context, PlaceOrder::of(product)).await.map_err(service_error)?;
             Ok::<_, BenchError>((order.id.get(), Instant::now()))
         });
     }

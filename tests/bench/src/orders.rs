@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use handover_runtime::terminal::progress::Progress;
-use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::ProductId;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -87,7 +87,7 @@ async fn place_orders(
                 }
                 let product = ProductId::try_from(i64::from(n) + 1).map_err(service_error)?;
                 let order = PlaceOrder::of(product);
-                place_order(&app, &backlog::context(n)?, order).await.map_err(service_error)?;
+                app.ordering.place(&backlog::context(n)?, order).await.map_err(service_error)?;
                 placed += 1;
             }
             Ok::<_, BenchError>(placed)

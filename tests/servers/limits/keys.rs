@@ -203,7 +203,7 @@ async fn invalid_stored_request_is_reported_and_too_long_response_is_not_stored(
     assert!(matches!(refused, Err(IdempotencyError::Store(_))), "{refused:?}");
     assert_eq!(keys.store_response("t1", &answered(&megabyte)).await.unwrap(), Changed::One);
     let again = RequestRecord { token: "t3".into(), ..long };
-    let response = StoredResponse { status: 201, data: megabyte };
+    let response = StoredResponse { code: 201, text: megabyte };
     assert_eq!(keys.claim(&again).await.unwrap(), Some(response));
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn user(number: u64) -> UserId {
 
 fn context(faults: &Faults, tenant: TenantId, actor: Actor) -> CommandContext {
     let trace = Trace { trace_id: format!("sim-{:016x}", faults.random.below(u64::MAX)), traceparent: None };
-    CommandContext { actor, tenant, trace, idempotency: None }
+    CommandContext { actor, tenant, trace }
 }
 
 /// Context of a user's command, with a new trace id.

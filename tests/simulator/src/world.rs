@@ -11,7 +11,7 @@ use handover_memory::{MemoryBroker, VirtualClock};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::Clock;
 use marketplace::service;
-use marketplace::use_cases::{ListProduct, list_product};
+use marketplace::use_cases::ListProduct;
 use marketplace_domain::{Money, Title};
 use marketplace_memory::MemoryStore;
 use tokio::time::Instant;
@@ -160,8 +160,10 @@ impl World {
             let title = Title::try_from(format!("thing {number}")).expect("a valid title");
             let price = Money::from_minor(8_850).expect("a valid price");
             let command = ListProduct { title, price };
-            let listed =
-                list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
+            let listed = seller_app
+                .ordering
+                .list_product(&actors::by_user(&self.faults, tenant, seller), command)
+                .await;
             self.journal.add_product(ListedProduct {
                 tenant,
                 id: listed.expect("listing without faults succeeds").id,

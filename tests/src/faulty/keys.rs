@@ -153,7 +153,7 @@ impl IdempotencyStore for FaultyKeysRig {
         }
         match (self.fault, &mut after.state) {
             (Fault::ResponseKeepsTokenOfClaim, _) => after.token = token.to_owned(),
-            (Fault::ResponsesAreTruncated, RequestState::Success(answer)) => answer.data.truncate(100_000),
+            (Fault::ResponsesAreTruncated, RequestState::Success(answer)) => answer.text.truncate(100_000),
             (Fault::ResponsesExpireWithLease, _) => after.expire_time = after.create_time + LEASE,
             (Fault::RetentionStartsAtResponse, _) => after.expire_time = self.now() + RETENTION,
             _ => {}

@@ -6,7 +6,6 @@
 
 use handover_http::fields::Fields;
 use marketplace::ReportedName;
-use marketplace::use_cases::operations::record_unreadable_report;
 use marketplace_domain::{Reference, ReportKind};
 
 use crate::body::{Report, SignedBody};
@@ -31,7 +30,7 @@ impl<B: Report> SignedBody<B> {
             Ok(command) => Ok(command),
             Err(refusal) => {
                 let error = storable(&refusal.reason());
-                record_unreadable_report(&edge.app, context, kind, hash, error).await?;
+                edge.app.payments.record_unreadable_report(context, kind, hash, error).await?;
                 Err(refusal.into())
             }
         }

@@ -1,5 +1,7 @@
 //! Authentication: the middleware that verifies tokens, and the extractors that create the context of a command.
 
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -12,21 +14,55 @@ use handover_http::header_names::X_IDEMPOTENCY_KEY;
 use handover_http::refusal::Refusal;
 use handover_http::{Claims, TokenError, Unauthenticated};
 use handover_outbox::operations;
+use marketplace::idempotency::{Call, UnitClaim};
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
 use crate::edge::Edge;
+use crate::idempotency::{ResponseTo, claim_key, has_key};
 use crate::messages;
 
-/// An authenticated caller, and the dependencies of the routes. The other caller types contain the dependencies, too.
-pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+/// An authenticated caller of a route that runs no command, and the dependencies of the routes. The other caller types
+/// contain the dependencies, too.
+pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) Reader);
 
-/// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order
-/// or payment.
-pub(crate) struct KeyedCaller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+/// An authenticated caller with the role operator or platform, of a route that runs no command.
+pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) Reader);
 
-/// An authenticated caller with the role operator or platform.
-pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+/// Context of a query. It is no [`Call`]: a route that runs a command states how its response is stored.
+pub(crate) struct Reader(CommandContext);
+
+impl Deref for Reader {
+    type Target = CommandContext;
+
+    fn deref(&self) -> &CommandContext {
+        &self.0
+    }
+}
+
+/// An authenticated caller of a command that stores the response `R` in its transaction.
+pub(crate) struct Command<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
+
+/// Like [`Command`], with an idempotency key: without a key, a retry cannot be distinguished from a second order or
+/// payment.
+pub(crate) struct KeyedCommand<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
+
+/// A command whose response is `R`, with the claim of its idempotency key.
+pub(crate) struct StoredCall<R> {
+    context: CommandContext,
+    claim: Option<UnitClaim>,
+    response: PhantomData<fn() -> R>,
+}
+
+impl<'a, T, R: ResponseTo<T>> From<&'a StoredCall<R>> for Call<'a, T> {
+    fn from(call: &'a StoredCall<R>) -> Call<'a, T> {
+        Call::new(&call.context, call.claim.as_ref(), R::encode)
+    }
+}
+
+/// An authenticated caller of a route that uses more than one transaction. Its response is stored afterwards, in the store
+/// that `idempotency.store` selects.
+pub(crate) struct Afterwards(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
 pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
@@ -59,11 +95,11 @@ fn context_of(claims: &Claims, trace: Trace) -> Result<CommandContext, Unauthent
     let id = id.map_err(|_| Unauthenticated::Invalid(TokenError::InvalidClaim("sub")))?;
     let roles = claims.roles.iter().filter_map(|role| Role::named(role)).collect();
     let actor = Actor::User { id, roles };
-    Ok(CommandContext { actor, tenant: claims.tenant, trace, idempotency: None })
+    Ok(CommandContext { actor, tenant: claims.tenant, trace })
 }
 
 /// The context of an authenticated caller.
-fn caller(head: &Parts) -> Result<&CommandContext, Refusal> {
+pub(crate) fn caller(head: &Parts) -> Result<&CommandContext, Refusal> {
     match (head.extensions.get::<CommandContext>(), head.extensions.get::<Unauthenticated>()) {
         (Some(context), _) => Ok(context),
         (None, Some(reason)) => Err(reason.into()),
@@ -80,20 +116,12 @@ impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        caller(parts).map(|context| Caller(Arc::clone(edge), context.clone()))
-    }
-}
-
-impl FromRequestParts<Arc<Edge>> for KeyedCaller {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
-        if context.idempotency.is_some() {
-            Ok(KeyedCaller(edge, context))
-        } else {
-            Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED))
+        if has_key(parts) {
+            return Err(Refusal::internal(
+                &"the route runs a command, but does not claim its idempotency key",
+            ));
         }
+        caller(parts).map(|context| Caller(Arc::clone(edge), Reader(context.clone())))
     }
 }
 
@@ -107,6 +135,39 @@ impl FromRequestParts<Arc<Edge>> for Operator {
     }
 }
 
+impl<R> FromRequestParts<Arc<Edge>> for Command<R> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
+        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
+        let claim = claim_key(parts, |request| edge.app.idempotency.begin(request)).await?;
+        Ok(Command(Arc::clone(edge), StoredCall { context, claim, response: PhantomData }))
+    }
+}
+
+impl<R> FromRequestParts<Arc<Edge>> for KeyedCommand<R> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
+        caller(parts).map_err(IntoResponse::into_response)?;
+        if !has_key(parts) {
+            return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED).into_response());
+        }
+        let Command(edge, call) = Command::from_request_parts(parts, edge).await?;
+        Ok(KeyedCommand(edge, call))
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for Afterwards {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
+        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
+        claim_key(parts, |request| edge.app.idempotency.begin_with_deferred_response(request)).await?;
+        Ok(Afterwards(Arc::clone(edge), context))
+    }
+}
+
 impl FromRequestParts<Arc<Edge>> for Gateway {
     type Rejection = Refusal;
 
@@ -114,7 +175,7 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
         // The gateway belongs to no tenant: the use case uses the tenant of the payment or refund.
         let tenant = TenantId::DEFAULT;
         let trace = trace(parts)?;
-        let context = CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None };
+        let context = CommandContext { actor: Actor::Gateway, tenant, trace };
         Ok(Gateway(Arc::clone(edge), context))
     }
 }

@@ -1,15 +1,20 @@
 //! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response.
 //!
-//! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
-//! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be
-//! kept outside of the database ([`ResponseStorage::Afterwards`]).
+//! The layer runs after authentication and prepares the request; the caller type of the route claims the key: [`Command`],
+//! whose transaction stores the response, or [`Afterwards`]. An unauthenticated request claims no key. If the route rejects
+//! the request, the key is released.
+//!
+//! [`Command`]: crate::context::Command
+//! [`Afterwards`]: crate::context::Afterwards
 
+use std::marker::PhantomData;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::extract::{FromRequest, OriginalUri, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_http::body::RawBody;
@@ -20,30 +25,82 @@ use handover_http::response::Done;
 use handover_http::values;
 use handover_outbox::ports::StoreError;
 use marketplace::CommandContext;
-use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest, ResponseWriter};
-use marketplace::ports::{RequestScope, StoredResponse};
+use marketplace::idempotency::{Claim, ClaimOutcome, IdempotentRequest};
+use marketplace::ports::{IdempotencyError, RequestScope, StoredResponse};
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
-use crate::context::Caller;
+use crate::context::caller;
 use crate::edge::Edge;
 use crate::messages;
 use crate::refusal::{RouteError, not_found};
 
-/// Way in which the response to a request with an idempotency key is stored.
-#[derive(Clone, Copy)]
-pub(crate) enum ResponseStorage {
-    /// The transaction of the command stores the response. The command serializes its result with this function.
-    InTransaction(ResponseWriter),
-    /// The response is stored after the command, in the store that `idempotency.store` selects, because the route uses
-    /// more than one transaction.
-    Afterwards,
+/// How a route responds to the result `T` of its command; the stored response is the same.
+pub(crate) trait ResponseTo<T> {
+    fn encode(result: &T) -> Result<StoredResponse, serde_json::Error>;
+}
+
+/// 201 with the view `V`.
+pub(crate) struct Created<V>(PhantomData<V>);
+
+/// 200 with the view `V`.
+pub(crate) struct Updated<V>(PhantomData<V>);
+
+impl<T: Clone, V: From<T> + Serialize> ResponseTo<T> for Created<V> {
+    fn encode(result: &T) -> Result<StoredResponse, serde_json::Error> {
+        encode(StatusCode::CREATED, &V::from(result.clone()))
+    }
+}
+
+impl<T: Clone, V: From<T> + Serialize> ResponseTo<T> for Updated<V> {
+    fn encode(result: &T) -> Result<StoredResponse, serde_json::Error> {
+        encode(StatusCode::OK, &V::from(result.clone()))
+    }
+}
+
+/// The status, and the `data` field as JSON.
+fn encode(status: StatusCode, data: &impl Serialize) -> Result<StoredResponse, serde_json::Error> {
+    Ok(StoredResponse { code: status.as_u16(), text: serde_json::to_string(data)? })
+}
+
+/// A request with an idempotency key, and the claim of its route.
+#[derive(Clone)]
+struct KeyedRequest {
+    request: IdempotentRequest,
+    claim: Arc<OnceLock<Claim>>,
+}
+
+/// Whether the request has an idempotency key.
+pub(crate) fn has_key(parts: &Parts) -> bool {
+    parts.extensions.get::<KeyedRequest>().is_some()
+}
+
+/// Claims the key of the request, if it has one. The rejection is the stored response, or the reason why the key cannot be
+/// claimed.
+pub(crate) async fn claim_key<C, F>(
+    parts: &Parts,
+    begin: impl FnOnce(IdempotentRequest) -> F,
+) -> Result<Option<C>, Response>
+where
+    C: Into<Claim> + Clone,
+    F: Future<Output = Result<ClaimOutcome<C>, IdempotencyError>>,
+{
+    let Some(KeyedRequest { request, claim }) = parts.extensions.get().cloned() else { return Ok(None) };
+    match begin(request).await {
+        Ok(ClaimOutcome::New(claimed)) => {
+            claim.get_or_init(|| claimed.clone().into());
+            Ok(Some(claimed))
+        }
+        Ok(ClaimOutcome::Replayed(stored)) => Err(replay(stored).unwrap_or_else(IntoResponse::into_response)),
+        Err(error) => Err(RouteError::from(error).into_response()),
+    }
 }
 
 /// Middleware of the user and operator routes; acts on POST requests with an idempotency key.
 pub(crate) async fn handle_idempotency_key(
-    State((edge, storage)): State<(Arc<Edge>, ResponseStorage)>,
+    State(edge): State<Arc<Edge>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -52,7 +109,7 @@ pub(crate) async fn handle_idempotency_key(
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(Caller(_, context)) = Caller::from_request_parts(&mut parts, &edge).await else {
+    let Ok(context) = caller(&parts).cloned() else {
         // Not authenticated: the route rejects the request.
         return next.run(Request::from_parts(parts, body)).await;
     };
@@ -67,20 +124,15 @@ pub(crate) async fn handle_idempotency_key(
     // `OriginalUri` contains the whole path; in a nested router `parts.uri` lacks its prefix.
     let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |original| original.path());
     let route = format!("{} {path}", parts.method);
-    let keyed_request = match keyed_request(&context, route, key, &body) {
-        Ok(keyed_request) => keyed_request,
+    let claim = Arc::new(OnceLock::new());
+    match keyed_request(&context, route, key, &body) {
+        Ok(request) => parts.extensions.insert(KeyedRequest { request, claim: Arc::clone(&claim) }),
         Err(refusal) => return refusal.into_response(),
     };
     // The request runs in a separate task: after a disconnect or a timeout the task still stores the response, and a
     // repeated request gets the stored response.
-    let tasks = edge.app.tx.tasks().clone();
-    let processing = async move {
-        let request = Request::from_parts(parts, Body::from(body));
-        process(&edge, storage, request, context, keyed_request, next)
-            .await
-            .unwrap_or_else(IntoResponse::into_response)
-    };
-    match tasks.spawn(processing).await {
+    let request = Request::from_parts(parts, Body::from(body));
+    match edge.app.tx.spawn(process(request, claim, next)).await {
         Ok(Some(response)) => response,
         Ok(None) => Refusal::from(StoreError::Unavailable("the process is stopping".into())).into_response(),
         Err(error) => match error.try_into_panic() {
@@ -90,45 +142,25 @@ pub(crate) async fn handle_idempotency_key(
     }
 }
 
-/// Claims the key, runs the route and stores the response; or returns the stored response.
-async fn process(
-    edge: &Edge,
-    storage: ResponseStorage,
-    mut request: Request,
-    mut context: CommandContext,
-    keyed_request: IdempotentRequest,
-    next: Next,
-) -> Result<Response, RouteError> {
-    let begun = match storage {
-        ResponseStorage::InTransaction(writer) => {
-            idempotency::begin(&edge.app, keyed_request, writer).await?
-        }
-        ResponseStorage::Afterwards => {
-            idempotency::begin_with_deferred_response(&edge.app, keyed_request).await?
-        }
-    };
-    let ticket = match begun {
-        ClaimOutcome::New(ticket) => ticket,
-        ClaimOutcome::Replayed(stored) => return Ok(replay(stored)?),
-    };
-    context.idempotency = Some(ticket.clone());
-    request.extensions_mut().insert(context);
+/// Runs the route, and stores its response if it has claimed the key.
+async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> Response {
     let response = next.run(request).await;
-    let outcome = match to_stored(&response) {
-        Some(stored) => ticket.done(stored).await,
-        None => ticket.refused().await,
+    let outcome = match (claim.get(), to_stored(&response)) {
+        (Some(claim), Some(stored)) => claim.done(stored).await,
+        (Some(claim), None) => claim.refused().await,
+        (None, _) => Ok(()),
     };
     if let Err(error) = outcome {
         warn!(%error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
     }
-    Ok(response)
+    response
 }
 
 /// The response to store; `None` if the request was rejected.
 fn to_stored(response: &Response) -> Option<StoredResponse> {
     match response.extensions().get::<Reply>()? {
         Reply { code, data: ReplyData::Json(data), .. } if *code == Code::DONE => {
-            Some(StoredResponse { status: response.status().as_u16(), data: data.get().to_owned() })
+            Some(StoredResponse { code: response.status().as_u16(), text: data.get().to_owned() })
         }
         Reply { .. } => None,
     }
@@ -136,7 +168,7 @@ fn to_stored(response: &Response) -> Option<StoredResponse> {
 
 /// Builds the response to a repeated request from the stored one.
 fn replay(stored: StoredResponse) -> Result<Response, Refusal> {
-    let mut response = Done::stored(stored.status, stored.data)?.into_response();
+    let mut response = Done::stored(stored.code, stored.text)?.into_response();
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(response)
 }

@@ -7,25 +7,23 @@ mod orders;
 mod payments;
 mod products;
 mod refunds;
-mod stored_response;
 mod timeline;
 
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_extractor_with_state, from_fn_with_state};
 use axum::response::Response;
 use axum::{Extension, Router};
+use handover_http::Layers;
 use handover_http::openapi::operations;
 use handover_http::routes::{documentation, health, metrics};
-use handover_http::{Layers, Transactions};
-use stored_response::{operator_response_data, response_data};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::context::{authenticate, operator};
+use crate::context::{Afterwards, authenticate, operator};
 use crate::edge::Edge;
-use crate::idempotency::{ResponseStorage, handle_idempotency_key};
+use crate::idempotency::handle_idempotency_key;
 
 /// Names of the rate-limited routes, as used in `rate-limit.routes` of the configuration: all routes of the API. Health,
 /// metrics and documentation are not limited. The names are read from the routes' own descriptions.
@@ -86,31 +84,25 @@ fn gateway_routes() -> OpenApiRouter<Arc<Edge>> {
 fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let gateway =
         Router::from(gateway_routes()).route_layer(from_fn_with_state(Arc::clone(edge), limit_rate));
-    let api =
-        with_idempotency(Router::from(user_routes()), ResponseStorage::InTransaction(response_data), edge);
+    let api = with_idempotency(Router::from(user_routes()), edge);
     let api = with_authentication(api, edge).merge(gateway);
     layers(edge).with_concurrency_limit(Router::new().nest("/api/v1", api))
 }
 
 fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let routes =
-        ops::routes().into_router(edge.app.outbox.clone(), Arc::new(operator), |transactions, routes| {
-            let storage = match transactions {
-                Transactions::One => ResponseStorage::InTransaction(operator_response_data),
-                Transactions::Several => ResponseStorage::Afterwards,
-            };
-            with_idempotency(routes, storage, edge)
-        });
+    let routes = ops::routes().into_router(
+        edge.app.outbox.clone(),
+        Arc::new(operator),
+        |of_toolkit, of_marketplace| {
+            let claim = from_extractor_with_state::<Afterwards, _>(Arc::clone(edge));
+            with_idempotency(of_toolkit.route_layer(claim).merge(of_marketplace), edge)
+        },
+    );
     layers(edge).with_concurrency_limit(Router::new().nest("/api/v1/ops", with_authentication(routes, edge)))
 }
 
-fn with_idempotency(
-    routes: Router<Arc<Edge>>,
-    storage: ResponseStorage,
-    edge: &Arc<Edge>,
-) -> Router<Arc<Edge>> {
-    let state = (Arc::clone(edge), storage);
-    routes.route_layer(from_fn_with_state(state, handle_idempotency_key))
+fn with_idempotency(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    routes.route_layer(from_fn_with_state(Arc::clone(edge), handle_idempotency_key))
 }
 
 /// Adds authentication and, inside it, the rate limit: the layer added last runs first.

@@ -53,6 +53,6 @@ pub use language::Language;
 pub use layers::Layers;
 pub use limits::Limits;
 pub use operator_call::OperatorCall;
-pub use operators::{Guard, OperatorRoutes, OperatorState, TokenGuard, Transactions, operator_router};
+pub use operators::{Guard, OperatorRoutes, OperatorState, TokenGuard, operator_router};
 pub use readiness::{CachedReadiness, Problem, Readiness};
 pub use server::serve;

@@ -57,41 +57,30 @@ impl Guard for TokenGuard {
     }
 }
 
-/// Number of transactions that a route uses; it decides how an application stores the response to a request with an
-/// idempotency key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transactions {
-    /// The transaction of the command can store the response.
-    One,
-    /// The response can be stored only after the command.
-    Several,
-}
-
-/// The list of an application's operators' routes, with state `S`. Router, guard, OpenAPI document and the storage of
-/// responses follow from it.
+/// The operators' routes, with state `S`: those of the toolkit and those of the application. Router, guard and OpenAPI
+/// document follow from it.
 pub struct OperatorRoutes<S = ()> {
-    groups: Vec<(Transactions, OpenApiRouter<S>)>,
+    toolkit: OpenApiRouter<S>,
+    application: OpenApiRouter<S>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Default for OperatorRoutes<S> {
     /// The toolkit's routes.
     fn default() -> OperatorRoutes<S> {
-        OperatorRoutes { groups: vec![(Transactions::Several, routes::operations())] }
+        OperatorRoutes { toolkit: routes::operations(), application: OpenApiRouter::new() }
     }
 }
 
 impl<S: Clone + Send + Sync + 'static> OperatorRoutes<S> {
     /// Adds routes of the application.
     #[must_use]
-    pub fn with(mut self, transactions: Transactions, routes: OpenApiRouter<S>) -> OperatorRoutes<S> {
-        self.groups.push((transactions, routes));
-        self
+    pub fn with(self, routes: OpenApiRouter<S>) -> OperatorRoutes<S> {
+        OperatorRoutes { application: self.application.merge(routes), ..self }
     }
 
     /// The routes as they describe themselves.
     pub fn described(self) -> OpenApiRouter<S> {
-        let groups = self.groups.into_iter();
-        groups.fold(OpenApiRouter::new(), |all, (_, routes)| all.merge(routes))
+        self.toolkit.merge(self.application)
     }
 
     /// The descriptions of the routes.
@@ -99,17 +88,16 @@ impl<S: Clone + Send + Sync + 'static> OperatorRoutes<S> {
         self.described().into_openapi()
     }
 
-    /// Builds the router. `layer` adds the application's layers between the guard and the routes.
+    /// Builds the router. `layer` adds the application's layers between the guard and the routes; its arguments are the
+    /// toolkit's routes, each of which uses more than one transaction, and the application's routes.
     pub fn into_router(
         self,
         outbox: Outbox,
         guard: Arc<dyn Guard>,
-        layer: impl Fn(Transactions, Router<S>) -> Router<S>,
+        layer: impl FnOnce(Router<S>, Router<S>) -> Router<S>,
     ) -> Router<S> {
-        let groups = self.groups.into_iter();
-        let routes = groups.map(|(transactions, routes)| layer(transactions, Router::from(routes)));
-        let all = routes.fold(Router::new(), Router::merge);
-        all.route_layer(from_fn_with_state((outbox, guard), require_operator))
+        let routes = layer(Router::from(self.toolkit), Router::from(self.application));
+        routes.route_layer(from_fn_with_state((outbox, guard), require_operator))
     }
 }
 
@@ -135,7 +123,7 @@ impl OperatorState {
     /// Adds routes of the application.
     #[must_use]
     pub fn with_routes(self, routes: OpenApiRouter) -> OperatorState {
-        OperatorState { routes: self.routes.with(Transactions::Several, routes), ..self }
+        OperatorState { routes: self.routes.with(routes), ..self }
     }
 }
 
@@ -144,7 +132,7 @@ impl OperatorState {
 pub fn operator_router(state: OperatorState) -> Router {
     let OperatorState { outbox, guard, routes, limits } = state;
     let layers = Layers::new(Arc::clone(outbox.tx.random()), limits);
-    layers.with_concurrency_limit(routes.into_router(outbox, guard, |_, routes| routes))
+    layers.with_concurrency_limit(routes.into_router(outbox, guard, Router::merge))
 }
 
 /// Middleware of the operators' routes. The check runs outside of the application's layers, so that a stored response is

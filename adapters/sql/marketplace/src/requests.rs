@@ -20,9 +20,9 @@ fn request(row: &Row) -> Result<RequestRecord, StoreError> {
     let state = match row.text("status")? {
         PROCESSING => RequestState::Processing { until: row.time("lease_until")? },
         SUCCESS => RequestState::Success(StoredResponse {
-            status: u16::try_from(row.count("answer_status")?)
+            code: u16::try_from(row.count("answer_status")?)
                 .map_err(|error| row.corrupt("answer_status", error.to_string()))?,
-            data: row.string("answer")?,
+            text: row.string("answer")?,
         }),
         other => return Err(row.corrupt("status", format!("{other:?} is unknown"))),
     };
@@ -57,8 +57,8 @@ fn state_values(request: &RequestRecord) -> Vec<Value> {
         &request.token,
         status,
         until,
-        answer.map(|answer| i64::from(answer.status)),
-        answer.map(|answer| answer.data.clone()),
+        answer.map(|answer| i64::from(answer.code)),
+        answer.map(|answer| answer.text.clone()),
         &request.trace_id,
         request.create_time,
         request.expire_time,

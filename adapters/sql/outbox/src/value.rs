@@ -63,6 +63,7 @@ pub fn trace_columns(of: &Option<Trace>) -> [Value; 2] {
 }
 
 /// Formats a time for SQLite, with a fixed width, so that sorting the texts sorts the times.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

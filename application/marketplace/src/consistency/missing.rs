@@ -1,19 +1,18 @@
 //! Finds events that are missing in the outbox, and appends them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund};
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
-use crate::App;
 use crate::cash;
-use crate::ports::{MarketView, Work};
+use crate::events::EventSource;
+use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::{append, with_tx_using};
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {
@@ -90,17 +89,13 @@ impl OrderRows<'_> {
 /// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
 /// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
-    app: &App,
-    tenant: TenantId,
-    order: OrderId,
+    tx: &MarketTransactor,
+    source: &EventSource,
+    (tenant, order): (TenantId, OrderId),
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
-    let max_retry_count = app.handlers.events.max_retry_count();
-    let audit_entry = audit_entry.map(Arc::new);
-    let registry = Arc::clone(&app.outbox.registry);
-    with_tx(&app.tx, move |unit, _| {
-        let audit_entry = audit_entry.clone();
-        let registry = Arc::clone(&registry);
+    let max_retry_count = source.max_retry_count();
+    with_tx_using(tx, (audit_entry, source.clone()), move |unit, (audit_entry, source), _| {
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
@@ -117,10 +112,9 @@ pub(crate) async fn announce_missing(
                     Some(consumed) => consumed.event_id,
                     None => repaired_id(&event, &aggregate)?,
                 };
-                let event_type = event.event_type().as_str();
                 events.push(NewEvent {
                     event_id: id.clone(),
-                    event_type: event_type.to_owned(),
+                    event_type: event.event_type().as_str().to_owned(),
                     aggregate,
                     aggregate_seq: event.aggregate_seq,
                     payload: event.body.to_json(),
@@ -131,7 +125,7 @@ pub(crate) async fn announce_missing(
                     },
                     occurred_at: event.at,
                     max_retry_count,
-                    routing_key: registry.routing_key(event_type).map(str::to_owned),
+                    routing_key: source.routing_key(event.event_type()),
                 });
                 announced.push((id, event));
             }
@@ -140,7 +134,7 @@ pub(crate) async fn announce_missing(
                 if let Some(audit_entry) = audit_entry {
                     let changed = events.len().try_into().unwrap_or(u64::MAX);
                     unit.outbox()
-                        .audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&audit_entry) })
+                        .audit(&AuditEntry { matched: changed, changed, ..audit_entry.clone() })
                         .await?;
                 }
             }

@@ -243,7 +243,6 @@ impl AssetConsumer {
             actor: Actor::System(self.asset.as_str()),
             tenant: order.tenant,
             trace: planned.event.row.trace(),
-            idempotency: None,
         };
         let event_factory = handler.events.factory(&context, 1);
         let action = OrderAction::Cancel(CancelCause::AssetLockFailed);

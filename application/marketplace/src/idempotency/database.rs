@@ -1,7 +1,5 @@
 //! Idempotency records in the database.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
 use crate::ports::MarketTransactor;
@@ -9,7 +7,7 @@ use crate::ports::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse, Work,
 };
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{UnitError, with_tx};
+use handover_outbox::{UnitError, with_tx_using};
 
 /// The default [`IdempotencyStore`]: records in the database. Each call is a short unit of work.
 #[derive(Clone)]
@@ -37,32 +35,19 @@ impl UnitError for IdempotencyError {
 #[async_trait]
 impl IdempotencyStore for DatabaseIdempotencyStore {
     async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
-        let claim = Arc::new(claim.clone());
-        with_tx(&self.tx, move |unit, _| {
-            let claim = Arc::clone(&claim);
-            Box::pin(async move { claim_in(unit, &claim).await })
-        })
-        .await
+        with_tx_using(&self.tx, claim.clone(), |unit, claim, _| Box::pin(claim_in(unit, claim))).await
     }
 
     async fn store_response(&self, token: &str, record: &RequestRecord) -> Result<Changed, IdempotencyError> {
-        let token = Arc::<str>::from(token);
-        let record = Arc::new(record.clone());
-        with_tx(&self.tx, move |unit, _| {
-            let token = Arc::clone(&token);
-            let record = Arc::clone(&record);
-            Box::pin(async move { Ok(unit.advance_request(&token, &record).await?) })
+        with_tx_using(&self.tx, (token.to_owned(), record.clone()), |unit, (token, record), _| {
+            Box::pin(async move { Ok(unit.advance_request(token, record).await?) })
         })
         .await
     }
 
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError> {
-        let scope = Arc::new(scope.clone());
-        let token = Arc::<str>::from(token);
-        with_tx(&self.tx, move |unit, _| {
-            let scope = Arc::clone(&scope);
-            let token = Arc::clone(&token);
-            Box::pin(async move { Ok(unit.drop_request(&scope, &token).await?) })
+        with_tx_using(&self.tx, (scope.clone(), token.to_owned()), |unit, (scope, token), _| {
+            Box::pin(async move { Ok(unit.drop_request(scope, token).await?) })
         })
         .await
     }

@@ -12,26 +12,26 @@ use super::ConsistencySettings;
 use crate::consistency::{
     MoneyMismatch, OrderMoney, OrderRows, announce_missing, confirmed_mismatches, read_rows,
 };
-use crate::use_cases::{FinishPayment, Finished, finish_payment};
-use crate::{Actor, App, CommandContext};
+use crate::context::{Actor, CommandContext};
+use crate::use_cases::{FinishPayment, Finished, Payments};
 use handover_events::{TenantId, Trace};
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
 use marketplace_domain::OrderId;
 
 pub struct ConsistencyRepair {
-    app: App,
+    payments: Payments,
     settings: ConsistencySettings,
 }
 
 impl ConsistencyRepair {
-    pub fn new(app: App, settings: ConsistencySettings) -> ConsistencyRepair {
-        ConsistencyRepair { app, settings }
+    pub fn new(payments: Payments, settings: ConsistencySettings) -> ConsistencyRepair {
+        ConsistencyRepair { payments, settings }
     }
 
     /// Starts the repair on the leader: the repairs of several processes would read the same orders.
     pub fn start(self, leader: &Leader) {
-        let tx = self.app.outbox.tx.clone();
+        let tx = self.payments.tx.outbox();
         Periodic::new("OrderAssetConsistency", self.settings.scan_interval, RunBy::Leader(leader.clone()))
             .start(&tx, self);
     }
@@ -39,7 +39,9 @@ impl ConsistencyRepair {
     /// Checks the orders that changed within the window. Ends early when the process stops. Returns the number of
     /// appended events and finished payments and refunds.
     pub async fn repair(&self) -> Result<u64, StoreError> {
-        let now = self.app.now();
+        let tx = &self.payments.tx;
+        let source = &self.payments.events;
+        let now = tx.now();
         let since = TimeDelta::from_std(self.settings.scan_window)
             .ok()
             .and_then(|window| now.checked_sub_signed(window))
@@ -47,7 +49,7 @@ impl ConsistencyRepair {
         let mut after = None;
         let mut repaired = 0;
         loop {
-            let mut view = self.app.view().await?;
+            let mut view = tx.view().await?;
             let orders = view.orders_changed(None, since, now, after, self.settings.batch.get()).await?;
             let Some(last) = orders.last() else { return Ok(repaired) };
             after = Some((last.update_time, last.id));
@@ -68,7 +70,7 @@ impl ConsistencyRepair {
             drop(view);
             for (tenant, order, missing) in lost {
                 metrics::counter!("consistency.event.missing").increment(missing);
-                for (id, event) in announce_missing(&self.app, tenant, order, None).await? {
+                for (id, event) in announce_missing(tx, source, (tenant, order), None).await? {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);
                     warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),
@@ -78,7 +80,7 @@ impl ConsistencyRepair {
             for (tenant, order, (mismatch, what)) in mismatches {
                 repaired += u64::from(self.finish(tenant, order, mismatch, &what).await?);
             }
-            if self.app.tx.stopping().is_cancelled() {
+            if tx.stopping().is_cancelled() {
                 return Ok(repaired);
             }
         }
@@ -96,10 +98,9 @@ impl ConsistencyRepair {
             actor: Actor::System("order-asset-consistency"),
             tenant,
             trace: Trace { trace_id: format!("repair-{order}"), traceparent: None },
-            idempotency: None,
         };
         let command = FinishPayment { tenant, order, mismatch, entry: None };
-        let finished = finish_payment(&self.app, &context, command).await?;
+        let finished = self.payments.finish(&context, command).await?;
         let repair = match finished {
             Some(Finished::OrderPaid) => "order paid",
             Some(Finished::RefundStarted) => "refund started",

@@ -16,14 +16,16 @@ use tracing::{info, warn};
 use super::ConsistencySettings;
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
 use crate::consistency::confirmed_body;
-use crate::ports::Work;
-use crate::use_cases::{UseCaseError, transition};
-use crate::{Actor, App, CommandContext, EventFactory};
+use crate::context::{Actor, CommandContext};
+use crate::error::UseCaseError;
+use crate::events::{EventFactory, EventSource};
+use crate::ports::{MarketTransactor, Work};
+use crate::use_cases::transition;
 use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Changed, Leadership, OutboxRow, Redrive, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Actor of the reaper in events and in the outbox history.
 const REAPER: Actor = Actor::System("lock-timeout-reaper");
@@ -48,25 +50,30 @@ enum LockOutcome {
 }
 
 pub struct LockTimeoutReaper {
-    app: App,
+    tx: MarketTransactor,
+    events: EventSource,
     settings: ConsistencySettings,
 }
 
 impl LockTimeoutReaper {
-    pub fn new(app: App, settings: ConsistencySettings) -> LockTimeoutReaper {
-        LockTimeoutReaper { app, settings }
+    pub fn new(
+        tx: MarketTransactor,
+        events: EventSource,
+        settings: ConsistencySettings,
+    ) -> LockTimeoutReaper {
+        LockTimeoutReaper { tx, events, settings }
     }
 
     /// Starts the reaper on the leader: the reapers of several processes would read the same locks.
     pub fn start(self, leader: &Leader) {
-        let tx = self.app.outbox.tx.clone();
+        let tx = self.tx.outbox();
         Periodic::new("LockTimeoutReaper", self.settings.reaper_interval, RunBy::Leader(leader.clone()))
             .start(&tx, self);
     }
 
     /// Processes every lock that is older than the timeout, then the expired coupons.
     pub async fn reap(&self) -> Result<ReaperReport, StoreError> {
-        let now = self.app.now();
+        let now = self.tx.now();
         let cutoff = TimeDelta::from_std(self.settings.lock_timeout)
             .ok()
             .and_then(|age| now.checked_sub_signed(age))
@@ -75,11 +82,11 @@ impl LockTimeoutReaper {
         let mut after = None;
         loop {
             let batch = self.settings.batch.get();
-            let holds = self.app.view().await?.holds_frozen(cutoff, after, batch).await?;
+            let holds = self.tx.view().await?.holds_frozen(cutoff, after, batch).await?;
             let Some(last) = holds.last() else { break };
             after = Some((last.create_time, last.order, last.asset));
             for hold in &holds {
-                if self.app.tx.stopping().is_cancelled() {
+                if self.tx.stopping().is_cancelled() {
                     return Ok(reaped);
                 }
                 match self.process(hold, cutoff).await {
@@ -123,21 +130,15 @@ impl LockTimeoutReaper {
             actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
-            idempotency: None,
         };
-        let event_factory = self.app.handlers.events.factory(&context, 1);
-        let app = self.app.clone();
-        let seen = hold.clone();
-        with_tx(&self.app.tx, move |unit, _| {
-            let app = app.clone();
-            let seen = seen.clone();
-            let event_factory = event_factory.clone();
+        let event_factory = self.events.factory(&context, 1);
+        with_tx_using(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
             Box::pin(async move {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
                     && was_paid(order)
                 {
-                    return Ok(redrive_paid(unit, &app, order, &seen).await?);
+                    return Ok(redrive_paid(unit, order, seen, event_factory.now).await?);
                 }
                 let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
                 let event_factory = event_factory.in_trace(trace.as_ref());
@@ -151,7 +152,7 @@ impl LockTimeoutReaper {
                     }
                     Some(_) | None => false,
                 };
-                release(unit, &app, &seen, closed, &event_factory).await
+                release(unit, seen, closed, &event_factory).await
             })
         })
         .await
@@ -161,12 +162,11 @@ impl LockTimeoutReaper {
     async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut expired = 0;
         loop {
-            let coupons = self.app.view().await?.coupons_expired(now, self.settings.batch.get()).await?;
-            if coupons.is_empty() || self.app.tx.stopping().is_cancelled() {
+            let coupons = self.tx.view().await?.coupons_expired(now, self.settings.batch.get()).await?;
+            if coupons.is_empty() || self.tx.stopping().is_cancelled() {
                 return Ok(expired);
             }
-            let updated = with_tx(&self.app.tx, move |unit, _| {
-                let coupons = coupons.clone();
+            let updated = with_tx_using(&self.tx, coupons, move |unit, coupons, _| {
                 Box::pin(async move {
                     let mut updated = 0;
                     for coupon in coupons.iter().filter_map(|coupon| coupon.expire(now)) {
@@ -202,7 +202,6 @@ fn was_paid(order: &Order) -> bool {
 
 async fn release(
     unit: &mut Work,
-    app: &App,
     seen: &Hold,
     closed: bool,
     event_factory: &EventFactory,
@@ -211,7 +210,7 @@ async fn release(
     let mut selection = RowSelection::default();
     selection.orders.insert((seen.tenant, seen.order));
     selection.users.insert((seen.tenant, seen.user));
-    let mut accounts = AssetAccounts::open(unit, seen.asset, selection, app.now()).await?;
+    let mut accounts = AssetAccounts::open(unit, seen.asset, selection, event_factory.now).await?;
     let still_frozen =
         accounts.hold((seen.tenant, seen.order)).is_some_and(|hold| hold.status == HoldStatus::Frozen);
     if !still_frozen {
@@ -232,9 +231,9 @@ async fn release(
 /// consumer has a record of it. The consistency repair appends a missing event.
 async fn redrive_paid(
     unit: &mut Work,
-    app: &App,
     order: &Order,
     seen: &Hold,
+    now: DateTime<Utc>,
 ) -> Result<LockOutcome, StoreError> {
     let aggregate = AggregateRef {
         tenant: order.tenant,
@@ -256,7 +255,6 @@ async fn redrive_paid(
     if has_record || !is_settled {
         return Ok(LockOutcome::Unchanged);
     }
-    let now = app.now();
     let redrive = Redrive { event_id: paid.event_id.clone(), due: now };
     let actor = REAPER.to_string();
     let by = RedrivenBy { actor: &actor, reason: None };

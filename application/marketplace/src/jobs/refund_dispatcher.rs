@@ -4,6 +4,8 @@
 //! with the same idempotency key. The response to the request does not settle the refund; only a signed report of the
 //! gateway does.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
@@ -12,36 +14,40 @@ use marketplace_domain::{Refund, RefundId, RefundStatus};
 use tracing::{info, warn};
 
 use super::RefundSettings;
-use crate::App;
 use crate::cash;
-use crate::ports::{GatewayError, RefundRequest};
+use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
 use handover_outbox::jobs::{Job, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Changed, Leadership, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Maximum number of concurrent requests to the gateway.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 pub struct RefundDispatcher {
-    app: App,
+    tx: MarketTransactor,
+    gateway: Arc<dyn Gateway>,
     settings: RefundSettings,
 }
 
 impl RefundDispatcher {
-    pub fn new(app: App, settings: RefundSettings) -> RefundDispatcher {
-        RefundDispatcher { app, settings }
+    pub fn new(
+        tx: MarketTransactor,
+        gateway: Arc<dyn Gateway>,
+        settings: RefundSettings,
+    ) -> RefundDispatcher {
+        RefundDispatcher { tx, gateway, settings }
     }
 
     /// Starts the dispatcher in every process: each refund is claimed by a conditional write, so the processes share the
     /// requests, and a refund does not wait for an election.
     pub fn start(self) {
-        let tx = self.app.outbox.tx.clone();
+        let tx = self.tx.outbox();
         Periodic::new("RefundDispatcher", self.settings.scan_interval, RunBy::EveryProcess).start(&tx, self);
     }
 
     /// Sends one batch of due refunds. Returns the number of requests.
     pub async fn dispatch(&self) -> Result<u64, StoreError> {
-        let due = self.app.view().await?.refunds_due(self.app.now(), self.settings.batch.get()).await?;
+        let due = self.tx.view().await?.refunds_due(self.tx.now(), self.settings.batch.get()).await?;
         // All requests complete before an error is returned, so that one failure does not cancel the others.
         let results: Vec<Result<bool, StoreError>> = stream::iter(due)
             .map(|refund| self.dispatch_one(refund.id))
@@ -53,7 +59,7 @@ impl RefundDispatcher {
 
     /// Sends one refund. Returns `false` if it was not due any more or the process is stopping.
     async fn dispatch_one(&self, id: RefundId) -> Result<bool, StoreError> {
-        if self.app.tx.stopping().is_cancelled() {
+        if self.tx.stopping().is_cancelled() {
             return Ok(false);
         }
         let Some((refund, request)) = self.claim(id).await? else { return Ok(false) };
@@ -63,10 +69,8 @@ impl RefundDispatcher {
 
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
     async fn claim(&self, id: RefundId) -> Result<Option<(Refund, RefundRequest)>, StoreError> {
-        let now = self.app.now();
-        let settings = self.settings.clone();
-        with_tx(&self.app.tx, move |unit, _| {
-            let settings = settings.clone();
+        let now = self.tx.now();
+        with_tx_using(&self.tx, self.settings.clone(), move |unit, settings, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(None) };
                 let is_due = refund.next_attempt_time.is_some_and(|due| due <= now);
@@ -77,7 +81,7 @@ impl RefundDispatcher {
                 let captures = unit.captures_of(refund.tenant, &[refund.order]).await?;
                 let captures = cash::captures_of(payment.as_slice(), captures);
                 let capture = captures.into_iter().find(|capture| capture.is_refunded_by(&refund));
-                let attempted = refund.with_attempt(next_attempt_time(&settings, refund.attempts, now), now);
+                let attempted = refund.with_attempt(next_attempt_time(settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {
@@ -108,8 +112,8 @@ impl RefundDispatcher {
         let trace = &request.trace.trace_id;
         let response = tokio::select! {
             biased;
-            response = self.app.gateway.refund(request) => response,
-            () = self.app.tx.sleep(self.settings.timeout) => {
+            response = self.gateway.refund(request) => response,
+            () = self.tx.sleep(self.settings.timeout) => {
                 Err(GatewayError::Unavailable(format!("no response within {:?}", self.settings.timeout)))
             }
         };
@@ -134,13 +138,12 @@ impl RefundDispatcher {
 
     /// Stores the error in the refund row, for operators.
     async fn store_error(&self, id: RefundId, error: String) -> Result<(), StoreError> {
-        let now = self.app.now();
-        with_tx(&self.app.tx, move |unit, _| {
-            let error = error.clone();
+        let now = self.tx.now();
+        with_tx_using(&self.tx, error, move |unit, error, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {
-                    let updated = refund.with_error(error, now);
+                    let updated = refund.with_error(error.clone(), now);
                     if unit.advance_refund(&updated).await? == Changed::None {
                         return Err(StoreError::Conflict { what: "refund".to_owned() });
                     }

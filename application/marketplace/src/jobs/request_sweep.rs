@@ -1,11 +1,12 @@
 //! Sweep over idempotency keys: removes expired keys and stored responses.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tracing::debug;
 
-use crate::App;
+use crate::ports::MarketTransactor;
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
 use handover_outbox::with_tx;
@@ -14,25 +15,25 @@ use handover_outbox::with_tx;
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 pub struct RequestSweep {
-    app: App,
+    tx: MarketTransactor,
+    interval: Duration,
 }
 
 impl RequestSweep {
-    pub fn new(app: App) -> RequestSweep {
-        RequestSweep { app }
+    pub fn new(tx: MarketTransactor, interval: Duration) -> RequestSweep {
+        RequestSweep { tx, interval }
     }
 
     /// Starts the sweep on the leader: the sweeps of several processes would delete the same rows.
     pub fn start(self, leader: &Leader) {
-        let tx = self.app.outbox.tx.clone();
-        Periodic::new("RequestSweep", self.app.requests.sweep_interval, RunBy::Leader(leader.clone()))
-            .start(&tx, self);
+        let tx = self.tx.outbox();
+        Periodic::new("RequestSweep", self.interval, RunBy::Leader(leader.clone())).start(&tx, self);
     }
 
     /// Removes one batch. Returns the number of removed rows.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let now = self.app.now();
-        with_tx(&self.app.tx, move |unit, _| Box::pin(unit.delete_expired_requests(now, BATCH.get()))).await
+        let now = self.tx.now();
+        with_tx(&self.tx, move |unit, _| Box::pin(unit.delete_expired_requests(now, BATCH.get()))).await
     }
 }
 

@@ -6,37 +6,39 @@ use marketplace_domain::{OrderId, OrderRefusal};
 use tracing::{info, warn};
 
 use super::TimeoutSettings;
-use crate::App;
+use crate::consumer::HandlerContext;
+use crate::ports::MarketTransactor;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 pub struct TimeoutSweep {
-    app: App,
+    tx: MarketTransactor,
+    rules: HandlerContext,
     settings: TimeoutSettings,
 }
 
 impl TimeoutSweep {
-    pub fn new(app: App, settings: TimeoutSettings) -> TimeoutSweep {
-        TimeoutSweep { app, settings }
+    pub fn new(tx: MarketTransactor, rules: HandlerContext, settings: TimeoutSettings) -> TimeoutSweep {
+        TimeoutSweep { tx, rules, settings }
     }
 
     /// Starts the sweep on the leader: the sweeps of several processes would read the same overdue orders.
     pub fn start(self, leader: &Leader) {
-        let tx = self.app.outbox.tx.clone();
+        let tx = self.tx.outbox();
         Periodic::new("OrderTimeoutSweep", self.settings.sweep_interval, RunBy::Leader(leader.clone()))
             .start(&tx, self);
     }
 
     /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let cutoff = self.app.handlers.overdue_cutoff(self.app.now());
-        let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
+        let cutoff = self.rules.overdue_cutoff(self.tx.now());
+        let overdue = self.tx.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {
-            if self.app.tx.stopping().is_cancelled() {
+            if self.tx.stopping().is_cancelled() {
                 break;
             }
             match self.close(tenant, order).await {
@@ -56,10 +58,8 @@ impl TimeoutSweep {
 
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError<OrderRefusal>> {
         let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
-        let command =
-            close_overdue_order::command(&self.app.handlers, "order-timeout-sweep", tenant, order, trace);
-        with_tx(&self.app.tx, move |unit, _| {
-            let command = command.clone();
+        let command = close_overdue_order::command(&self.rules, "order-timeout-sweep", tenant, order, trace);
+        with_tx_using(&self.tx, command, |unit, command, _| {
             Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
         })
         .await

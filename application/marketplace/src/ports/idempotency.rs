@@ -26,13 +26,11 @@ impl RequestScope {
     pub const MAX_ROUTE_CHARS: usize = 255;
 }
 
-/// Stored response of a request.
+/// Stored response of a request, as the edge encoded it. The application does not interpret it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// HTTP status.
-    pub status: u16,
-    /// The `data` field of the response, as JSON.
-    pub data: String,
+    pub code: u16,
+    pub text: String,
 }
 
 /// Progress of a request: being executed, or executed.

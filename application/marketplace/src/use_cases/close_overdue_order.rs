@@ -40,7 +40,7 @@ pub fn command(
     order: OrderId,
     trace: Trace,
 ) -> CloseOverdueOrder {
-    let context = CommandContext { actor: Actor::System(caller), tenant, trace, idempotency: None };
+    let context = CommandContext { actor: Actor::System(caller), tenant, trace };
     let event_factory = handlers.events.factory(&context, 1);
     let cause = CancelCause::Timeout { created_by: handlers.overdue_cutoff(event_factory.now) };
     CloseOverdueOrder { tenant, order, cause, event_factory }

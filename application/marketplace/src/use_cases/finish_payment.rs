@@ -9,15 +9,16 @@ use marketplace_domain::{
 };
 
 use super::settle_payment::require_locked_assets;
-use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
+use super::{PaymentCommandRefusal, Payments, UseCaseError, one_row, transition};
+use crate::cash;
 use crate::consistency::{MoneyMismatch, OrderMoney, refunds_in_ledger};
+use crate::context::CommandContext;
 use crate::events::EventFactory;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::{App, CommandContext, cash};
 use handover_outbox::operations::changed_by_earlier_attempt;
 use handover_outbox::ports::{AuditEntry, Changed, StoreError};
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// How a mismatch was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,68 +43,70 @@ pub(crate) struct FinishPayment {
     pub(crate) entry: Option<AuditEntry>,
 }
 
-/// Finishes a mismatch in one unit of work if its outcome is certain. Returns `None` if the mismatch no longer exists,
-/// if its outcome is not certain, or if a business rule does not allow it yet. Concurrent and repeated calls finish it
-/// once: the order is changed by a conditional write, and a capture has at most one refund that is not FAILED.
-///
-/// The caller MUST have appended the missing events of the order before: the id of a repaired event contains the version
-/// of the payment, which the start of its refund may increment.
-pub(crate) async fn finish_payment(
-    app: &App,
-    context: &CommandContext,
-    command: FinishPayment,
-) -> Result<Option<Finished>, StoreError> {
-    let command = Arc::new(command);
-    match with_unused_ids(&app.ids, || finish_once(app, context, Arc::clone(&command))).await {
-        Ok(finished) => Ok(finished),
-        Err(UseCaseError::Store(error)) => Err(error),
-        Err(
-            UseCaseError::NotFound { .. }
-            | UseCaseError::NotAllowed(_)
-            | UseCaseError::Refused(_)
-            | UseCaseError::KeyReused
-            | UseCaseError::InProgress,
-        ) => Ok(None),
+impl Payments {
+    /// Finishes a mismatch in one unit of work if its outcome is certain. Returns `None` if the mismatch no longer exists,
+    /// if its outcome is not certain, or if a business rule does not allow it yet. Concurrent and repeated calls finish it
+    /// once: the order is changed by a conditional write, and a capture has at most one refund that is not FAILED.
+    ///
+    /// The caller MUST have appended the missing events of the order before: the id of a repaired event contains the version
+    /// of the payment, which the start of its refund may increment.
+    pub(crate) async fn finish(
+        &self,
+        context: &CommandContext,
+        command: FinishPayment,
+    ) -> Result<Option<Finished>, StoreError> {
+        let command = Arc::new(command);
+        match with_unused_ids(&self.ids, || self.finish_once(context, Arc::clone(&command))).await {
+            Ok(finished) => Ok(finished),
+            Err(UseCaseError::Store(error)) => Err(error),
+            Err(
+                UseCaseError::NotFound { .. }
+                | UseCaseError::NotAllowed(_)
+                | UseCaseError::Refused(_)
+                | UseCaseError::KeyReused
+                | UseCaseError::InProgress,
+            ) => Ok(None),
+        }
     }
-}
 
-async fn finish_once(
-    app: &App,
-    context: &CommandContext,
-    command: Arc<FinishPayment>,
-) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
-    let event_factory = app.handlers.events.factory(context, 1);
-    let refund: RefundId = app.ids.next(IdKind::Refund).await?;
-    let refund = (refund, app.ids.reference());
-    with_tx(&app.tx, move |unit, attempt| {
-        let command = Arc::clone(&command);
-        let event_factory = event_factory.clone();
-        Box::pin(async move {
-            let Some(order) = unit.order_by_id(command.tenant, command.order).await? else { return Ok(None) };
-            if let Some(entry) = &command.entry
-                && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
-            {
-                return Ok(outcome(command.mismatch, &order));
-            }
-            let payments = unit.payments_of(order.tenant, &[order.id]).await?;
-            let stored = unit.captures_of(order.tenant, &[order.id]).await?;
-            let captures = cash::captures_of(&payments, stored);
-            let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-            let money =
-                OrderMoney { order: &order, payments: &payments, captures: &captures, refunds: &refunds };
-            if !money.mismatches().contains(&command.mismatch) {
-                return Ok(None);
-            }
-            let finished = finish(unit, &money, command.mismatch, (refund, &event_factory)).await?;
-            if finished.is_some()
-                && let Some(entry) = &command.entry
-            {
-                unit.outbox().audit(&AuditEntry { changed: 1, ..entry.clone() }).await?;
-            }
-            Ok(finished)
+    async fn finish_once(
+        &self,
+        context: &CommandContext,
+        command: Arc<FinishPayment>,
+    ) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
+        let input = (command, self.events.factory(context, 1));
+        let refund: RefundId = self.ids.next(IdKind::Refund).await?;
+        let refund = (refund, self.ids.reference());
+        with_tx_using(&self.tx, input, move |unit, (command, event_factory), attempt| {
+            Box::pin(async move {
+                let Some(order) = unit.order_by_id(command.tenant, command.order).await? else {
+                    return Ok(None);
+                };
+                if let Some(entry) = &command.entry
+                    && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
+                {
+                    return Ok(outcome(command.mismatch, &order));
+                }
+                let payments = unit.payments_of(order.tenant, &[order.id]).await?;
+                let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+                let captures = cash::captures_of(&payments, stored);
+                let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
+                let money =
+                    OrderMoney { order: &order, payments: &payments, captures: &captures, refunds: &refunds };
+                if !money.mismatches().contains(&command.mismatch) {
+                    return Ok(None);
+                }
+                let finished = finish(unit, &money, command.mismatch, (refund, event_factory)).await?;
+                if finished.is_some()
+                    && let Some(entry) = &command.entry
+                {
+                    unit.outbox().audit(&AuditEntry { changed: 1, ..entry.clone() }).await?;
+                }
+                Ok(finished)
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
 /// What an earlier attempt did, from the order after it.

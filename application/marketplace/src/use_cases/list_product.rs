@@ -2,12 +2,10 @@
 
 use marketplace_domain::{Money, Product, ProductStatus, Title};
 
-use super::UseCaseError;
-use crate::idempotency::with_stored_response;
+use super::{Ordering, UseCaseError};
+use crate::claim::Call;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
-use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext};
 
 /// The product to put on sale.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,44 +14,50 @@ pub struct ListProduct {
     pub price: Money,
 }
 
-/// Puts a product on sale.
-pub async fn list_product(
-    app: &App,
-    context: &CommandContext,
-    command: ListProduct,
-) -> Result<Product, UseCaseError> {
-    with_unused_ids(&app.ids, || list(app, context, command.clone())).await
-}
+impl Ordering {
+    /// Puts a product on sale.
+    pub async fn list_product(
+        &self,
+        call: impl Into<Call<'_, Product>>,
+        command: ListProduct,
+    ) -> Result<Product, UseCaseError> {
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.list_product_once(&call, command.clone())).await
+    }
 
-async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Result<Product, UseCaseError> {
-    let seller = context.require_user()?;
-    let now = app.now();
-    let product = Product {
-        id: app.ids.next(IdKind::Product).await?,
-        tenant: context.tenant,
-        seller,
-        title: command.title,
-        price: command.price,
-        status: ProductStatus::OnSale,
-        version: 1,
-        create_time: now,
-        update_time: now,
-    };
-    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let product = product.clone();
-        Box::pin(async move {
-            if attempt.may_be_committed() {
-                let found = unit.product_by_id(product.tenant, product.id).await?;
-                if let Some(listed) = found.filter(|found| is_the_same_listing(found, &product)) {
-                    return Ok(listed);
+    async fn list_product_once(
+        &self,
+        call: &Call<'_, Product>,
+        command: ListProduct,
+    ) -> Result<Product, UseCaseError> {
+        let seller = call.context.require_user()?;
+        let now = self.tx.now();
+        let product = Product {
+            id: self.ids.next(IdKind::Product).await?,
+            tenant: call.context.tenant,
+            seller,
+            title: command.title,
+            price: command.price,
+            status: ProductStatus::OnSale,
+            version: 1,
+            create_time: now,
+            update_time: now,
+        };
+        call.run(&self.tx, product, |unit, product, attempt| {
+            Box::pin(async move {
+                if attempt.may_be_committed() {
+                    let found = unit.product_by_id(product.tenant, product.id).await?;
+                    if let Some(listed) = found.filter(|found| is_the_same_listing(found, product)) {
+                        return Ok(listed);
+                    }
+                    require_unused(unit, IdKind::Product, product.id.get()).await?;
                 }
-                require_unused(unit, IdKind::Product, product.id.get()).await?;
-            }
-            unit.insert_product(&product).await?;
-            Ok(product)
+                unit.insert_product(product).await?;
+                Ok(product.clone())
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
 /// Whether a row was written by an earlier attempt of this command. A new product has no event that could prove this,

@@ -9,12 +9,26 @@ mod reconcile;
 mod refunds;
 mod timeline;
 
-pub use asset_grants::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
-pub use gateway_reports::{
-    ListGatewayReports, close_gateway_report, gateway_reports, record_unreadable_report,
-};
-pub use reconcile::{
-    Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair, reconcile,
-};
-pub use refunds::{ListRefunds, find_refund, list_refunds, retry_refund, settle_refund_by_hand};
-pub use timeline::{Timeline, TimelineItem, TimelineKind, timeline};
+pub use asset_grants::{AssetGrant, IssueCoupon};
+pub use gateway_reports::ListGatewayReports;
+pub use reconcile::{Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair};
+pub use refunds::ListRefunds;
+pub use timeline::{Timeline, TimelineItem, TimelineKind};
+
+use std::sync::Arc;
+
+use super::Payments;
+use crate::consumer::{Consumers, HandlerContext};
+use crate::ids::Ids;
+use crate::ports::MarketTransactor;
+
+/// Commands and queries of operators.
+#[derive(Clone)]
+pub struct Operations {
+    pub(crate) tx: MarketTransactor,
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) consumers: Consumers,
+    /// What the handlers of the consumers use, for the repair of their effects.
+    pub(crate) rules: HandlerContext,
+    pub(crate) payments: Payments,
+}

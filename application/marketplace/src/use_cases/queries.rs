@@ -6,80 +6,104 @@ use marketplace_domain::{
 };
 
 use super::UseCaseError;
-use crate::ports::{BuyerCredit, LedgerEntry, ListingEntry, Notification, OrderSide, ShipmentTask};
-use crate::{App, CommandContext, Role, privacy};
+use crate::context::{CommandContext, Role};
+use crate::ports::{
+    BuyerCredit, LedgerEntry, ListingEntry, MarketTransactor, Notification, OrderSide, ShipmentTask,
+};
+use crate::privacy;
 use handover_outbox::Page;
 use handover_outbox::operations::{Action, count};
 use handover_outbox::ports::Numbered;
 
-/// Returns a product of the caller's tenant.
-pub async fn find_product(
-    app: &App,
-    context: &CommandContext,
-    id: ProductId,
-) -> Result<Product, UseCaseError> {
-    let found = app.view().await?.product_by_id(context.tenant, id).await?;
-    found.ok_or(UseCaseError::NotFound { what: "product" })
+/// Queries of buyers, sellers and operators.
+#[derive(Clone)]
+pub struct Queries {
+    pub(crate) tx: MarketTransactor,
 }
 
-/// Returns a page of the products of the caller's tenant.
-pub async fn products(
-    app: &App,
-    context: &CommandContext,
-    status: Option<ProductStatus>,
-    before: Option<ProductId>,
-    limit: u32,
-) -> Result<Page<Product>, UseCaseError> {
-    let items =
-        app.view().await?.products_page(context.tenant, status, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |product| product.id.get()))
-}
+impl Queries {
+    /// Returns a product of the caller's tenant.
+    pub async fn find_product(
+        &self,
+        context: &CommandContext,
+        id: ProductId,
+    ) -> Result<Product, UseCaseError> {
+        let found = self.tx.view().await?.product_by_id(context.tenant, id).await?;
+        found.ok_or(UseCaseError::NotFound { what: "product" })
+    }
 
-/// Returns a page of the caller's listing, greatest product id first.
-pub async fn listings(
-    app: &App,
-    context: &CommandContext,
-    before: Option<ProductId>,
-    limit: u32,
-) -> Result<Page<ListingEntry>, UseCaseError> {
-    let items = app
-        .view()
-        .await?
-        .listings_page(context.tenant, context.require_user()?, before, limit.saturating_add(1))
-        .await?;
-    Ok(Page::cut(items, limit, |entry| entry.product.get()))
-}
+    /// Returns a page of the products of the caller's tenant.
+    pub async fn products(
+        &self,
+        context: &CommandContext,
+        status: Option<ProductStatus>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Page<Product>, UseCaseError> {
+        let items = self
+            .tx
+            .view()
+            .await?
+            .products_page(context.tenant, status, before, limit.saturating_add(1))
+            .await?;
+        Ok(Page::cut(items, limit, |product| product.id.get()))
+    }
 
-/// Returns a page of the caller's shipment tasks as buyer or seller.
-pub async fn shipments(
-    app: &App,
-    context: &CommandContext,
-    side: OrderSide,
-    before: Option<i64>,
-    limit: u32,
-) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
-    let user = context.require_user()?;
-    let items =
-        app.view().await?.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |row| row.id))
-}
+    /// Returns a page of the caller's listing, greatest product id first.
+    pub async fn listings(
+        &self,
+        context: &CommandContext,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Page<ListingEntry>, UseCaseError> {
+        let items = self
+            .tx
+            .view()
+            .await?
+            .listings_page(context.tenant, context.require_user()?, before, limit.saturating_add(1))
+            .await?;
+        Ok(Page::cut(items, limit, |entry| entry.product.get()))
+    }
 
-/// Returns a page of the caller's notifications.
-pub async fn notifications(
-    app: &App,
-    context: &CommandContext,
-    before: Option<i64>,
-    limit: u32,
-) -> Result<Page<Numbered<Notification>>, UseCaseError> {
-    let user = context.require_user()?;
-    let items =
-        app.view().await?.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |row| row.id))
-}
+    /// Returns a page of the caller's shipment tasks as buyer or seller.
+    pub async fn shipments(
+        &self,
+        context: &CommandContext,
+        side: OrderSide,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
+        let user = context.require_user()?;
+        let items = self
+            .tx
+            .view()
+            .await?
+            .shipments_page(context.tenant, user, side, before, limit.saturating_add(1))
+            .await?;
+        Ok(Page::cut(items, limit, |row| row.id))
+    }
 
-/// Returns the caller's credit; `None` before the first counted order.
-pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
-    Ok(app.view().await?.credit_of(context.tenant, context.require_user()?).await?)
+    /// Returns a page of the caller's notifications.
+    pub async fn notifications(
+        &self,
+        context: &CommandContext,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<Numbered<Notification>>, UseCaseError> {
+        let user = context.require_user()?;
+        let items = self
+            .tx
+            .view()
+            .await?
+            .notifications_page(context.tenant, user, before, limit.saturating_add(1))
+            .await?;
+        Ok(Page::cut(items, limit, |row| row.id))
+    }
+
+    /// Returns the caller's credit; `None` before the first counted order.
+    pub async fn credit(&self, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
+        Ok(self.tx.view().await?.credit_of(context.tenant, context.require_user()?).await?)
+    }
 }
 
 /// Balance, holds and ledger entries of one purse.
@@ -92,101 +116,105 @@ pub struct AccountBalance {
     pub entries: Page<Numbered<LedgerEntry>>,
 }
 
-/// Returns the caller's wallet or points.
-pub async fn purse(
-    app: &App,
-    context: &CommandContext,
-    purse: Purse,
-    before: Option<i64>,
-    limit: u32,
-) -> Result<AccountBalance, UseCaseError> {
-    let tenant = context.tenant;
-    let user = context.require_user()?;
-    let mut view = app.view().await?;
-    let balance = view.balance_of(tenant, user, purse).await?;
-    let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
-    let entries = view.entries_page(tenant, user, purse, before, limit.saturating_add(1)).await?;
-    Ok(AccountBalance {
-        balance: balance.unwrap_or_else(|| Balance::empty(tenant, user, purse, app.now())),
-        holds,
-        entries: Page::cut(entries, limit, |entry| entry.id),
-    })
-}
+impl Queries {
+    /// Returns the caller's wallet or points.
+    pub async fn purse(
+        &self,
+        context: &CommandContext,
+        purse: Purse,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<AccountBalance, UseCaseError> {
+        let tenant = context.tenant;
+        let user = context.require_user()?;
+        let mut view = self.tx.view().await?;
+        let balance = view.balance_of(tenant, user, purse).await?;
+        let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
+        let entries = view.entries_page(tenant, user, purse, before, limit.saturating_add(1)).await?;
+        Ok(AccountBalance {
+            balance: balance.unwrap_or_else(|| Balance::empty(tenant, user, purse, self.tx.now())),
+            holds,
+            entries: Page::cut(entries, limit, |entry| entry.id),
+        })
+    }
 
-/// Returns a page of the caller's coupons, greatest id first.
-pub async fn coupons(
-    app: &App,
-    context: &CommandContext,
-    before: Option<CouponId>,
-    limit: u32,
-) -> Result<Page<Coupon>, UseCaseError> {
-    let user = context.require_user()?;
-    let items = app.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
-}
+    /// Returns a page of the caller's coupons, greatest id first.
+    pub async fn coupons(
+        &self,
+        context: &CommandContext,
+        before: Option<CouponId>,
+        limit: u32,
+    ) -> Result<Page<Coupon>, UseCaseError> {
+        let user = context.require_user()?;
+        let items =
+            self.tx.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
+        Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
+    }
 
-/// Returns an order that the caller bought or sold.
-pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
-    let user = context.require_user()?;
-    let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
-    found.ok_or(UseCaseError::NotFound { what: "order" })
-}
+    /// Returns an order that the caller bought or sold.
+    pub async fn find_order(&self, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
+        let user = context.require_user()?;
+        let found = self.tx.view().await?.order_of_party(context.tenant, id, user).await?;
+        found.ok_or(UseCaseError::NotFound { what: "order" })
+    }
 
-/// Returns a page of orders that the caller bought or sold.
-pub async fn orders(
-    app: &App,
-    context: &CommandContext,
-    side: OrderSide,
-    status: Option<OrderStatus>,
-    before: Option<OrderId>,
-    limit: u32,
-) -> Result<Page<Order>, UseCaseError> {
-    let user = context.require_user()?;
-    let items = app
-        .view()
-        .await?
-        .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
-        .await?;
-    Ok(Page::cut(items, limit, |order| order.id.get()))
-}
+    /// Returns a page of orders that the caller bought or sold.
+    pub async fn orders(
+        &self,
+        context: &CommandContext,
+        side: OrderSide,
+        status: Option<OrderStatus>,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Page<Order>, UseCaseError> {
+        let user = context.require_user()?;
+        let items = self
+            .tx
+            .view()
+            .await?
+            .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
+            .await?;
+        Ok(Page::cut(items, limit, |order| order.id.get()))
+    }
 
-/// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator
-/// without the role `pii` does not see the reasons that the buyer wrote. A read by an operator who is not a party is
-/// recorded in the audit log.
-pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
-    let mut view = app.view().await?;
-    let found = if context.has(Role::Operator) {
-        view.order_by_id(context.tenant, id).await?
-    } else {
-        view.order_of_party(context.tenant, id, context.require_user()?).await?
-    };
-    let Some(order) = found else {
+    /// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator
+    /// without the role `pii` does not see the reasons that the buyer wrote. A read by an operator who is not a party is
+    /// recorded in the audit log.
+    pub async fn refunds(&self, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
+        let mut view = self.tx.view().await?;
+        let found = if context.has(Role::Operator) {
+            view.order_by_id(context.tenant, id).await?
+        } else {
+            view.order_of_party(context.tenant, id, context.require_user()?).await?
+        };
+        let Some(order) = found else {
+            drop(view);
+            if context.has(Role::Operator) {
+                self.record_refunds_read(context, id, 0).await?;
+            }
+            return Err(UseCaseError::NotFound { what: "order" });
+        };
+        let is_party = context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
+        let mut refunds = view.refunds_of(context.tenant, &[order.id]).await?;
         drop(view);
-        if context.has(Role::Operator) {
-            record_refunds_read(app, context, id, 0).await?;
+        if !is_party {
+            self.record_refunds_read(context, id, count(refunds.len())).await?;
         }
-        return Err(UseCaseError::NotFound { what: "order" });
-    };
-    let is_party = context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
-    let mut refunds = view.refunds_of(context.tenant, &[order.id]).await?;
-    drop(view);
-    if !is_party {
-        record_refunds_read(app, context, id, count(refunds.len())).await?;
+        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
+            refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
+        }
+        Ok(refunds)
     }
-    for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
-        refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
-    }
-    Ok(refunds)
-}
 
-async fn record_refunds_read(
-    app: &App,
-    context: &CommandContext,
-    order: OrderId,
-    returned: u64,
-) -> Result<(), UseCaseError> {
-    let operator = context.operator()?;
-    let action =
-        Action::read_personal_data("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
-    Ok(action.record(&app.outbox, &operator, Some(context.tenant), returned).await?)
+    async fn record_refunds_read(
+        &self,
+        context: &CommandContext,
+        order: OrderId,
+        returned: u64,
+    ) -> Result<(), UseCaseError> {
+        let operator = context.operator()?;
+        let action =
+            Action::read_personal_data("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
+        Ok(action.record(&self.tx, &operator, Some(context.tenant), returned).await?)
+    }
 }

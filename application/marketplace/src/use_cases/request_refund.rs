@@ -7,12 +7,12 @@ use marketplace_domain::{
 };
 
 use super::settle_refund::{MAX_EVENTS, apply};
-use super::{RefundCommandRefusal, UseCaseError, one_row};
-use crate::idempotency::with_stored_response;
+use super::{Payments, RefundCommandRefusal, UseCaseError, one_row};
+use crate::claim::Call;
+use crate::context::Role;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext, Role, cash, privacy};
+use crate::{cash, privacy};
 use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::AuditEntry;
@@ -25,111 +25,124 @@ pub struct RequestRefund {
     pub reason: String,
 }
 
-/// Starts the refund of a paid order that is not shipped. The order cannot be shipped while the refund is in processing.
-/// If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
-/// settled immediately, without the gateway.
-///
-/// For an order in another status, the call starts a new refund of captured money that pays no order and whose refund
-/// failed.
-pub async fn request_refund(
-    app: &App,
-    context: &CommandContext,
-    command: RequestRefund,
-) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    with_unused_ids(&app.ids, || request(app, context, command.clone())).await
-}
+impl Payments {
+    /// Starts the refund of a paid order that is not shipped. The order cannot be shipped while the refund is in processing.
+    /// If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
+    /// settled immediately, without the gateway.
+    ///
+    /// For an order in another status, the call starts a new refund of captured money that pays no order and whose refund
+    /// failed.
+    pub async fn request_refund(
+        &self,
+        call: impl Into<Call<'_, Refund>>,
+        command: RequestRefund,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.request_refund_once(&call, command.clone())).await
+    }
 
-async fn request(
-    app: &App,
-    context: &CommandContext,
-    command: RequestRefund,
-) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let is_operator = context.has(Role::Operator);
-    let user = if is_operator { context.user() } else { Some(context.require_user()?) };
-    let tenant = context.tenant;
-    let sees_personal_data = privacy::sees_personal_data(context);
-    let id: RefundId = app.ids.next(IdKind::Refund).await?;
-    let reference = app.ids.reference();
-    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
-    let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
-    let trace = context.trace.clone();
-    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let event_factory = event_factory.clone();
-        let reason = command.reason.clone();
-        let entry = entry.clone();
-        let trace = trace.clone();
-        Box::pin(async move {
-            let found = match user {
-                Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
-                Some(_) | None => unit.order_by_id(tenant, command.order).await?,
-            };
-            let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_be_committed()
-                && let Some(before) = unit.refund_by_id(id).await?
-            {
-                // An order has at most one refund in processing, so a refund of this order with this creation time (in
-                // microseconds) was written by an earlier attempt.
-                let written = (before.tenant, before.order, before.create_time);
-                let is_ours = written == (tenant, order.id, event_factory.now);
-                return if is_ours {
-                    Ok(before)
-                } else {
-                    Err(IdInUse::error(IdKind::Refund, id.get()).into())
+    async fn request_refund_once(
+        &self,
+        call: &Call<'_, Refund>,
+        command: RequestRefund,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let context = call.context;
+        let is_operator = context.has(Role::Operator);
+        let user = if is_operator { context.user() } else { Some(context.require_user()?) };
+        let tenant = context.tenant;
+        let sees_personal_data = privacy::sees_personal_data(context);
+        let id: RefundId = self.ids.next(IdKind::Refund).await?;
+        let reference = self.ids.reference();
+        let event_factory = self.events.factory(context, MAX_EVENTS);
+        let entry =
+            context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
+        let input = (command, event_factory, entry, context.trace.clone());
+        call.run(&self.tx, input, move |unit, (command, event_factory, entry, trace), attempt| {
+            Box::pin(async move {
+                let found = match user {
+                    Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
+                    Some(_) | None => unit.order_by_id(tenant, command.order).await?,
                 };
-            }
-            let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
-            let (actor, cause) = if is_operator && party != OrderActor::Buyer {
-                (OrderActor::Operator, RefundCause::Operator)
-            } else {
-                (party, RefundCause::Buyer)
-            };
-            if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
-                && let Some(mut running) = unit.refund_by_id(running).await?
-            {
-                if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
-                    record_already_done(unit.outbox(), attempt, entry).await?;
-                }
-                if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_personal_data
+                let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+                if attempt.may_be_committed()
+                    && let Some(before) = unit.refund_by_id(id).await?
                 {
-                    running.reason = MASK.to_owned();
+                    // An order has at most one refund in processing, so a refund of this order with this creation time (in
+                    // microseconds) was written by an earlier attempt.
+                    let written = (before.tenant, before.order, before.create_time);
+                    let is_ours = written == (tenant, order.id, event_factory.now);
+                    return if is_ours {
+                        Ok(before)
+                    } else {
+                        Err(IdInUse::error(IdKind::Refund, id.get()).into())
+                    };
                 }
-                return Ok(running);
-            }
-            let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, event_factory.now);
-            let money = CapturedMoney::read(unit, &order).await?;
-            let (capture, started) = match started {
-                Ok((started, _)) => (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started)),
-                Err(refusal) => match money.open() {
-                    Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
-                        (capture, None)
+                let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
+                let (actor, cause) = if is_operator && party != OrderActor::Buyer {
+                    (OrderActor::Operator, RefundCause::Operator)
+                } else {
+                    (party, RefundCause::Buyer)
+                };
+                if let (Some(running), OrderActor::Buyer | OrderActor::Operator) =
+                    (order.running_refund(), actor)
+                    && let Some(mut running) = unit.refund_by_id(running).await?
+                {
+                    if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
+                        record_already_done(unit.outbox(), attempt, entry).await?;
                     }
-                    Some(_) | None => return Err(refusal.into()),
-                },
-            };
-            let payment = money.payment_of(&capture)?;
-            let of_capture = Refund::of(payment, &capture, (id, reference), cause, reason, event_factory.now);
-            let refund = Refund { trace: Some(trace), ..of_capture };
-            unit.insert_refund(&refund).await?;
-            if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
-                unit.outbox().audit(entry).await?;
-            }
-            let order = match started {
-                Some(started) => {
-                    one_row(unit.advance_order(&started).await?, "order")?;
-                    started
+                    if actor == OrderActor::Operator
+                        && running.cause == RefundCause::Buyer
+                        && !sees_personal_data
+                    {
+                        running.reason = MASK.to_owned();
+                    }
+                    return Ok(running);
                 }
-                None => order,
-            };
-            if refund.amount.minor() > 0 {
-                return Ok(refund);
-            }
-            // Nothing was paid with money: settled without the gateway.
-            let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
-            let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
-            apply(unit, &refund, &order, decision, OrderActor::System, &event_factory).await
+                let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, event_factory.now);
+                let money = CapturedMoney::read(unit, &order).await?;
+                let (capture, started) = match started {
+                    Ok((started, _)) => {
+                        (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started))
+                    }
+                    Err(refusal) => match money.open() {
+                        Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
+                            (capture, None)
+                        }
+                        Some(_) | None => return Err(refusal.into()),
+                    },
+                };
+                let payment = money.payment_of(&capture)?;
+                let of_capture = Refund::of(
+                    payment,
+                    &capture,
+                    (id, reference),
+                    cause,
+                    command.reason.clone(),
+                    event_factory.now,
+                );
+                let refund = Refund { trace: Some(trace.clone()), ..of_capture };
+                unit.insert_refund(&refund).await?;
+                if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
+                    unit.outbox().audit(entry).await?;
+                }
+                let order = match started {
+                    Some(started) => {
+                        one_row(unit.advance_order(&started).await?, "order")?;
+                        started
+                    }
+                    None => order,
+                };
+                if refund.amount.minor() > 0 {
+                    return Ok(refund);
+                }
+                // Nothing was paid with money: settled without the gateway.
+                let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
+                let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
+                apply(unit, &refund, &order, decision, OrderActor::System, event_factory).await
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
 /// Audit entry of a refund that an operator requests.

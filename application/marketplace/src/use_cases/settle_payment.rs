@@ -6,14 +6,15 @@ use marketplace_domain::{
     RefundCause, RefundId, ReportKind, ReportOutcome, Settlement,
 };
 
-use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
+use super::{PaymentCommandRefusal, Payments, UseCaseError, one_row, transition};
+use crate::cash;
+use crate::context::CommandContext;
 use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::{App, CommandContext, cash};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{append, with_tx};
+use handover_outbox::{append, with_tx_using};
 
 /// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,84 +25,88 @@ pub struct SettlePayment {
     pub body_hash: String,
 }
 
-/// Records the report and applies it in one unit of work: captured money pays the order if it
-/// is pending, and is refunded otherwise. A failed payment cancels a pending order that uses assets, and the cancellation
-/// releases them. What is uncertain is left to an operator. Returns the payment with the status at the first report;
-/// a repeated report changes nothing.
-///
-/// # Errors
-/// - [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is changed or recorded,
-///   and the gateway repeats its report.
-/// - [`UseCaseError::NotFound`]: no payment has this reference or id, or they belong to different payments. The report is
-///   recorded.
-pub async fn settle_payment(
-    app: &App,
-    context: &CommandContext,
-    command: SettlePayment,
-) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    with_unused_ids(&app.ids, || settle_report(app, context, command.clone())).await
-}
-
-async fn settle_report(
-    app: &App,
-    context: &CommandContext,
-    command: SettlePayment,
-) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    let event_factory = app.handlers.events.factory(context, 2);
-    let refund: RefundId = app.ids.next(IdKind::Refund).await?;
-    let refund = (refund, app.ids.reference());
-    let content = content_of(&command, context, &event_factory);
-    let (payment, recorded) = with_tx(&app.tx, move |unit, _| {
-        let event_factory = event_factory.clone();
-        let content = content.clone();
-        let SettlePayment { payment: name, report, .. } = command.clone();
-        Box::pin(async move {
-            let payment = match find(unit, name).await? {
-                Ok(payment) => payment,
-                Err(outcome) => {
-                    let id = name.id.map(PaymentId::get);
-                    let recorded = gateway_reports::record_unknown(unit, &content, id, outcome).await?;
-                    return Ok((None, recorded));
-                }
-            };
-            let key = content.key(payment.id.get(), 1);
-            if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
-                let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
-                return Ok((Some(Payment { status: answer.unwrap_or(payment.status), ..payment }), None));
-            }
-            let order = unit
-                .order_by_id(payment.tenant, payment.order)
-                .await?
-                .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if payment.status != PaymentStatus::Success {
-                require_locked_assets(unit, &order).await?;
-            }
-            let captures = captures(unit, &payment).await?;
-            let booked = booked(unit, &report.transaction_id, &payment).await?;
-            let decision = payment.decide(&report, &order, captures, booked, event_factory.now);
-            let outcome = decision.outcome;
-            let settling =
-                SettlementContext { actor: OrderActor::Gateway, event_factory: &event_factory, refund };
-            let settled = apply(unit, &payment, &order, decision, settling).await?;
-            gateway_reports::close_unknown(unit, &content, name.id.map(PaymentId::get)).await?;
-            let record = GatewayReport {
-                tenant: Some(payment.tenant),
-                order: Some(payment.order),
-                payment: Some(payment.id),
-                attempt: Some(1),
-                answer: Some(settled.status.as_str().to_owned()),
-                ..content.record(key, outcome)
-            };
-            unit.insert_gateway_report(&record).await?;
-            Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
-        })
-    })
-    .await?;
-    if let Some(report) = &recorded {
-        let trace = payment.as_ref().and_then(|payment| payment.trace.as_ref());
-        log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+impl Payments {
+    /// Records the report and applies it in one unit of work: captured money pays the order if it
+    /// is pending, and is refunded otherwise. A failed payment cancels a pending order that uses assets, and the cancellation
+    /// releases them. What is uncertain is left to an operator. Returns the payment with the status at the first report;
+    /// a repeated report changes nothing.
+    ///
+    /// # Errors
+    /// - [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is changed or recorded,
+    ///   and the gateway repeats its report.
+    /// - [`UseCaseError::NotFound`]: no payment has this reference or id, or they belong to different payments. The report is
+    ///   recorded.
+    pub async fn settle(
+        &self,
+        context: &CommandContext,
+        command: SettlePayment,
+    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+        with_unused_ids(&self.ids, || self.settle_once(context, command.clone())).await
     }
-    payment.ok_or(UseCaseError::NotFound { what: "payment" })
+
+    async fn settle_once(
+        &self,
+        context: &CommandContext,
+        command: SettlePayment,
+    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+        let event_factory = self.events.factory(context, 2);
+        let refund: RefundId = self.ids.next(IdKind::Refund).await?;
+        let refund = (refund, self.ids.reference());
+        let content = content_of(&command, context, &event_factory);
+        let (payment, recorded) =
+            with_tx_using(&self.tx, (command, content, event_factory), move |unit, input, _| {
+                let (SettlePayment { payment: name, report, .. }, content, event_factory) = input;
+                Box::pin(async move {
+                    let payment = match find(unit, *name).await? {
+                        Ok(payment) => payment,
+                        Err(outcome) => {
+                            let id = name.id.map(PaymentId::get);
+                            let recorded =
+                                gateway_reports::record_unknown(unit, content, id, outcome).await?;
+                            return Ok((None, recorded));
+                        }
+                    };
+                    let key = content.key(payment.id.get(), 1);
+                    if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                        let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                        return Ok((
+                            Some(Payment { status: answer.unwrap_or(payment.status), ..payment }),
+                            None,
+                        ));
+                    }
+                    let order = unit
+                        .order_by_id(payment.tenant, payment.order)
+                        .await?
+                        .ok_or(UseCaseError::NotFound { what: "order" })?;
+                    if payment.status != PaymentStatus::Success {
+                        require_locked_assets(unit, &order).await?;
+                    }
+                    let captures = captures(unit, &payment).await?;
+                    let booked = booked(unit, &report.transaction_id, &payment).await?;
+                    let decision = payment.decide(report, &order, captures, booked, event_factory.now);
+                    let outcome = decision.outcome;
+                    let settling = SettlementContext { actor: OrderActor::Gateway, event_factory, refund };
+                    let settled = apply(unit, &payment, &order, decision, settling).await?;
+                    gateway_reports::close_unknown(unit, content, name.id.map(PaymentId::get)).await?;
+                    let record = GatewayReport {
+                        tenant: Some(payment.tenant),
+                        order: Some(payment.order),
+                        payment: Some(payment.id),
+                        attempt: Some(1),
+                        answer: Some(settled.status.as_str().to_owned()),
+                        ..content.record(key, outcome)
+                    };
+                    unit.insert_gateway_report(&record).await?;
+                    Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
+                })
+            })
+            .await?;
+        if let Some(report) = &recorded {
+            let trace = payment.as_ref().and_then(|payment| payment.trace.as_ref());
+            log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+        }
+        payment.ok_or(UseCaseError::NotFound { what: "payment" })
+    }
 }
 
 fn content_of(

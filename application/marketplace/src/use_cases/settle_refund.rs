@@ -6,13 +6,14 @@ use marketplace_domain::{
 };
 use tracing::error;
 
-use super::{RefundCommandRefusal, UseCaseError, one_row, transition};
+use super::{Payments, RefundCommandRefusal, UseCaseError, one_row, transition};
+use crate::cash;
+use crate::context::CommandContext;
 use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ports::Work;
-use crate::{App, CommandContext, cash};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::{append, with_tx_using};
 
 /// Maximum number of events of a refund report: of the refund, of its order, and of another refund of the same money.
 pub(super) const MAX_EVENTS: usize = 3;
@@ -28,68 +29,76 @@ pub struct SettleRefund {
     pub body_hash: String,
 }
 
-/// Records the report and applies it in one unit of work. A successful refund also changes its
-/// order if the refunded money paid it. After a failed refund, the order keeps its status and an alert is logged. What is
-/// uncertain is left to an operator. Returns the refund with the status at the first report; a repeated report changes
-/// nothing.
-///
-/// # Errors
-/// [`UseCaseError::NotFound`]: no refund has this reference or id, or they belong to different refunds. The report is
-/// recorded.
-pub async fn settle_refund(
-    app: &App,
-    context: &CommandContext,
-    command: SettleRefund,
-) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
-    let content = content_of(&command, context, &event_factory);
-    let (refund, recorded) = with_tx(&app.tx, move |unit, _| {
-        let event_factory = event_factory.clone();
-        let content = content.clone();
-        let SettleRefund { refund: name, result, transaction_id, .. } = command.clone();
-        Box::pin(async move {
-            let (refund, attempt) = match find(unit, name).await? {
-                Ok(found) => found,
-                Err(outcome) => {
-                    let id = name.id.map(RefundId::get);
-                    let recorded = gateway_reports::record_unknown(unit, &content, id, outcome).await?;
-                    return Ok((None, recorded));
-                }
-            };
-            let key = content.key(refund.id.get(), attempt);
-            if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
-                let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
-                return Ok((Some(Refund { status: answer.unwrap_or(refund.status), ..refund }), None));
-            }
-            let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
-            let report = RefundReport { attempt, result, transaction_id };
-            let decision = refund.decide(&report, &order, &capture, &others, event_factory.now);
-            let outcome = decision.outcome;
-            let settled = apply(unit, &refund, &order, decision, OrderActor::Gateway, &event_factory).await?;
-            gateway_reports::close_unknown(unit, &content, name.id.map(RefundId::get)).await?;
-            let record = GatewayReport {
-                tenant: Some(refund.tenant),
-                order: Some(refund.order),
-                payment: Some(refund.payment),
-                refund: Some(refund.id),
-                attempt: Some(attempt),
-                answer: Some(settled.status.as_str().to_owned()),
-                ..content.record(key, outcome)
-            };
-            unit.insert_gateway_report(&record).await?;
-            Ok::<_, UseCaseError<RefundCommandRefusal>>((Some(settled), Some(record)))
-        })
-    })
-    .await?;
-    if let Some(report) = &recorded {
-        let trace = refund.as_ref().and_then(|refund| refund.trace.as_ref());
-        log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
-        if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
-            error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
+impl Payments {
+    /// Records the report and applies it in one unit of work. A successful refund also changes its
+    /// order if the refunded money paid it. After a failed refund, the order keeps its status and an alert is logged. What is
+    /// uncertain is left to an operator. Returns the refund with the status at the first report; a repeated report changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`UseCaseError::NotFound`]: no refund has this reference or id, or they belong to different refunds. The report is
+    /// recorded.
+    pub async fn settle_refund(
+        &self,
+        context: &CommandContext,
+        command: SettleRefund,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let event_factory = self.events.factory(context, MAX_EVENTS);
+        let content = content_of(&command, context, &event_factory);
+        let (refund, recorded) =
+            with_tx_using(&self.tx, (command, content, event_factory), move |unit, input, _| {
+                let (SettleRefund { refund: name, result, transaction_id, .. }, content, event_factory) =
+                    input;
+                Box::pin(async move {
+                    let (refund, attempt) = match find(unit, *name).await? {
+                        Ok(found) => found,
+                        Err(outcome) => {
+                            let id = name.id.map(RefundId::get);
+                            let recorded =
+                                gateway_reports::record_unknown(unit, content, id, outcome).await?;
+                            return Ok((None, recorded));
+                        }
+                    };
+                    let key = content.key(refund.id.get(), attempt);
+                    if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                        let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                        return Ok((
+                            Some(Refund { status: answer.unwrap_or(refund.status), ..refund }),
+                            None,
+                        ));
+                    }
+                    let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
+                    let report =
+                        RefundReport { attempt, result: *result, transaction_id: transaction_id.clone() };
+                    let decision = refund.decide(&report, &order, &capture, &others, event_factory.now);
+                    let outcome = decision.outcome;
+                    let settled =
+                        apply(unit, &refund, &order, decision, OrderActor::Gateway, event_factory).await?;
+                    gateway_reports::close_unknown(unit, content, name.id.map(RefundId::get)).await?;
+                    let record = GatewayReport {
+                        tenant: Some(refund.tenant),
+                        order: Some(refund.order),
+                        payment: Some(refund.payment),
+                        refund: Some(refund.id),
+                        attempt: Some(attempt),
+                        answer: Some(settled.status.as_str().to_owned()),
+                        ..content.record(key, outcome)
+                    };
+                    unit.insert_gateway_report(&record).await?;
+                    Ok::<_, UseCaseError<RefundCommandRefusal>>((Some(settled), Some(record)))
+                })
+            })
+            .await?;
+        if let Some(report) = &recorded {
+            let trace = refund.as_ref().and_then(|refund| refund.trace.as_ref());
+            log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+            if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
+                error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
                 failed; the amount was not paid back, an operator can retry the refund or settle it by hand");
+            }
         }
+        refund.ok_or(UseCaseError::NotFound { what: "refund" })
     }
-    refund.ok_or(UseCaseError::NotFound { what: "refund" })
 }
 
 fn content_of(

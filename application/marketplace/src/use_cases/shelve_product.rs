@@ -2,10 +2,8 @@
 
 use marketplace_domain::{Product, ProductAction, ProductId, ProductRefusal};
 
-use super::{UseCaseError, one_row};
-use crate::idempotency::with_stored_response;
-use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext};
+use super::{Ordering, UseCaseError, one_row};
+use crate::claim::Call;
 
 /// Whether a product is hidden or shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,32 +14,40 @@ pub enum Shelf {
     On,
 }
 
-/// Hides or shows a product of the caller. After a commit of unknown outcome, a product that already has the new status
-/// is returned unchanged.
-pub async fn shelve_product(
-    app: &App,
-    context: &CommandContext,
-    id: ProductId,
-    shelf: Shelf,
-) -> Result<Product, UseCaseError<ProductRefusal>> {
-    let seller = context.require_user()?;
-    let tenant = context.tenant;
-    let now = app.now();
-    let action = match shelf {
-        Shelf::Off => ProductAction::OffShelf,
-        Shelf::On => ProductAction::OnShelf,
-    };
-    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
-        Box::pin(async move {
-            let product =
-                unit.product_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "product" })?;
-            if attempt.may_be_committed() && product.status == action.step().1 && product.update_time == now {
-                return Ok(product);
-            }
-            let after = product.apply_as(action, seller, now)?;
-            one_row(unit.advance_product(&after).await?, "product")?;
-            Ok(after)
+impl Ordering {
+    /// Hides or shows a product of the caller. After a commit of unknown outcome, a product that already has the new status
+    /// is returned unchanged.
+    pub async fn shelve_product(
+        &self,
+        call: impl Into<Call<'_, Product>>,
+        id: ProductId,
+        shelf: Shelf,
+    ) -> Result<Product, UseCaseError<ProductRefusal>> {
+        let call = call.into();
+        let seller = call.context.require_user()?;
+        let tenant = call.context.tenant;
+        let now = self.tx.now();
+        let action = match shelf {
+            Shelf::Off => ProductAction::OffShelf,
+            Shelf::On => ProductAction::OnShelf,
+        };
+        call.run(&self.tx, (), move |unit, (), attempt| {
+            Box::pin(async move {
+                let product = unit
+                    .product_by_id(tenant, id)
+                    .await?
+                    .ok_or(UseCaseError::NotFound { what: "product" })?;
+                if attempt.may_be_committed()
+                    && product.status == action.step().1
+                    && product.update_time == now
+                {
+                    return Ok(product);
+                }
+                let after = product.apply_as(action, seller, now)?;
+                one_row(unit.advance_product(&after).await?, "product")?;
+                Ok(after)
+            })
         })
-    })
-    .await
+        .await
+    }
 }

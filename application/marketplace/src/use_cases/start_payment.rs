@@ -6,12 +6,10 @@ use marketplace_domain::{
 };
 
 use super::settle_payment::{SettlementContext, apply, require_locked_assets};
-use super::{PaymentCommandRefusal, UseCaseError};
-use crate::idempotency::with_stored_response;
+use super::{PaymentCommandRefusal, Payments, UseCaseError};
+use crate::claim::Call;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::IdKind;
-use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext};
 
 /// The payment to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,93 +18,93 @@ pub struct StartPayment {
     pub method: PaymentMethod,
 }
 
-/// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
-/// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway.
-pub async fn start_payment(
-    app: &App,
-    context: &CommandContext,
-    command: StartPayment,
-) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    with_unused_ids(&app.ids, || start(app, context, command.clone())).await
-}
+impl Payments {
+    /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
+    /// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway.
+    pub async fn start(
+        &self,
+        call: impl Into<Call<'_, Payment>>,
+        command: StartPayment,
+    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.start_once(&call, command.clone())).await
+    }
 
-async fn start(
-    app: &App,
-    context: &CommandContext,
-    command: StartPayment,
-) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-    let buyer = context.require_user()?;
-    let tenant = context.tenant;
-    let id: PaymentId = app.ids.next(IdKind::Payment).await?;
-    let reference = app.ids.reference();
-    let refund = (app.ids.next(IdKind::Refund).await?, app.ids.reference());
-    let event_factory = app.handlers.events.factory(context, 2);
-    let now = event_factory.now;
-    let trace = context.trace.clone();
-    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let method = command.method;
-        let event_factory = event_factory.clone();
-        let trace = trace.clone();
-        Box::pin(async move {
-            let order = unit
-                .order_of_party(tenant, command.order, buyer)
-                .await?
-                .ok_or(UseCaseError::NotFound { what: "order" })?;
-            let actor = order.role_of(buyer);
-            if actor != OrderActor::Buyer {
-                return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
-            }
-            if attempt.may_be_committed()
-                && let Some(before) = unit.payment_by_id(id).await?
-            {
-                // An order has at most one payment in processing, so a payment of this order with this creation time
-                // (in microseconds) was written by an earlier attempt.
-                let is_ours = (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
-                return if is_ours {
-                    Ok(before)
-                } else {
-                    Err(IdInUse::error(IdKind::Payment, id.get()).into())
+    async fn start_once(
+        &self,
+        call: &Call<'_, Payment>,
+        command: StartPayment,
+    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+        let buyer = call.context.require_user()?;
+        let tenant = call.context.tenant;
+        let id: PaymentId = self.ids.next(IdKind::Payment).await?;
+        let reference = self.ids.reference();
+        let refund = (self.ids.next(IdKind::Refund).await?, self.ids.reference());
+        let event_factory = self.events.factory(call.context, 2);
+        let now = event_factory.now;
+        let input = (event_factory, call.context.trace.clone());
+        call.run(&self.tx, input, move |unit, (event_factory, trace), attempt| {
+            Box::pin(async move {
+                let order = unit
+                    .order_of_party(tenant, command.order, buyer)
+                    .await?
+                    .ok_or(UseCaseError::NotFound { what: "order" })?;
+                let actor = order.role_of(buyer);
+                if actor != OrderActor::Buyer {
+                    return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
+                }
+                if attempt.may_be_committed()
+                    && let Some(before) = unit.payment_by_id(id).await?
+                {
+                    // An order has at most one payment in processing, so a payment of this order with this creation time
+                    // (in microseconds) was written by an earlier attempt.
+                    let is_ours =
+                        (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
+                    return if is_ours {
+                        Ok(before)
+                    } else {
+                        Err(IdInUse::error(IdKind::Payment, id.get()).into())
+                    };
+                }
+                if order.status != OrderStatus::Pending {
+                    return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());
+                }
+                if let Some(running) = unit.payment_in_processing(tenant, order.id).await? {
+                    return Ok(running);
+                }
+                let payment = Payment {
+                    id,
+                    reference: Some(reference),
+                    tenant,
+                    order: order.id,
+                    amount: order.payable,
+                    currency: Currency::CNY,
+                    method: command.method,
+                    status: PaymentStatus::Processing,
+                    transaction_id: None,
+                    refund_due: false,
+                    trace: Some(trace.clone()),
+                    version: 1,
+                    create_time: now,
+                    update_time: now,
                 };
-            }
-            if order.status != OrderStatus::Pending {
-                return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());
-            }
-            if let Some(running) = unit.payment_in_processing(tenant, order.id).await? {
-                return Ok(running);
-            }
-            let payment = Payment {
-                id,
-                reference: Some(reference),
-                tenant,
-                order: order.id,
-                amount: order.payable,
-                currency: Currency::CNY,
-                method,
-                status: PaymentStatus::Processing,
-                transaction_id: None,
-                refund_due: false,
-                trace: Some(trace.clone()),
-                version: 1,
-                create_time: now,
-                update_time: now,
-            };
-            if payment.amount > Money::ZERO {
+                if payment.amount > Money::ZERO {
+                    unit.insert_payment(&payment).await?;
+                    return Ok(payment);
+                }
+                // Assets cover the whole price: settle without the gateway.
+                require_locked_assets(unit, &order).await?;
                 unit.insert_payment(&payment).await?;
-                return Ok(payment);
-            }
-            // Assets cover the whole price: settle without the gateway.
-            require_locked_assets(unit, &order).await?;
-            unit.insert_payment(&payment).await?;
-            let report = Settlement {
-                transaction_id: format!("without-gateway-{id}"),
-                result: PaymentResult::Success,
-                amount: payment.amount,
-            };
-            let settlement =
-                SettlementContext { actor: OrderActor::System, event_factory: &event_factory, refund };
-            let decision = payment.decide(&report, &order, 0, None, now);
-            apply(unit, &payment, &order, decision, settlement).await
+                let report = Settlement {
+                    transaction_id: format!("without-gateway-{id}"),
+                    result: PaymentResult::Success,
+                    amount: payment.amount,
+                };
+                let settlement = SettlementContext { actor: OrderActor::System, event_factory, refund };
+                let decision = payment.decide(&report, &order, 0, None, now);
+                apply(unit, &payment, &order, decision, settlement).await
+            })
         })
-    })
-    .await
+        .await
+    }
 }

@@ -7,10 +7,7 @@ use marketplace_domain::{
 
 use super::{UseCaseError, one_row};
 use crate::events::EventFactory;
-use crate::idempotency::with_stored_response;
 use crate::ports::Work;
-use crate::ticket::SuccessStatus;
-use crate::{App, CommandContext};
 use handover_events::Trace;
 use handover_outbox::append;
 use handover_outbox::ports::{OutboxRow, StoreError};
@@ -50,31 +47,4 @@ pub(crate) async fn trace_of_order(
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     let placed = rows.iter().find(|row| row.event_type == EventKind::OrderCreated.as_str());
     Ok(placed.map(OutboxRow::trace))
-}
-
-/// Applies an action of a buyer or seller in its own unit of work. For other users the order is not found.
-pub(super) async fn by_party(
-    app: &App,
-    context: &CommandContext,
-    id: OrderId,
-    action: OrderAction,
-) -> Result<Order, UseCaseError<OrderRefusal>> {
-    let user = context.require_user()?;
-    let tenant = context.tenant;
-    let event_factory = app.handlers.events.factory(context, 1);
-    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
-        let action = action.clone();
-        let event_factory = event_factory.clone();
-        Box::pin(async move {
-            let order = unit
-                .order_of_party(tenant, id, user)
-                .await?
-                .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_be_committed() && event_factory.is_announced(unit).await? {
-                return Ok(order);
-            }
-            apply(unit, &order, &action, order.role_of(user), &event_factory, 0).await
-        })
-    })
-    .await
 }

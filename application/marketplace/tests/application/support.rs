@@ -247,17 +247,17 @@ impl Process {
 
     pub(crate) async fn listed(&self) -> Product {
         let command = ListProduct { title: "a camera".to_owned().try_into().unwrap(), price: money(8_850) };
-        list_product(&self.app, &by(SELLER), command).await.unwrap()
+        self.app.ordering.list_product(&by(SELLER), command).await.unwrap()
     }
 
     pub(crate) async fn ordered(&self) -> Order {
         let product = self.listed().await.id;
-        place_order(&self.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap()
+        self.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap()
     }
 
     pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {
         let command = StartPayment { order, method: PaymentMethod::Card };
-        start_payment(&self.app, &by(BUYER), command).await.unwrap()
+        self.app.payments.start(&by(BUYER), command).await.unwrap()
     }
 
     /// Settles a payment with this report of the gateway.
@@ -266,14 +266,14 @@ impl Process {
         payment: &Payment,
         result: PaymentResult,
     ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-        settle_payment(&self.app, &gateway(), report(payment, result)).await
+        self.app.payments.settle(&gateway(), report(payment, result)).await
     }
 
     pub(crate) async fn paid(&self) -> Order {
         let order = self.ordered().await;
         let payment = self.started_payment(order.id).await;
         self.settle(&payment, PaymentResult::Success).await.unwrap();
-        find_order(&self.app, &by(BUYER), order.id).await.unwrap()
+        self.app.queries.find_order(&by(BUYER), order.id).await.unwrap()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Processes events one by one, counts attempts and parks dead letters. Used for deliveries that a group cannot
 //! process.
 
-use std::collections::BTreeSet;
-
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
 
@@ -78,13 +76,13 @@ impl<'p> SingleEvents<'p> {
                 self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }
-            let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
             // After the target is settled, continue with the events that wait for it.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
-            let unordered = self.processor.outbox.registry.unordered();
             let own_attempt = own_attempt.map(|counted| &counted.event);
-            let steps = plan(&list, &targets, takes, unordered, own_attempt, now);
+            let targets = end.is_none().then_some(event).into_iter();
+            let targets = targets.chain(own_attempt).cloned().collect();
+            let steps = plan(&list, &targets, takes, &self.processor.unordered, own_attempt, now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
@@ -162,18 +160,23 @@ impl<'p> SingleEvents<'p> {
             let why = "the process ended during the last allowed attempt";
             return self.attempts.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
-        let permit = self.processor.breaker.permit();
+        let has_effect = is_mine && counted.as_ref().is_some_and(|counted| counted.effect.is_some());
+        // An effect outside the database that an attempt already had is only recorded.
+        let permit = if has_effect { Permit::Closed } else { self.processor.breaker.permit() };
         if let Permit::Wait(wait) = permit {
             return self.pause(step, counted, wait).await.map(Some);
         }
         let is_try = matches!(permit, Permit::Try { .. });
-        // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart.
-        if !is_mine && (is_processing(step) || (count == CountFirst::Yes && !is_try)) {
+        // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart. The attempt
+        // of an external handler is always counted first, so that no other worker has the same effect at the same time.
+        let is_external = self.processor.bound.external.is_some();
+        if !is_mine && (is_processing(step) || is_external || (count == CountFirst::Yes && !is_try)) {
             *counted = self.attempts.count(step, now).await?;
             return Ok(None);
         }
-        let outcome = self.attempts.attempt(step).await;
-        if outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
+        let outcome = self.attempts.attempt(step, counted).await;
+        let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
+        if !has_effect && outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
             // The consume log may be writable: the lease would end during the fault, and other workers would count
             // further attempts.
             self.take_back_counted(step, counted).await?;
@@ -200,7 +203,7 @@ impl<'p> SingleEvents<'p> {
         if failure.kind == FailureKind::Unrecoverable {
             return self.attempts.fail(step, failure.kind, &failure.why, now).await;
         }
-        let attempt = CountedAttempt { event: step.event.event_id.clone(), attempts: attempts_after(step) };
+        let attempt = CountedAttempt::new(step.event.event_id.clone(), attempts_after(step));
         let error = (&failure.error, failure.why.as_str());
         match self.processor.breaker.failed(&step.event.aggregate, attempt.clone(), error, is_try) {
             Decision::Wait(wait, earlier) => {

@@ -85,11 +85,11 @@ pub async fn discard_dead_letters(
             .iter()
             .filter_map(|candidate| candidate.refused(current.verdict(candidate).why()))
             .collect();
-        action.dry_run().record(outbox, operator, tenant, discarded.matched).await?;
+        action.dry_run().record(&outbox.tx, operator, tenant, discarded.matched).await?;
         return Ok(discarded);
     }
     if candidates.is_empty() {
-        action.record(outbox, operator, tenant, 0).await?;
+        action.record(&outbox.tx, operator, tenant, 0).await?;
         return Ok(discarded);
     }
     let candidates = candidates.into_iter().map(|candidate| (candidate.dead_letter.tenant, candidate));

@@ -26,7 +26,7 @@ pub async fn find_event(
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
     let owner = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
     let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
-    read.record(outbox, operator, owner, count(rows.len())).await?;
+    read.record(&outbox.tx, operator, owner, count(rows.len())).await?;
     let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
     row.payload = visible_json(outbox, operator, Some(&row.event_type), row.payload);
     Ok(row)
@@ -57,7 +57,7 @@ pub async fn blocked(
     drop(view);
     let page = Page::cut(items, limit, |row| row.id);
     let read = Action::read("outbox.blocked", [tenant_field(tenant), ("cursor", before.map(Json::from))]);
-    read.record(outbox, operator, tenant, count(page.items.len())).await?;
+    read.record(&outbox.tx, operator, tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -103,7 +103,7 @@ pub async fn dead_letters(
         ("cursor", before.map(Json::from)),
     ];
     let read = Action::read_personal_data("dead-letters.list", operator, selection);
-    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -146,7 +146,7 @@ pub async fn consumptions(
         ("cursor", before.map(Json::from)),
     ];
     let read = Action::read("consumptions.list", selection);
-    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -168,7 +168,7 @@ pub async fn audit_log(
         ("cursor", before.map(Json::from)),
     ];
     Action::read("audit.list", selection)
-        .record(outbox, operator, filter.tenant, count(page.items.len()))
+        .record(&outbox.tx, operator, filter.tenant, count(page.items.len()))
         .await?;
     Ok(page)
 }
@@ -204,7 +204,7 @@ pub async fn outbox(
     drop(view);
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
     read.selection.extend(filter_fields(&filter));
-    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -214,7 +214,7 @@ pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDep
     let queues = outbox.broker.queues().await?;
     // The call is recorded in the operator's own tenant, because it reads no rows.
     Action::read("queues.list", [])
-        .record(outbox, operator, Some(operator.tenant), count(queues.len()))
+        .record(&outbox.tx, operator, Some(operator.tenant), count(queues.len()))
         .await?;
     Ok(queues)
 }

@@ -168,11 +168,11 @@ pub async fn redrive_events(
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
     if command.dry_run {
-        action.dry_run().record(outbox, operator, tenant, redriven.matched).await?;
+        action.dry_run().record(&outbox.tx, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     if due.is_empty() {
-        action.record(outbox, operator, tenant, redriven.matched).await?;
+        action.record(&outbox.tx, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(operator, part, now) });

@@ -83,11 +83,11 @@ pub async fn replay_dead_letters(
         reason: command.reason,
     };
     if command.dry_run {
-        action.dry_run().record(outbox, operator, tenant, replayed.matched).await?;
+        action.dry_run().record(&outbox.tx, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     if ready.is_empty() {
-        action.record(outbox, operator, tenant, replayed.matched).await?;
+        action.record(&outbox.tx, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     // If the broker is unreachable, the call fails here, before any dead letter is changed.

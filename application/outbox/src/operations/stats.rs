@@ -81,7 +81,7 @@ pub async fn stats(
         }
     };
     let read = Action::read("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    read.record(outbox, operator, tenant, 1).await?;
+    read.record(&outbox.tx, operator, tenant, 1).await?;
     let now = outbox.now();
     Ok(Stats {
         outbox: events,

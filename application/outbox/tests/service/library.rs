@@ -92,6 +92,14 @@ impl Library {
         Library { outbox, consumers: vec![bound], ..self }
     }
 
+    /// Another process on the same store and broker, with one consumer.
+    pub(crate) fn next_process(&self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        let next = self.another_process([]);
+        let outbox = Outbox { tx: next.tx.outbox(), ..self.outbox.clone() };
+        let consumers = vec![subscriber.bind(next.tx.store())];
+        Library { outbox, consumers, ..next }
+    }
+
     pub(crate) fn with_texts(self, texts: Texts) -> Library {
         Library { outbox: self.outbox.clone().with_texts(texts), ..self }
     }

@@ -38,7 +38,7 @@ impl Handler<MemoryUnit> for Notes {
 }
 
 fn notes_of(types: &'static [&'static str]) -> Subscriber<MemoryUnit> {
-    Subscriber { queue: QUEUE.into(), handler: Arc::new(Notes(types)) }
+    Subscriber::new(QUEUE, Arc::new(Notes(types)))
 }
 
 fn returned() -> EventSpec {
@@ -87,7 +87,7 @@ async fn pass(time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn event_type_unknown_to_relay_is_published_with_key_of_its_row() {
-    let copies = Subscriber { queue: COPIES.into(), handler: Arc::new(Notes(&["BOOK_LENT"])) };
+    let copies = Subscriber::new(COPIES, Arc::new(Notes(&["BOOK_LENT"])));
     let closed = lent().closed("shelf", &["red"], "other");
     let old = Library::sending([closed, noted()]).with(&copies);
     old.prepare().await;
@@ -135,7 +135,7 @@ async fn event_type_unknown_to_relay_is_published_with_key_of_its_row() {
 /// The key of the row is that of its writer. After a failed publish, the registration counts: it may be corrected.
 #[tokio::test(start_paused = true)]
 async fn retry_of_registered_type_uses_registered_key() {
-    let copies = Subscriber { queue: COPIES.into(), handler: Arc::new(Notes(&["BOOK_LENT"])) };
+    let copies = Subscriber::new(COPIES, Arc::new(Notes(&["BOOK_LENT"])));
     let library =
         Library::sending([lent(), noted()]).with_bound(&copies, &["copy.*"]).with(&notes_of(&["BOOK_LENT"]));
     library.prepare().await;

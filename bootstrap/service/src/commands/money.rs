@@ -5,7 +5,7 @@ use std::error::Error;
 use handover_cli::print::{list, show};
 use handover_runtime::Failure;
 use marketplace::use_cases::UseCaseError;
-use marketplace::use_cases::operations::{self, ListGatewayReports, ListRefunds};
+use marketplace::use_cases::operations::{ListGatewayReports, ListRefunds};
 use marketplace_domain::RefundId;
 use marketplace_http::views::{GatewayReportView, RefundDetailsView};
 
@@ -58,7 +58,7 @@ async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
         before: arguments.page.cursor,
         limit: arguments.page.limit,
     };
-    let page = operations::gateway_reports(&operator.app, &operator.context, query).await;
+    let page = operator.app.operations.gateway_reports(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
     list(arguments.output.output, &COLUMNS, page, GatewayReportView::from)
 }
@@ -68,7 +68,7 @@ async fn close_report(arguments: &ReportsCloseArgs) -> Result<(), Failure> {
     let operator = Operator::open(&arguments.common).await?;
     let id = arguments.report;
     let reason = arguments.reason.clone();
-    let closed = operations::close_gateway_report(&operator.app, &operator.context, id, reason).await;
+    let closed = operator.app.operations.close_gateway_report(&operator.context, id, reason).await;
     let closed = closed.map_err(|error| {
         failed_to_find(&operator, error, format!("gateway report {id}"), "handover payment reports")
     })?;
@@ -96,7 +96,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
         before: arguments.page.cursor.and_then(|cursor| RefundId::try_from(cursor).ok()),
         limit: arguments.page.limit,
     };
-    let page = operations::list_refunds(&operator.app, &operator.context, query).await;
+    let page = operator.app.operations.list_refunds(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
     list(arguments.output.output, &COLUMNS, page, RefundDetailsView::from)
 }
@@ -105,7 +105,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
 async fn show_refund(arguments: &RefundShowArgs) -> Result<(), Failure> {
     let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
-    let refund = operations::find_refund(&operator.app, &operator.context, id).await;
+    let refund = operator.app.operations.find_refund(&operator.context, id).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
     show(arguments.output.output, &RefundDetailsView::from(refund))
 }
@@ -115,7 +115,7 @@ async fn retry_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
     let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
     let reason = arguments.reason.clone();
-    let refund = operations::retry_refund(&operator.app, &operator.context, id, reason).await;
+    let refund = operator.app.operations.retry_refund(&operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
     operator.session.close().await;
     show(arguments.output.output, &RefundDetailsView::from(refund))
@@ -126,7 +126,7 @@ async fn settle_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
     let operator = Operator::open(&arguments.common).await?;
     let id = arguments.refund;
     let reason = arguments.reason.clone();
-    let refund = operations::settle_refund_by_hand(&operator.app, &operator.context, id, reason).await;
+    let refund = operator.app.operations.settle_refund_by_hand(&operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
     operator.session.close().await;
     show(arguments.output.output, &RefundDetailsView::from(refund))

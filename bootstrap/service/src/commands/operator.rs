@@ -27,7 +27,6 @@ impl Operator {
             actor: Actor::CommandLine(user()),
             tenant: session.operator.tenant,
             trace: session.operator.trace.clone(),
-            idempotency: None,
         };
         Ok(Operator { session, app, context })
     }

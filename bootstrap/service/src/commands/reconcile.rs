@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_runtime::terminal::{Output, note, output, say};
-use marketplace::use_cases::operations::{self, GRACE, Reconcile};
+use marketplace::use_cases::operations::{GRACE, Reconcile};
 use marketplace_http::views::ReconciliationView;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         repair: arguments.repair,
         reason: arguments.reason.clone(),
     };
-    let result = operations::reconcile(&operator.app, &operator.session.operator, command).await;
+    let result = operator.app.operations.reconcile(&operator.session.operator, command).await;
     let reconciliation = result.map_err(|error| operator.session.failed(error))?;
     operator.session.close().await;
     let is_sound = reconciliation.is_sound();

@@ -2,7 +2,6 @@
 
 use handover_runtime::Failure;
 use handover_runtime::terminal::{Output, output, say};
-use marketplace::use_cases::operations;
 use marketplace_http::views::TimelineView;
 
 use super::operator::Operator;
@@ -25,7 +24,7 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
     let operator = Operator::open(&arguments.common).await?;
     let tenant = arguments.tenant;
     let order = arguments.order;
-    let timeline = operations::timeline(&operator.app, &operator.context, tenant, order).await;
+    let timeline = operator.app.operations.timeline(&operator.context, tenant, order).await;
     let timeline = timeline.map_err(|error| {
         operator.session.failed_to_find(
             error,

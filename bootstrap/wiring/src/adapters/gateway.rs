@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_runtime::Failure;
 use marketplace::ports::{Gateway, RefundRequest};
-use marketplace::use_cases::{SettleRefund, settle_refund};
+use marketplace::use_cases::{Payments, SettleRefund};
 use marketplace::{Actor, App, CommandContext, ReportedName};
 use marketplace_domain::RefundResult;
 use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway, Signer};
@@ -40,8 +40,7 @@ pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure
                 true => tracing::info!("{SANDBOX_NOTICE}"),
                 false => tracing::warn!("{SANDBOX_NOTICE}; gateway.url is not set"),
             }
-            // A clone without the gateway: otherwise gateway and application would own each other.
-            let reports = Arc::new(SandboxReports(app.for_background_tasks()));
+            let reports = Arc::new(SandboxReports(app.for_background_tasks().payments));
             (Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks().clone(), *delay)), None)
         }
         GatewayChoice::Http(endpoint) => {
@@ -66,7 +65,7 @@ fn failed(error: GatewaySetupError) -> MarketFailure {
 }
 
 /// Processes the sandbox's reports like the HTTP callbacks of a gateway.
-struct SandboxReports(App);
+struct SandboxReports(Payments);
 
 #[async_trait]
 impl RefundReports for SandboxReports {
@@ -80,7 +79,6 @@ impl RefundReports for SandboxReports {
             // The callbacks of a gateway carry no tenant; the use case reads the tenant from the row of the refund.
             tenant: TenantId::DEFAULT,
             trace: request.trace.clone(),
-            idempotency: None,
         };
         let command = SettleRefund {
             refund: ReportedName { reference: request.reference, id: Some(request.refund) },
@@ -88,7 +86,7 @@ impl RefundReports for SandboxReports {
             transaction_id: None,
             body_hash: body_hash(request, result),
         };
-        settle_refund(&self.0, &context, command).await?;
+        self.0.settle_refund(&context, command).await?;
         Ok(())
     }
 }

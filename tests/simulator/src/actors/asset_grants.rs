@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use handover_events::TenantId;
 use marketplace::App;
-use marketplace::use_cases::operations::{AssetGrant as Given, IssueCoupon, grant_asset, issue_coupon};
+use marketplace::use_cases::operations::{AssetGrant as Given, IssueCoupon};
 use marketplace_domain::{Asset, Money, Points, UserId};
 
 use super::journal::{ClientResponse, GrantRecord, IssuedCoupon, Journal};
@@ -20,11 +20,11 @@ pub(crate) async fn grant_one(app: &App, faults: &Faults, journal: &Journal, ten
     let (asset, granted) = match random.below(3) {
         0 => {
             let money = Money::from_minor(amount(50_000)).expect("a valid amount");
-            (Asset::Wallet, grant_asset(app, &context, user, Given::Deposit(money), None).await)
+            (Asset::Wallet, app.operations.grant_asset(&context, user, Given::Deposit(money), None).await)
         }
         1 => {
             let points = Points::try_from(amount(20_000)).expect("a valid number");
-            (Asset::Points, grant_asset(app, &context, user, Given::Grant(points), None).await)
+            (Asset::Points, app.operations.grant_asset(&context, user, Given::Grant(points), None).await)
         }
         _ => return coupon(app, faults, journal, (tenant, user)).await,
     };
@@ -50,7 +50,7 @@ async fn coupon(app: &App, faults: &Faults, journal: &Journal, (tenant, user): (
         reason: None,
     };
     let context = by_operator(faults, tenant);
-    match issue_coupon(app, &context, command).await {
+    match app.operations.issue_coupon(&context, command).await {
         Ok(coupon) => {
             let (amount, trace) = (coupon.discount.minor(), context.trace.trace_id);
             journal.record_coupon(IssuedCoupon { tenant, user, id: coupon.id, discount: coupon.discount });

@@ -1,9 +1,7 @@
 //! Orders and refund requests of buyers; orders use all kinds of assets, often more than the buyer has.
 
 use marketplace::App;
-use marketplace::use_cases::{
-    PlaceOrder, RequestRefund, UseCaseError, place_order, request_refund, ship_order,
-};
+use marketplace::use_cases::{PlaceOrder, RequestRefund, UseCaseError};
 use marketplace_domain::{Money, Order, OrderRefusal, Points, Shipment, UserId};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
@@ -20,7 +18,7 @@ pub(super) async fn buy(app: &App, faults: &Faults, journal: &Journal) {
     let command = choose_assets(faults, journal, (product, buyer), earns_much);
     let place = async || {
         let context = by_user(faults, product.tenant, buyer);
-        match place_order(app, &context, command).await {
+        match app.ordering.place(&context, command).await {
             Ok(order) => journal.record_placed(&who, product.tenant, order.id),
             Err(error) => journal.record_error(&who, &context, &error),
         }
@@ -96,7 +94,7 @@ pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order:
             by_user(faults, order.tenant, order.buyer)
         };
         let command = RequestRefund { order: order.id, reason: "not as described".to_owned() };
-        match request_refund(app, &context, command).await {
+        match app.payments.request_refund(&context, command).await {
             Ok(refund) if refund.order != order.id => faults.violation(format!(
                 "the refund request for order {} returned refund {} of another order",
                 order.id, refund.id
@@ -120,7 +118,7 @@ pub(super) async fn ship(app: &App, faults: &Faults, journal: &Journal, order: &
     let shipment = Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a valid shipment");
     let context = by_user(faults, order.tenant, order.seller);
     let who = format!("seller {}", order.seller);
-    match ship_order(app, &context, order.id, shipment).await {
+    match app.ordering.ship(&context, order.id, shipment).await {
         Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
         Err(error) => {
             if matches!(error, UseCaseError::Refused(OrderRefusal::Refunding { .. })) {

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use handover_events::TenantId;
 use marketplace::App;
-use marketplace::use_cases::{
-    ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError, cancel_order, complete_order, find_order,
-    list_product, request_refund, shelve_product, start_payment,
-};
+use marketplace::use_cases::{ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError};
 use marketplace_domain::{Money, Order, OrderId, PaymentMethod, Title};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
@@ -65,7 +62,7 @@ async fn list(app: &App, faults: &Faults, journal: &Journal) {
     let price = Money::from_minor(100 + i64::try_from(faults.random.below(9_000)).unwrap_or(0));
     let price = price.expect("a valid price");
     let command = ListProduct { title: title.clone(), price };
-    match list_product(app, &by_user(faults, tenant, seller), command).await {
+    match app.ordering.list_product(&by_user(faults, tenant, seller), command).await {
         Ok(product) => journal.record_listed(ListedProduct { tenant, id: product.id, seller, price }, title),
         Err(error) => faults.note(&format!("seller {seller}"), || format!("outcome unknown: {error}")),
     }
@@ -78,7 +75,7 @@ async fn shelve(app: &App, faults: &Faults, journal: &Journal) {
     };
     let shelf = if faults.random.permille(400) { Shelf::Off } else { Shelf::On };
     let context = by_user(faults, tenant, seller);
-    if let Err(error) = shelve_product(app, &context, id, shelf).await {
+    if let Err(error) = app.ordering.shelve_product(&context, id, shelf).await {
         journal.record_error(&format!("seller {seller}"), &context, &error);
     }
 }
@@ -101,11 +98,11 @@ async fn try_forbidden_access(app: &App, faults: &Faults, tenant: TenantId, id: 
     match faults.random.below(4) {
         3 => {
             let command = RequestRefund { order: id, reason: "curious".to_owned() };
-            check_hidden(faults, &who, id, request_refund(app, &context, command).await);
+            check_hidden(faults, &who, id, app.payments.request_refund(&context, command).await);
         }
-        0 => check_hidden(faults, &who, id, find_order(app, &context, id).await),
-        1 => check_hidden(faults, &who, id, cancel_order(app, &context, id).await),
-        _ => check_hidden(faults, &who, id, complete_order(app, &context, id).await),
+        0 => check_hidden(faults, &who, id, app.queries.find_order(&context, id).await),
+        1 => check_hidden(faults, &who, id, app.ordering.cancel(&context, id).await),
+        _ => check_hidden(faults, &who, id, app.ordering.complete(&context, id).await),
     }
 }
 
@@ -127,10 +124,14 @@ async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id:
     let context = by_user(faults, tenant, order.seller);
     let done = if faults.random.permille(500) {
         let start = StartPayment { order: id, method: PaymentMethod::Card };
-        start_payment(app, &context, start).await.ok().map(|payment| format!("payment {}", payment.id))
+        app.payments.start(&context, start).await.ok().map(|payment| format!("payment {}", payment.id))
     } else {
         let command = RequestRefund { order: id, reason: "sold out".to_owned() };
-        request_refund(app, &context, command).await.ok().map(|refund| format!("refund {}", refund.id))
+        app.payments
+            .request_refund(&context, command)
+            .await
+            .ok()
+            .map(|refund| format!("refund {}", refund.id))
     };
     if let Some(what) = done {
         faults.violation(format!("the seller of order {id} started {what}"));
@@ -141,8 +142,8 @@ async fn advance_order(app: &App, faults: &Faults, journal: &Journal, order: &Or
     let context = by_user(faults, order.tenant, order.buyer);
     let reached = match faults.random.below(5) {
         0 | 1 => return buying::ship(app, faults, journal, order).await,
-        2 | 3 => complete_order(app, &context, order.id).await,
-        _ => cancel_order(app, &context, order.id).await,
+        2 | 3 => app.ordering.complete(&context, order.id).await,
+        _ => app.ordering.cancel(&context, order.id).await,
     };
     let who = format!("buyer {}", order.buyer);
     match reached {

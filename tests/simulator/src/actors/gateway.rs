@@ -1,8 +1,6 @@
 //! Payments: the buyer starts a payment, and the gateway reports the result, repeatedly if a report fails.
 
-use marketplace::use_cases::{
-    PaymentCommandRefusal, SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment,
-};
+use marketplace::use_cases::{PaymentCommandRefusal, SettlePayment, StartPayment, UseCaseError};
 use marketplace::{App, ReportedName};
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentMethod, PaymentResult, Settlement};
 
@@ -28,7 +26,7 @@ pub(super) async fn pay(
     let payment = loop {
         let context = by_user(faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: PaymentMethod::Card };
-        match start_payment(app, &context, start).await {
+        match app.payments.start(&context, start).await {
             Ok(payment) => break payment,
             Err(error) => {
                 journal.record_error(&who, &context, &error);
@@ -111,7 +109,7 @@ impl Reports<'_> {
             gateway_model.capture(payment.id, &report.transaction_id, report.amount);
         }
         let context = by_gateway(faults, payment.tenant);
-        match settle_payment(app, &context, command(payment, report.clone())).await {
+        match app.payments.settle(&context, command(payment, report.clone())).await {
             Ok(settled) => {
                 journal.record("the gateway", ClientResponse::PaymentSettled(settled.id));
                 true
@@ -147,7 +145,7 @@ async fn assert_unknown(app: &App, faults: &Faults, payment: &Payment, report: S
     let context = by_gateway(faults, payment.tenant);
     let unknown = PaymentId::try_from(9_000_000_000_000).expect("a valid id");
     let unknown = Payment { id: unknown, ..payment.clone() };
-    if settle_payment(app, &context, command(&unknown, report)).await.is_ok() {
+    if app.payments.settle(&context, command(&unknown, report)).await.is_ok() {
         faults.violation(format!("a report about another id settled payment {}", payment.id));
     }
 }

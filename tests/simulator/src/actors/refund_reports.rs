@@ -2,7 +2,7 @@
 
 use handover_events::TenantId;
 use marketplace::App;
-use marketplace::use_cases::{SettleRefund, UseCaseError, settle_refund};
+use marketplace::use_cases::{SettleRefund, UseCaseError};
 use marketplace_domain::{RefundId, RefundResult, RefundStatus};
 
 use super::journal::ClientResponse;
@@ -25,7 +25,7 @@ pub(crate) async fn report(app: App, state: ActorState, refund: RefundId) {
     }
     for _ in 0..REPORTS {
         let context = by_gateway(faults, TenantId::DEFAULT);
-        match settle_refund(&app, &context, command(refund, result)).await {
+        match app.payments.settle_refund(&context, command(refund, result)).await {
             Ok(settled) => {
                 if settled.status != settled_as(result) {
                     let by = settled.status;
@@ -55,7 +55,7 @@ pub(crate) async fn report(app: App, state: ActorState, refund: RefundId) {
     {
         gateway_model.contradict(refund);
         let context = by_gateway(faults, TenantId::DEFAULT);
-        let contradiction = settle_refund(&app, &context, command(refund, RefundResult::Failed)).await;
+        let contradiction = app.payments.settle_refund(&context, command(refund, RefundResult::Failed)).await;
         faults.note("the gateway", || format!("reports that refund {refund} failed: {contradiction:?}"));
     }
 }
@@ -67,7 +67,7 @@ fn command(refund: RefundId, result: RefundResult) -> SettleRefund {
 /// Sends a report about an unknown refund, which must not settle anything.
 async fn assert_unknown(app: &App, faults: &Faults, refund: RefundId, result: RefundResult) {
     let context = by_gateway(faults, TenantId::DEFAULT);
-    if settle_refund(app, &context, command(refund, result)).await.is_ok() {
+    if app.payments.settle_refund(&context, command(refund, result)).await.is_ok() {
         faults.violation(format!("a report settled the unknown refund {refund}"));
     }
 }

@@ -2,10 +2,10 @@
 //! process, after the key lease has expired, with another body.
 
 use marketplace::App;
-use marketplace::idempotency::{ClaimOutcome, CommandResult, IdempotentRequest, begin};
-use marketplace::ports::{IdempotencyError, RequestScope};
-use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
-use marketplace_domain::{Money, Title};
+use marketplace::idempotency::{Call, Claim, ClaimOutcome, IdempotentRequest};
+use marketplace::ports::{IdempotencyError, RequestScope, StoredResponse};
+use marketplace::use_cases::{ListProduct, UseCaseError};
+use marketplace_domain::{Money, Product, Title};
 
 use super::journal::{Journal, KeyedListing};
 use super::{by_user, tenants, user};
@@ -55,13 +55,13 @@ fn new_request(faults: &Faults, journal: &Journal) -> KeyedListing {
 /// Sends a request once, with the same calls of use cases as the HTTP adapter.
 async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &KeyedListing) {
     let who = format!("seller {}", request.scope.user);
-    let mut context = by_user(faults, request.scope.tenant, request.scope.user);
+    let context = by_user(faults, request.scope.tenant, request.scope.user);
     let keyed = keyed_request(request, request.title.as_str(), &context.trace.trace_id);
-    let ticket = match begin(app, keyed, serialize).await {
-        Ok(ClaimOutcome::New(ticket)) => ticket,
+    let claim = match app.idempotency.begin(keyed).await {
+        Ok(ClaimOutcome::New(claim)) => claim,
         Ok(ClaimOutcome::Replayed(stored)) => {
             faults.cover(|coverage| coverage.situation("replayed response"));
-            return journal.record_keyed_response(request, &stored.data);
+            return journal.record_keyed_response(request, &stored.text);
         }
         Err(IdempotencyError::KeyReused) => {
             return faults.violation(format!(
@@ -78,11 +78,11 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
         // The command starts after a pause that is sometimes longer than the lease of the key.
         app.tx.sleep(faults.random.millis(1..3_000)).await;
     }
-    context.idempotency = Some(ticket.clone());
+    let call = Call::new(&context, Some(&claim), encode);
     let price = Money::from_minor(1_000).expect("a valid price");
-    match list_product(app, &context, ListProduct { title: request.title.clone(), price }).await {
-        Ok(product) => match serialize(CommandResult::Product(&product)) {
-            Ok(data) => journal.record_keyed_response(request, &data),
+    match app.ordering.list_product(call, ListProduct { title: request.title.clone(), price }).await {
+        Ok(product) => match encode(&product) {
+            Ok(response) => journal.record_keyed_response(request, &response.text),
             Err(error) => faults.violation(format!("the response cannot be serialized: {error}")),
         },
         Err(error) => {
@@ -90,7 +90,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
                 faults.cover(|coverage| coverage.situation("request whose key lease expired"));
             }
             faults.note(&who, || format!("outcome unknown: {error}"));
-            if let Err(error) = ticket.refused().await {
+            if let Err(error) = Claim::from(claim).refused().await {
                 faults.note(&who, || format!("could not release the idempotency key: {error}"));
             }
         }
@@ -100,7 +100,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
 /// Sends another body with the key of a completed request; it must be rejected.
 async fn send_another_body(app: &App, faults: &Faults, request: &KeyedListing) {
     let keyed = keyed_request(request, "another body", "otherwise");
-    if let Ok(begun) = begin(app, keyed, serialize).await {
+    if let Ok(begun) = app.idempotency.begin(keyed).await {
         faults.violation(format!("another body with {} was accepted: {begun:?}", request.scope.key));
     }
 }
@@ -113,14 +113,6 @@ fn keyed_request(request: &KeyedListing, body: &str, trace_id: &str) -> Idempote
     }
 }
 
-fn serialize(answered: CommandResult<'_>) -> Result<String, serde_json::Error> {
-    match answered {
-        CommandResult::Product(product) => Ok(product.id.to_string()),
-        CommandResult::Order(_)
-        | CommandResult::Payment(_)
-        | CommandResult::GatewayReport(_)
-        | CommandResult::Refund(_)
-        | CommandResult::Operation(_)
-        | CommandResult::Coupon(_) => Ok("other".to_owned()),
-    }
+fn encode(product: &Product) -> Result<StoredResponse, serde_json::Error> {
+    Ok(StoredResponse { code: 201, text: product.id.to_string() })
 }

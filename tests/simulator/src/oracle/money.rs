@@ -8,7 +8,7 @@ use handover_events::Trace;
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{MarketStore, MarketView};
-use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile, reconcile};
+use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
     Account, Asset, CouponStatus, EventKind, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
@@ -215,7 +215,6 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         actor: Actor::CommandLine("oracle".to_owned()),
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "oracle".to_owned(), traceparent: None },
-        idempotency: None,
     };
     let operator = context.operator().expect("the command line has every role");
     let command = Reconcile {
@@ -226,7 +225,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         repair: false,
         reason: None,
     };
-    match reconcile(app, &operator, command).await {
+    match app.operations.reconcile(&operator, command).await {
         Ok(report) => {
             for finding in report.findings {
                 // An unknown event in a foreign message is an expected finding: the run injects such messages.

@@ -12,11 +12,9 @@ use handover_outbox::ports::{Broker, Clock, OutboxRow, StoreError};
 use handover_outbox::{Tasks, Transactor, WakeupNotifier, with_tx};
 use marketplace::consumer::HandlerContext;
 use marketplace::ports::MarketStore;
-use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
+use marketplace::use_cases::operations::{AssetGrant, IssueCoupon};
 use marketplace::use_cases::{
-    ListProduct, PlaceOrder, RequestRefund, SettlePayment, SettleRefund, StartPayment, cancel_order,
-    close_overdue_order, complete_order, list_product, place_order, request_refund, settle_payment,
-    settle_refund, ship_order, start_payment,
+    ListProduct, PlaceOrder, RequestRefund, SettlePayment, SettleRefund, StartPayment, close_overdue_order,
 };
 use marketplace::{Actor, App, CommandContext, Rules, Settings, service};
 use marketplace_domain::{
@@ -67,7 +65,7 @@ impl ReferenceRun {
             let Some(original) = original else { continue };
             let command = ListProduct { title: original.title, price: original.price };
             let seller = actors::by_user(&run.faults, listed.tenant, listed.seller);
-            products.insert(listed.id, list_product(&app, &seller, command).await?.id);
+            products.insert(listed.id, app.ordering.list_product(&seller, command).await?.id);
         }
         let (journal, faults) = (run.journal.clone(), run.faults.clone());
         let gateway_model = run.gateway_model.clone();
@@ -101,14 +99,14 @@ impl ReferenceRun {
                         }
                         Purse::Points => AssetGrant::Grant(Points::try_from(amount).expect("a valid number")),
                     };
-                    grant_asset(&self.app, &operator, user, grant, None).await?;
+                    self.app.operations.grant_asset(&operator, user, grant, None).await?;
                 }
             }
             for coupon in view.coupons_page(tenant, user, None, ALL).await? {
                 let Coupon { discount, min_spend, .. } = coupon;
                 let expires_at = self.app.now() + TimeDelta::days(100);
                 let command = IssueCoupon { user, discount, min_spend, expires_at, reason: None };
-                let same = issue_coupon(&self.app, &operator, command).await?;
+                let same = self.app.operations.issue_coupon(&operator, command).await?;
                 self.coupons.insert((tenant, coupon.id), same.id);
             }
         }
@@ -127,16 +125,16 @@ impl ReferenceRun {
                 if row.payload.contains("\"newStatus\":\"shipped\"") {
                     let shipment =
                         Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a valid shipment");
-                    ship_order(&self.app, &by(order.seller), order.id, shipment).await?;
+                    self.app.ordering.ship(&by(order.seller), order.id, shipment).await?;
                 } else {
-                    complete_order(&self.app, &by(order.buyer), order.id).await?;
+                    self.app.ordering.complete(&by(order.buyer), order.id).await?;
                 }
             }
             "ORDER_CANCELLED" => {
                 let Some((_, order)) = self.order(row).await? else { return Ok(()) };
                 let has = |reason: CancelReason| row.payload.contains(&format!("\"reason\":\"{reason}\""));
                 if has(CancelReason::Buyer) {
-                    cancel_order(&self.app, &by(order.buyer), order.id).await?;
+                    self.app.ordering.cancel(&by(order.buyer), order.id).await?;
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
@@ -160,7 +158,7 @@ impl ReferenceRun {
         let coupon = order.assets.coupon.and_then(|used| self.coupons.get(&(order_key.0, used.id)).copied());
         let OrderAssets { wallet, points, .. } = order.assets;
         let command = PlaceOrder { product, coupon, wallet, points };
-        let placed = place_order(&self.app, &buyer, command).await?;
+        let placed = self.app.ordering.place(&buyer, command).await?;
         self.orders.insert(order_key, (order_key.0, placed.id));
         self.start_next(run, order_key).await
     }
@@ -184,7 +182,7 @@ impl ReferenceRun {
     async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, BoxError> {
         let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: PaymentMethod::Card };
-        Ok(start_payment(&self.app, &buyer, start).await?)
+        Ok(self.app.payments.start(&buyer, start).await?)
     }
 
     /// Waits until each asset lock of this order is acquired or refused, at most 10 s.
@@ -228,7 +226,7 @@ impl ReferenceRun {
         };
         self.evidence.gateway_model.capture(payment.id, &report.transaction_id, report.amount);
         let command = SettlePayment { payment: payment.id.into(), report, body_hash: String::new() };
-        settle_payment(&self.app, &gateway, command).await?;
+        self.app.payments.settle(&gateway, command).await?;
         self.start_next(run, order_key).await
     }
 
@@ -246,7 +244,7 @@ impl ReferenceRun {
         if original.cause != RefundCause::LatePayment {
             let command = RequestRefund { order: id, reason: original.reason };
             let buyer = actors::by_user(&run.faults, tenant, order.buyer);
-            refunds = vec![request_refund(&self.app, &buyer, command).await?];
+            refunds = vec![self.app.payments.request_refund(&buyer, command).await?];
         }
         let result = match original.status {
             RefundStatus::Success => RefundResult::Success,
@@ -259,7 +257,7 @@ impl ReferenceRun {
                 transaction_id: None,
                 body_hash: String::new(),
             };
-            settle_refund(&self.app, &actors::by_gateway(&run.faults, tenant), command).await?;
+            self.app.payments.settle_refund(&actors::by_gateway(&run.faults, tenant), command).await?;
         }
         Ok(())
     }

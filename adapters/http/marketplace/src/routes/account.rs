@@ -10,7 +10,6 @@ use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
-use marketplace::use_cases;
 use marketplace_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -168,7 +167,7 @@ impl From<ListingEntry> for ListingView {
 )]
 async fn credit(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     parameters.finish()?;
-    let credit = use_cases::credit(&edge.app, &context).await?;
+    let credit = edge.app.queries.credit(&context).await?;
     Done::ok(&context.user().map(|user| CreditView::of(user, credit)))
 }
 
@@ -183,7 +182,7 @@ async fn credit(Caller(edge, context): Caller, parameters: Parameters) -> RouteR
 )]
 async fn notifications(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
-    let page = use_cases::notifications(&edge.app, &context, before, limit).await?;
+    let page = edge.app.queries.notifications(&context, before, limit).await?;
     Done::page(page, NotificationView::from)
 }
 
@@ -205,7 +204,7 @@ queries! {
 async fn shipments(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (ShipmentQuery { r#as: side }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Seller);
-    let page = use_cases::shipments(&edge.app, &context, side, before, limit).await?;
+    let page = edge.app.queries.shipments(&context, side, before, limit).await?;
     Done::page(page, ShipmentView::from)
 }
 
@@ -220,6 +219,6 @@ async fn shipments(Caller(edge, context): Caller, parameters: Parameters) -> Rou
 )]
 async fn listings(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
-    let page = use_cases::listings(&edge.app, &context, before, limit).await?;
+    let page = edge.app.queries.listings(&context, before, limit).await?;
     Done::page(page, ListingView::from)
 }

@@ -10,7 +10,7 @@ use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::CommandContext;
 use marketplace::ports::LedgerEntry;
-use marketplace::use_cases::{self, AccountBalance};
+use marketplace::use_cases::AccountBalance;
 use marketplace_domain::{Coupon, CouponId, Hold, Money, OrderId, Purse, RefundId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -186,7 +186,7 @@ async fn points(Caller(edge, context): Caller, parameters: Parameters) -> RouteR
 
 async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
-    let purse = use_cases::purse(&edge.app, context, purse, before, limit).await?;
+    let purse = edge.app.queries.purse(context, purse, before, limit).await?;
     Done::ok(&BalanceView::from(purse))
 }
 
@@ -201,7 +201,7 @@ async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, parameters: 
 )]
 async fn coupons(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
-    let page = use_cases::coupons(&edge.app, &context, before, limit).await?;
+    let page = edge.app.queries.coupons(&context, before, limit).await?;
     let now = edge.app.now();
     Done::page(page, |coupon| CouponView::at(now, &coupon))
 }

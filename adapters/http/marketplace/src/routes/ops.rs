@@ -1,22 +1,21 @@
 //! `/api/v1/ops`: the marketplace's routes for operators.
 
-pub(super) mod asset_grants;
+mod asset_grants;
 mod gateway_reports;
 mod reconciliation;
 mod refunds;
 
 use std::sync::Arc;
 
-use handover_http::{OperatorRoutes, Transactions};
+use handover_http::OperatorRoutes;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::edge::Edge;
 
-/// The toolkit's routes and those of the marketplace. A route with one transaction stores its response in the transaction of
-/// the command; such a command refuses to run if its key was claimed in another store.
+/// The toolkit's routes and those of the marketplace.
 pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
-    let one_transaction = OpenApiRouter::new()
+    let routes = OpenApiRouter::new()
         .routes(routes!(asset_grants::deposit))
         .routes(routes!(asset_grants::grant))
         .routes(routes!(asset_grants::issue))
@@ -26,9 +25,7 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(refunds::one))
         .routes(routes!(refunds::retry))
         .routes(routes!(refunds::settle))
-        .routes(routes!(reconciliation::report));
-    let several_transactions = OpenApiRouter::new().routes(routes!(reconciliation::repair));
-    OperatorRoutes::default()
-        .with(Transactions::One, one_transaction)
-        .with(Transactions::Several, several_transactions)
+        .routes(routes!(reconciliation::report))
+        .routes(routes!(reconciliation::repair));
+    OperatorRoutes::default().with(routes)
 }

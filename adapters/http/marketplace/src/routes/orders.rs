@@ -9,7 +9,7 @@ use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
 use marketplace::ports::OrderSide;
-use marketplace::use_cases::{self, PlaceOrder};
+use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::{
     Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
     Shipment, UserId,
@@ -21,8 +21,9 @@ use utoipa_axum::routes;
 
 use super::{payments, refunds, timeline};
 use crate::bodies;
-use crate::context::{Caller, KeyedCaller};
+use crate::context::{Caller, Command, KeyedCommand};
 use crate::edge::Edge;
+use crate::idempotency::{Created, Updated};
 use crate::openapi::{RequiredKey, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -131,7 +132,7 @@ impl From<Order> for OrderView {
     ),
 )]
 async fn place(
-    KeyedCaller(edge, context): KeyedCaller,
+    KeyedCommand(edge, call): KeyedCommand<Created<OrderView>>,
     JsonBody(body): JsonBody<bodies::NewOrder>,
 ) -> RouteResult {
     let command = body.command(|body, _| {
@@ -142,7 +143,7 @@ async fn place(
             points: body.points?.unwrap_or(Points::ZERO),
         })
     })?;
-    let order = use_cases::place_order(&edge.app, &context, command).await?;
+    let order = edge.app.ordering.place(&call, command).await?;
     Done::created(&OrderView::from(order))
 }
 
@@ -165,7 +166,7 @@ queries! {
 async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (OrderQuery { r#as: side, status }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Buyer);
-    let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
+    let page = edge.app.queries.orders(&context, side, status, before, limit).await?;
     Done::page(page, OrderView::from)
 }
 
@@ -189,7 +190,7 @@ async fn one(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let order = use_cases::find_order(&edge.app, &context, id).await?;
+    let order = edge.app.queries.find_order(&context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -210,8 +211,12 @@ async fn one(
         (status = 409, description = "The order is not `pending`"),
     ),
 )]
-async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
-    let order = use_cases::cancel_order(&edge.app, &context, id).await?;
+async fn cancel(
+    Command(edge, call): Command<Updated<OrderView>>,
+    PathId(id): PathId<OrderId>,
+    _: NoFields,
+) -> RouteResult {
+    let order = edge.app.ordering.cancel(&call, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -233,7 +238,7 @@ async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: N
     ),
 )]
 async fn ship(
-    Caller(edge, context): Caller,
+    Command(edge, call): Command<Updated<OrderView>>,
     PathId(id): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::Shipping>,
 ) -> RouteResult {
@@ -241,7 +246,7 @@ async fn ship(
         let shipment = Shipment::new(body.carrier?, body.tracking_no?);
         shipment.map_or_else(|(name, error)| fields.reject(name, error), Some)
     })?;
-    let order = use_cases::ship_order(&edge.app, &context, id, shipment).await?;
+    let order = edge.app.ordering.ship(&call, id, shipment).await?;
     Done::ok(&OrderView::from(order))
 }
 
@@ -262,7 +267,11 @@ async fn ship(
         (status = 409, description = "The order is not `shipped`"),
     ),
 )]
-async fn complete(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
-    let order = use_cases::complete_order(&edge.app, &context, id).await?;
+async fn complete(
+    Command(edge, call): Command<Updated<OrderView>>,
+    PathId(id): PathId<OrderId>,
+    _: NoFields,
+) -> RouteResult {
+    let order = edge.app.ordering.complete(&call, id).await?;
     Done::ok(&OrderView::from(order))
 }

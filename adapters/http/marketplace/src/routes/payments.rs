@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_http::body::OptionalBody;
 use handover_http::response::Done;
-use marketplace::use_cases::{self, SettlePayment, StartPayment};
+use marketplace::use_cases::{SettlePayment, StartPayment};
 use marketplace_domain::{
     Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
@@ -16,8 +16,9 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
-use crate::context::{Gateway, KeyedCaller};
+use crate::context::{Gateway, KeyedCommand};
 use crate::edge::Edge;
+use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -76,12 +77,12 @@ impl From<Payment> for PaymentView {
     ),
 )]
 pub(super) async fn start(
-    KeyedCaller(edge, context): KeyedCaller,
+    KeyedCommand(edge, call): KeyedCommand<Created<PaymentView>>,
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
     let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
-    let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
+    let payment = edge.app.payments.start(&call, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
 
@@ -112,6 +113,6 @@ async fn callback(gateway: Gateway, body: SignedBody<bodies::PaymentReport>) -> 
     });
     let command = command.await?;
     let Gateway(edge, context) = gateway;
-    let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
+    let payment = edge.app.payments.settle(&context, command).await?;
     Done::ok(&PaymentView::from(payment))
 }

@@ -8,7 +8,7 @@ use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
-use marketplace::use_cases::{self, ListProduct, Shelf};
+use marketplace::use_cases::{ListProduct, Shelf};
 use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,8 +16,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::context::Caller;
+use crate::context::{Caller, Command};
 use crate::edge::Edge;
+use crate::idempotency::{Created, Updated};
 use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -72,11 +73,11 @@ impl From<Product> for ProductView {
     responses((status = 201, description = "The product, which is on sale", body = ProductView)),
 )]
 async fn put_on_sale(
-    Caller(edge, context): Caller,
+    Command(edge, call): Command<Created<ProductView>>,
     JsonBody(body): JsonBody<bodies::NewProduct>,
 ) -> RouteResult {
     let command = body.command(|body, _| Some(ListProduct { title: body.title?, price: body.price? }))?;
-    let product = use_cases::list_product(&edge.app, &context, command).await?;
+    let product = edge.app.ordering.list_product(&call, command).await?;
     Done::created(&ProductView::from(product))
 }
 
@@ -97,7 +98,7 @@ queries! {
 )]
 async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (ProductQuery { status }, before, limit) = parameters.page()?;
-    let page = use_cases::products(&edge.app, &context, status, before, limit).await?;
+    let page = edge.app.queries.products(&context, status, before, limit).await?;
     Done::page(page, ProductView::from)
 }
 
@@ -119,7 +120,7 @@ async fn one(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let product = use_cases::find_product(&edge.app, &context, id).await?;
+    let product = edge.app.queries.find_product(&context, id).await?;
     Done::ok(&ProductView::from(product))
 }
 
@@ -140,8 +141,12 @@ async fn one(
         (status = 409, description = "The product is sold or already off sale"),
     ),
 )]
-async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
-    let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::Off).await?;
+async fn off_shelf(
+    Command(edge, call): Command<Updated<ProductView>>,
+    PathId(id): PathId<ProductId>,
+    _: NoFields,
+) -> RouteResult {
+    let product = edge.app.ordering.shelve_product(&call, id, Shelf::Off).await?;
     Done::ok(&ProductView::from(product))
 }
 
@@ -162,7 +167,11 @@ async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>,
         (status = 409, description = "The product is sold or already on sale"),
     ),
 )]
-async fn on_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
-    let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::On).await?;
+async fn on_shelf(
+    Command(edge, call): Command<Updated<ProductView>>,
+    PathId(id): PathId<ProductId>,
+    _: NoFields,
+) -> RouteResult {
+    let product = edge.app.ordering.shelve_product(&call, id, Shelf::On).await?;
     Done::ok(&ProductView::from(product))
 }

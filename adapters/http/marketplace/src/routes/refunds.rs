@@ -7,7 +7,7 @@ use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views::Time;
 use handover_outbox::Page;
-use marketplace::use_cases::{self, RequestRefund, SettleRefund};
+use marketplace::use_cases::{RequestRefund, SettleRefund};
 use marketplace_domain::{
     Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, ReportKind,
 };
@@ -19,8 +19,9 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
-use crate::context::{Caller, Gateway};
+use crate::context::{Caller, Command, Gateway};
 use crate::edge::Edge;
+use crate::idempotency::Created;
 use crate::openapi::{Signed, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -91,12 +92,12 @@ impl From<Refund> for RefundView {
     ),
 )]
 pub(super) async fn request(
-    Caller(edge, context): Caller,
+    Command(edge, call): Command<Created<RefundView>>,
     PathId(order): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::NewRefund>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = use_cases::request_refund(&edge.app, &context, RequestRefund { order, reason }).await?;
+    let refund = edge.app.payments.request_refund(&call, RequestRefund { order, reason }).await?;
     Done::created(&RefundView::from(refund))
 }
 
@@ -120,7 +121,7 @@ pub(super) async fn of_order(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let refunds = use_cases::refunds(&edge.app, &context, order).await?;
+    let refunds = edge.app.queries.refunds(&context, order).await?;
     Done::page(Page { items: refunds, next: None }, RefundView::from)
 }
 
@@ -150,6 +151,6 @@ async fn callback(gateway: Gateway, body: SignedBody<bodies::RefundReport>) -> R
     });
     let command = command.await?;
     let Gateway(edge, context) = gateway;
-    let refund = use_cases::settle_refund(&edge.app, &context, command).await?;
+    let refund = edge.app.payments.settle_refund(&context, command).await?;
     Done::ok(&RefundView::from(refund))
 }

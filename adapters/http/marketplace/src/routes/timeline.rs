@@ -2,7 +2,6 @@
 
 use handover_http::query::Parameters;
 use handover_http::response::Done;
-use marketplace::use_cases::operations;
 use marketplace_domain::OrderId;
 
 use crate::context::Caller;
@@ -31,6 +30,6 @@ pub(super) async fn timeline(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let timeline = operations::timeline(&edge.app, &context, None, id).await?;
+    let timeline = edge.app.operations.timeline(&context, None, id).await?;
     Done::ok(&TimelineView::from(timeline))
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use handover_events::TenantId;
 use handover_events::Trace;
-use marketplace::idempotency::{ClaimOutcome, IdempotentRequest, Ticket, begin};
+use marketplace::idempotency::{Call, Claim, ClaimOutcome, IdempotentRequest, RequestSettings, UnitClaim};
 use marketplace::jobs::RequestSweep;
-use marketplace::ports::RequestScope;
-use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace::ports::{RequestScope, StoredResponse};
+use marketplace::use_cases::{ListProduct, UseCaseError};
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::{Money, Title, UserId};
 use serde_json::json;
@@ -36,7 +36,7 @@ impl World {
 
     /// Claims the idempotency key of a request that lists a product, as if another request with this key were in
     /// progress.
-    async fn claimed(&self, key: &str, body_hash: &str) -> Ticket {
+    async fn claimed(&self, key: &str, body_hash: &str) -> UnitClaim {
         let scope = RequestScope {
             tenant: TenantId::DEFAULT,
             user: SELLER.try_into().unwrap(),
@@ -44,8 +44,8 @@ impl World {
             key: key.to_owned(),
         };
         let request = IdempotentRequest { scope, body_hash: body_hash.to_owned(), trace_id: "t".to_owned() };
-        match begin(&self.app, request, |_| Ok("null".to_owned())).await.unwrap() {
-            ClaimOutcome::New(ticket) => ticket,
+        match self.app.idempotency.begin(request).await.unwrap() {
+            ClaimOutcome::New(claim) => claim,
             ClaimOutcome::Replayed(stored) => panic!("a response is already stored: {stored:?}"),
         }
     }
@@ -187,7 +187,7 @@ async fn idempotency_key_header_of_ietf_draft_is_an_alias() {
 #[tokio::test(start_paused = true)]
 async fn repeated_request_is_409_while_first_is_in_progress_and_key_is_free_after_lease_expires() {
     let world = World::new().await;
-    let ticket = world.claimed("k", &hash_of_lamp(&world).await).await;
+    let claim = world.claimed("k", &hash_of_lamp(&world).await).await;
     let busy = world.listing(SELLER, "k").header("accept-language", "zh-CN").send().await;
     let busy = busy.expect(409, "A0401");
     assert_eq!(
@@ -202,15 +202,15 @@ async fn repeated_request_is_409_while_first_is_in_progress_and_key_is_free_afte
         actor: Actor::User { id: UserId::try_from(SELLER).unwrap(), roles: vec![Role::User] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "late".to_owned(), traceparent: None },
-        idempotency: Some(ticket.clone()),
     };
     let lamp = ListProduct {
         title: Title::try_from("a lamp".to_owned()).unwrap(),
         price: Money::from_minor(8_850).unwrap(),
     };
-    let outcome = list_product(&world.app, &late, lamp).await;
+    let call = Call::new(&late, Some(&claim), |_| Ok(StoredResponse { code: 201, text: "null".to_owned() }));
+    let outcome = world.app.ordering.list_product(call, lamp).await;
     assert!(matches!(outcome, Err(UseCaseError::InProgress)), "{outcome:?}");
-    ticket.refused().await.unwrap();
+    Claim::from(claim).refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert_eq!((is_replayed(&again), &again.data), (true, &second.data));
     assert_eq!(world.products().await, 2, "`hash_of_lamp` lists one product, this test one");
@@ -242,7 +242,7 @@ async fn stored_response_is_kept_for_a_day_and_then_deleted() {
     let world = World::new().await;
     let first = world.listing(SELLER, "k").send().await.expect(201, "00000");
     tokio::time::advance(Duration::from_secs(24 * 3600 - 1)).await;
-    let sweep = RequestSweep::new(world.app.clone());
+    let sweep = RequestSweep::new(world.app.tx.clone(), RequestSettings::default().sweep_interval);
     assert_eq!(sweep.sweep().await.unwrap(), 0);
     let again = world.token(SELLER, 1, &[Role::User]);
     let again = world.post(PRODUCTS).token(&again).header(KEY, "k").json(LAMP).send().await;

@@ -163,6 +163,26 @@ impl Connection for ExplainingConnection {
         self.record_plan(sql, &values).await?;
         self.inner.fetch(sql, values).await
     }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.inner.begin().await
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        self.inner.commit().await
+    }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        self.inner.lend().await
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        self.inner.reclaim().await
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn std::any::Any + Send)> {
+        self.inner.driver()
+    }
 }
 
 /// SQLite plans the hot statements without statistics until an operator runs ANALYZE, so both cases are tested.

@@ -1,7 +1,5 @@
 //! Use case: an operator grants wallet balance, points or a coupon to a user.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::{
@@ -9,12 +7,12 @@ use marketplace_domain::{
     OperationKind, Points, Posting, Purse, UserId,
 };
 
-use crate::idempotency::with_stored_response;
+use super::Operations;
+use crate::claim::Call;
+use crate::context::{CommandContext, Role};
+use crate::error::{NotAllowed, UseCaseError};
 use crate::ids::{IdInUse, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::ticket::SuccessStatus;
-use crate::use_cases::{NotAllowed, UseCaseError};
-use crate::{App, CommandContext, Role};
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::{AuditEntry, StoreError};
 
@@ -27,74 +25,74 @@ pub enum AssetGrant {
     Grant(Points),
 }
 
-/// Grants wallet balance or points. With an idempotency key, a user gets a grant of each kind once per operator and
-/// key, without time limit. A repeated call returns the first result; a call with another amount is rejected. Without a
-/// key, every call creates another grant.
-pub async fn grant_asset(
-    app: &App,
-    context: &CommandContext,
-    user: UserId,
-    grant: AssetGrant,
-    reason: Option<Reason>,
-) -> Result<AssetOperation, UseCaseError<AssetRefusal>> {
-    let (user_id, operator) = granting_operator(context)?;
-    let tenant = context.tenant;
-    let now = app.now();
-    let (purse, kind, amount, from) = match grant {
-        AssetGrant::Deposit(amount) => {
-            (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway)
-        }
-        AssetGrant::Grant(points) => {
-            (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued)
-        }
-    };
-    let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(kind, user, user_id, ticket.key()),
-        None => OperationKey::by_operator(kind, user, user_id, app.ids.event().as_str()),
-    };
-    let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
-    let by = context.clone();
-    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let key = key.clone();
-        let context = by.clone();
-        let entry = entry.clone();
-        Box::pin(async move {
-            let users = [(tenant, user)];
-            let balance = unit
-                .lock_balances(purse, &users, now)
-                .await?
-                .pop()
-                .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
-            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
-                if (before.user, before.kind, before.amount) != (user, kind, amount) {
-                    return Err(UseCaseError::KeyReused);
-                }
-                record_already_done(unit.outbox(), attempt, &entry).await?;
-                return Ok(before);
+impl Operations {
+    /// Grants wallet balance or points. With an idempotency key, a user gets a grant of each kind once per operator and
+    /// key, without time limit. A repeated call returns the first result; a call with another amount is rejected. Without a
+    /// key, every call creates another grant.
+    pub async fn grant_asset(
+        &self,
+        call: impl Into<Call<'_, AssetOperation>>,
+        user: UserId,
+        grant: AssetGrant,
+        reason: Option<Reason>,
+    ) -> Result<AssetOperation, UseCaseError<AssetRefusal>> {
+        let call = call.into();
+        let (user_id, operator) = granting_operator(call.context)?;
+        let tenant = call.context.tenant;
+        let now = self.tx.now();
+        let (purse, kind, amount, from) = match grant {
+            AssetGrant::Deposit(amount) => {
+                (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway)
             }
-            let (after, entries) = balance.receive(amount, from, now)?;
-            let operation = AssetOperation {
-                tenant,
-                key,
-                asset: purse.asset(),
-                kind,
-                user,
-                order: None,
-                refund: None,
-                coupon: None,
-                amount,
-                balance_after: Some(after.available),
-                event_id: None,
-                trace_id: Some(context.trace.trace_id.clone()),
-                at: now,
-            };
-            unit.put_balances(&[after]).await?;
-            unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
-            unit.outbox().audit(&entry).await?;
-            Ok(operation)
+            AssetGrant::Grant(points) => {
+                (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued)
+            }
+        };
+        let key = match call.key() {
+            Some(key) => OperationKey::by_operator(kind, user, user_id, key),
+            None => OperationKey::by_operator(kind, user, user_id, self.ids.event().as_str()),
+        };
+        let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
+        let input = (key, call.context.trace.trace_id.clone(), entry);
+        call.run(&self.tx, input, move |unit, (key, trace_id, entry), attempt| {
+            Box::pin(async move {
+                let users = [(tenant, user)];
+                let balance = unit
+                    .lock_balances(purse, &users, now)
+                    .await?
+                    .pop()
+                    .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
+                if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
+                    if (before.user, before.kind, before.amount) != (user, kind, amount) {
+                        return Err(UseCaseError::KeyReused);
+                    }
+                    record_already_done(unit.outbox(), attempt, entry).await?;
+                    return Ok(before);
+                }
+                let (after, entries) = balance.receive(amount, from, now)?;
+                let operation = AssetOperation {
+                    tenant,
+                    key: key.clone(),
+                    asset: purse.asset(),
+                    kind,
+                    user,
+                    order: None,
+                    refund: None,
+                    coupon: None,
+                    amount,
+                    balance_after: Some(after.available),
+                    event_id: None,
+                    trace_id: Some(trace_id.clone()),
+                    at: now,
+                };
+                unit.put_balances(&[after]).await?;
+                unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
+                unit.outbox().audit(entry).await?;
+                Ok(operation)
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
 /// A coupon to issue.
@@ -111,83 +109,95 @@ pub struct IssueCoupon {
     pub reason: Option<Reason>,
 }
 
-/// Issues a coupon. With an idempotency key, a user gets one coupon per operator and key, without time limit. A
-/// repeated call returns the first coupon; a call with other values is rejected.
-pub async fn issue_coupon(
-    app: &App,
-    context: &CommandContext,
-    command: IssueCoupon,
-) -> Result<Coupon, UseCaseError> {
-    with_unused_ids(&app.ids, || issue(app, context, command.clone())).await
-}
+impl Operations {
+    /// Issues a coupon. With an idempotency key, a user gets one coupon per operator and key, without time limit. A
+    /// repeated call returns the first coupon; a call with other values is rejected.
+    pub async fn issue_coupon(
+        &self,
+        call: impl Into<Call<'_, Coupon>>,
+        command: IssueCoupon,
+    ) -> Result<Coupon, UseCaseError> {
+        let call = call.into();
+        with_unused_ids(&self.ids, || self.issue_once(&call, command.clone())).await
+    }
 
-async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Result<Coupon, UseCaseError> {
-    let (user_id, operator) = granting_operator(context)?;
-    let tenant = context.tenant;
-    let now = app.now();
-    let id: CouponId = app.ids.next(IdKind::Coupon).await?;
-    let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, user_id, ticket.key()),
-        None => OperationKey::issue(id),
-    };
-    let is_keyed = context.idempotency.is_some();
-    let user_and_amount = (command.user, command.discount.minor());
-    let entry =
-        entry(&operator, Asset::Coupon, OperationKind::Issue, user_and_amount, command.reason.clone(), now);
-    let request = Arc::new((key, context.trace.clone(), command, entry));
-    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let request = Arc::clone(&request);
-        Box::pin(async move {
-            let (key, trace, command, entry) = &*request;
-            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
-                // Without an idempotency key, the operation key is derived from the coupon id, which does not prove
-                // that the row belongs to this command.
-                let is_ours = attempt.may_be_committed() && before.at == now && before.user == command.user;
-                if !is_keyed && !is_ours {
-                    return Err(IdInUse::error(IdKind::Coupon, id.get()).into());
+    async fn issue_once(
+        &self,
+        call: &Call<'_, Coupon>,
+        command: IssueCoupon,
+    ) -> Result<Coupon, UseCaseError> {
+        let (user_id, operator) = granting_operator(call.context)?;
+        let tenant = call.context.tenant;
+        let now = self.tx.now();
+        let id: CouponId = self.ids.next(IdKind::Coupon).await?;
+        let key = match call.key() {
+            Some(key) => OperationKey::by_operator(OperationKind::Issue, command.user, user_id, key),
+            None => OperationKey::issue(id),
+        };
+        let is_keyed = call.key().is_some();
+        let user_and_amount = (command.user, command.discount.minor());
+        let entry = entry(
+            &operator,
+            Asset::Coupon,
+            OperationKind::Issue,
+            user_and_amount,
+            command.reason.clone(),
+            now,
+        );
+        let input = (key, call.context.trace.clone(), command, entry);
+        call.run(&self.tx, input, move |unit, (key, trace, command, entry), attempt| {
+            Box::pin(async move {
+                if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
+                    // Without an idempotency key, the operation key is derived from the coupon id, which does not prove
+                    // that the row belongs to this command.
+                    let is_ours =
+                        attempt.may_be_committed() && before.at == now && before.user == command.user;
+                    if !is_keyed && !is_ours {
+                        return Err(IdInUse::error(IdKind::Coupon, id.get()).into());
+                    }
+                    let coupon = issued_before(unit, tenant, &before, command).await?;
+                    record_already_done(unit.outbox(), attempt, entry).await?;
+                    return Ok(coupon);
                 }
-                let coupon = issued_before(unit, tenant, &before, command).await?;
-                record_already_done(unit.outbox(), attempt, entry).await?;
-                return Ok(coupon);
-            }
-            if attempt.may_be_committed() {
-                require_unused(unit, IdKind::Coupon, id.get()).await?;
-            }
-            let coupon = Coupon {
-                id,
-                tenant,
-                user: command.user,
-                discount: command.discount,
-                min_spend: command.min_spend,
-                expires_at: command.expires_at,
-                status: CouponStatus::Available,
-                order: None,
-                version: 1,
-                create_time: now,
-                update_time: now,
-            };
-            unit.insert_coupon(&coupon).await?;
-            let operation = AssetOperation {
-                tenant,
-                key: key.clone(),
-                asset: Asset::Coupon,
-                kind: OperationKind::Issue,
-                user: command.user,
-                order: None,
-                refund: None,
-                coupon: Some(id),
-                amount: command.discount.minor(),
-                balance_after: None,
-                event_id: None,
-                trace_id: Some(trace.trace_id.clone()),
-                at: now,
-            };
-            unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
-            unit.outbox().audit(entry).await?;
-            Ok(coupon)
+                if attempt.may_be_committed() {
+                    require_unused(unit, IdKind::Coupon, id.get()).await?;
+                }
+                let coupon = Coupon {
+                    id,
+                    tenant,
+                    user: command.user,
+                    discount: command.discount,
+                    min_spend: command.min_spend,
+                    expires_at: command.expires_at,
+                    status: CouponStatus::Available,
+                    order: None,
+                    version: 1,
+                    create_time: now,
+                    update_time: now,
+                };
+                unit.insert_coupon(&coupon).await?;
+                let operation = AssetOperation {
+                    tenant,
+                    key: key.clone(),
+                    asset: Asset::Coupon,
+                    kind: OperationKind::Issue,
+                    user: command.user,
+                    order: None,
+                    refund: None,
+                    coupon: Some(id),
+                    amount: command.discount.minor(),
+                    balance_after: None,
+                    event_id: None,
+                    trace_id: Some(trace.trace_id.clone()),
+                    at: now,
+                };
+                unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
+                unit.outbox().audit(entry).await?;
+                Ok(coupon)
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
 async fn issued_before(

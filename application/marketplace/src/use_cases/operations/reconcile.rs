@@ -19,7 +19,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
 use marketplace_domain::ReportState;
 
-use crate::App;
+use super::Operations;
 use crate::consistency::ProductScan;
 use crate::ports::{EffectKind, GatewayReportFilter};
 use compare::{Criteria, Subscriptions, compare};
@@ -66,150 +66,152 @@ pub struct Reconcile {
     pub reason: Option<Reason>,
 }
 
-/// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost
-/// event is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect
-/// exists, only the missing record is written. A payment or refund whose order did not change with it is finished, and
-/// captured money that buys nothing is refunded, each once and only if the outcome is certain.
-///
-/// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-/// the ledger, and open reports of the gateway; these are not repaired.
-pub async fn reconcile(
-    app: &App,
-    operator: &Operator,
-    command: Reconcile,
-) -> Result<Reconciliation, OperationError> {
-    let tenant = operator.visible(command.tenant)?;
-    let now = app.now();
-    let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
-    let subscriptions = Subscriptions::of(app).await?;
-    let consumers = app.consumers.clone();
-    let criteria = Criteria { subscriptions, consumers, rules: app.rules.points, now, grace };
-    let context = RepairContext { operator, reason: command.reason.as_ref() };
-    let mut report = Reconciliation {
-        since: command.since,
-        until: command.until,
-        orders: 0,
-        events: 0,
-        confirmed: 0,
-        consumed: 0,
-        effects: 0,
-        pending: 0,
-        parked: 0,
-        findings: Vec::new(),
-        more: false,
-    };
-    let mut after = None;
-    let mut products = ProductScan::default();
-    loop {
-        let mut view = app.view().await?;
-        let orders = view.orders_changed(tenant, command.since, command.until, after, BATCH).await?;
-        let Some(last) = orders.last() else { break };
-        after = Some((last.update_time, last.id));
-        let mut found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
-        let of_products = products.compare_orders(view.as_mut(), &orders).await?;
-        found.extend(
-            of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
-        );
-        // Release the view before a unit of work begins: a task uses at most one connection of the store.
-        drop(view);
-        for mut finding in found {
+impl Operations {
+    /// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost
+    /// event is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect
+    /// exists, only the missing record is written. A payment or refund whose order did not change with it is finished, and
+    /// captured money that buys nothing is refunded, each once and only if the outcome is certain.
+    ///
+    /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
+    /// the ledger, and open reports of the gateway; these are not repaired.
+    pub async fn reconcile(
+        &self,
+        operator: &Operator,
+        command: Reconcile,
+    ) -> Result<Reconciliation, OperationError> {
+        let tenant = operator.visible(command.tenant)?;
+        let now = self.tx.now();
+        let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
+        let subscriptions = Subscriptions::of(self).await?;
+        let consumers = self.consumers.clone();
+        let criteria = Criteria { subscriptions, consumers, rules: self.rules.points, now, grace };
+        let context = RepairContext { operator, reason: command.reason.as_ref() };
+        let mut report = Reconciliation {
+            since: command.since,
+            until: command.until,
+            orders: 0,
+            events: 0,
+            confirmed: 0,
+            consumed: 0,
+            effects: 0,
+            pending: 0,
+            parked: 0,
+            findings: Vec::new(),
+            more: false,
+        };
+        let mut after = None;
+        let mut products = ProductScan::default();
+        loop {
+            let mut view = self.tx.view().await?;
+            let orders = view.orders_changed(tenant, command.since, command.until, after, BATCH).await?;
+            let Some(last) = orders.last() else { break };
+            after = Some((last.update_time, last.id));
+            let mut found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
+            let of_products = products.compare_orders(view.as_mut(), &orders).await?;
+            found.extend(
+                of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
+            );
+            // Release the view before a unit of work begins: a task uses at most one connection of the store.
+            drop(view);
+            for mut finding in found {
+                if command.repair {
+                    finding.repair = repair::repair(self, context, &criteria.subscriptions, &finding).await?;
+                }
+                add_finding(&mut report, finding);
+            }
+        }
+        for mut finding in self.newest_products(tenant, products).await? {
             if command.repair {
-                finding.repair = repair::repair(app, context, &criteria.subscriptions, &finding).await?;
+                finding.repair = repair::repair(self, context, &criteria.subscriptions, &finding).await?;
             }
             add_finding(&mut report, finding);
         }
-    }
-    for mut finding in newest_products(app, tenant, products).await? {
-        if command.repair {
-            finding.repair = repair::repair(app, context, &criteria.subscriptions, &finding).await?;
+        for kind in EffectKind::ALL {
+            let mut view = self.tx.view().await?;
+            for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
+                add_finding(&mut report, Finding::without_order(kind, effect));
+            }
         }
-        add_finding(&mut report, finding);
-    }
-    for kind in EffectKind::ALL {
-        let mut view = app.view().await?;
-        for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
-            add_finding(&mut report, Finding::without_order(kind, effect));
+        for finding in self.dead_letters_without_event(tenant).await? {
+            add_finding(&mut report, finding);
         }
+        let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
+        let open =
+            GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
+        for gateway_report in self.tx.view().await?.gateway_reports_page(open, None, limit).await? {
+            add_finding(&mut report, Finding::of_report(gateway_report));
+        }
+        for row in self.unreadable_rows(tenant, limit).await? {
+            add_finding(&mut report, Finding::of_unreadable(row));
+        }
+        for discrepancy in &self.tx.view().await?.ledger_inconsistencies(tenant, limit).await? {
+            add_finding(&mut report, Finding::of_ledger(discrepancy));
+        }
+        audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
+        Ok(report)
     }
-    for finding in dead_letters_without_event(app, tenant).await? {
-        add_finding(&mut report, finding);
-    }
-    let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
-    let open =
-        GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
-    for gateway_report in app.view().await?.gateway_reports_page(open, None, limit).await? {
-        add_finding(&mut report, Finding::of_report(gateway_report));
-    }
-    for row in unreadable_rows(app, tenant, limit).await? {
-        add_finding(&mut report, Finding::of_unreadable(row));
-    }
-    for discrepancy in &app.view().await?.ledger_inconsistencies(tenant, limit).await? {
-        add_finding(&mut report, Finding::of_ledger(discrepancy));
-    }
-    audit_action(&command).record(&app.outbox, operator, tenant, count(report.findings.len())).await?;
-    Ok(report)
-}
 
-/// Findings for the newest products, and for all compared products without an order.
-async fn newest_products(
-    app: &App,
-    tenant: Option<TenantId>,
-    mut products: ProductScan,
-) -> Result<Vec<Finding>, StoreError> {
-    let mut found = Vec::new();
-    let mut before = None;
-    let mut scanned = 0;
-    let mut view = app.view().await?;
-    while scanned < NEWEST_PRODUCTS {
-        let page = view.newest_products(tenant, before, BATCH).await?;
-        let Some(last) = page.last() else { break };
-        before = Some(last.id);
-        scanned += page.len();
-        found.extend(products.compare_products(view.as_mut(), &page).await?);
+    /// Findings for the newest products, and for all compared products without an order.
+    async fn newest_products(
+        &self,
+        tenant: Option<TenantId>,
+        mut products: ProductScan,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let mut found = Vec::new();
+        let mut before = None;
+        let mut scanned = 0;
+        let mut view = self.tx.view().await?;
+        while scanned < NEWEST_PRODUCTS {
+            let page = view.newest_products(tenant, before, BATCH).await?;
+            let Some(last) = page.last() else { break };
+            before = Some(last.id);
+            scanned += page.len();
+            found.extend(products.compare_products(view.as_mut(), &page).await?);
+        }
+        found.extend(products.without_order(view.as_mut()).await?);
+        Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
     }
-    found.extend(products.without_order(view.as_mut()).await?);
-    Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
-}
 
-/// Findings for the newest open dead letters whose event has no outbox row.
-async fn dead_letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Vec<Finding>, StoreError> {
-    let filter =
-        DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
-    let mut found = Vec::new();
-    let mut before = None;
-    let mut scanned = 0;
-    let mut view = app.view().await?;
-    while scanned < NEWEST_DEAD_LETTERS {
-        let dead_letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
-        let Some(last) = dead_letters.last() else { break };
-        before = Some(last.id);
-        scanned += dead_letters.len();
-        let named: Vec<(DeadLetter, EventId)> = dead_letters
-            .into_iter()
-            .filter_map(|dead_letter| {
-                Some((Envelope::parse(&dead_letter.effect.body).ok()?.event_id, dead_letter.effect))
-            })
-            .map(|(event, dead_letter)| (dead_letter, event))
-            .collect();
-        let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
-        let rows = view.outbox_view().outbox_by_event(&events).await?;
-        let existing: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
-        let missing = named.into_iter().filter(|(_, event)| !existing.contains(event));
-        found.extend(missing.map(|(dead_letter, event)| Finding::of_dead_letter(dead_letter, event)));
+    /// Findings for the newest open dead letters whose event has no outbox row.
+    async fn dead_letters_without_event(&self, tenant: Option<TenantId>) -> Result<Vec<Finding>, StoreError> {
+        let filter =
+            DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
+        let mut found = Vec::new();
+        let mut before = None;
+        let mut scanned = 0;
+        let mut view = self.tx.view().await?;
+        while scanned < NEWEST_DEAD_LETTERS {
+            let dead_letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
+            let Some(last) = dead_letters.last() else { break };
+            before = Some(last.id);
+            scanned += dead_letters.len();
+            let named: Vec<(DeadLetter, EventId)> = dead_letters
+                .into_iter()
+                .filter_map(|dead_letter| {
+                    Some((Envelope::parse(&dead_letter.effect.body).ok()?.event_id, dead_letter.effect))
+                })
+                .map(|(event, dead_letter)| (dead_letter, event))
+                .collect();
+            let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
+            let rows = view.outbox_view().outbox_by_event(&events).await?;
+            let existing: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+            let missing = named.into_iter().filter(|(_, event)| !existing.contains(event));
+            found.extend(missing.map(|(dead_letter, event)| Finding::of_dead_letter(dead_letter, event)));
+        }
+        Ok(found)
     }
-    Ok(found)
-}
 
-/// Returns the unreadable rows among the newest rows of the outbox.
-async fn unreadable_rows(
-    app: &App,
-    tenant: Option<TenantId>,
-    limit: u32,
-) -> Result<Vec<UnreadableRow>, StoreError> {
-    let mut view = app.view().await?;
-    let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
-    let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));
-    view.outbox_view().unreadable_rows(tenant, after, limit).await
+    /// Returns the unreadable rows among the newest rows of the outbox.
+    async fn unreadable_rows(
+        &self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        let mut view = self.tx.view().await?;
+        let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
+        let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));
+        view.outbox_view().unreadable_rows(tenant, after, limit).await
+    }
 }
 
 /// Audit action of the call. Each repaired finding has its own entry in addition.

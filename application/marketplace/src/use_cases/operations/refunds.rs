@@ -1,13 +1,15 @@
 //! Use cases: refunds that an operator lists, sends again, or settles by hand.
 
-use marketplace_domain::{OrderAction, OrderActor, Refund, RefundCause, RefundId, RefundStatus};
+use marketplace_domain::{OrderAction, OrderActor, Reference, Refund, RefundCause, RefundId, RefundStatus};
 
-use crate::idempotency::with_stored_response;
-use crate::ports::RefundFilter;
-use crate::ticket::SuccessStatus;
+use super::Operations;
+use crate::claim::Call;
+use crate::context::CommandContext;
+use crate::events::EventFactory;
+use crate::ports::{RefundFilter, Work};
+use crate::privacy;
 use crate::use_cases::settle_refund::{MAX_EVENTS, RefundRows, apply, rows_of};
 use crate::use_cases::{RefundCommandRefusal, UseCaseError, one_row};
-use crate::{App, CommandContext, privacy};
 use handover_outbox::operations::{
     Action, Operator, Reason, changed_by_earlier_attempt, count, present_fields,
 };
@@ -23,145 +25,154 @@ pub struct ListRefunds {
     pub limit: u32,
 }
 
-/// Returns refunds, newest first: those of the operator's tenant, or of all tenants for `platform`. Reasons that buyers
-/// wrote are masked for callers without the role `pii`. The call is recorded in the audit log.
-pub async fn list_refunds(
-    app: &App,
-    context: &CommandContext,
-    query: ListRefunds,
-) -> Result<Page<Refund>, UseCaseError> {
-    let operator = context.operator()?;
-    let tenant = (!operator.sees_all_tenants).then_some(operator.tenant);
-    let ListRefunds { status, before, limit } = query;
-    let filter = RefundFilter { tenant, status };
-    let found = app.view().await?.refunds_page(filter, before, limit.saturating_add(1)).await?;
-    let mut page = Page::cut(found, limit, |refund| refund.id.get());
-    page.items.iter_mut().for_each(|refund| mask_reason(context, refund));
-    let state = status.map(|status| status.as_str().into());
-    let action = Action::read_personal_data("refunds.list", &operator, [("state", state)]);
-    action.record(&app.outbox, &operator, tenant, count(page.items.len())).await?;
-    Ok(page)
-}
+impl Operations {
+    /// Returns refunds, newest first: those of the operator's tenant, or of all tenants for `platform`. Reasons that buyers
+    /// wrote are masked for callers without the role `pii`. The call is recorded in the audit log.
+    pub async fn list_refunds(
+        &self,
+        context: &CommandContext,
+        query: ListRefunds,
+    ) -> Result<Page<Refund>, UseCaseError> {
+        let operator = context.operator()?;
+        let tenant = (!operator.sees_all_tenants).then_some(operator.tenant);
+        let ListRefunds { status, before, limit } = query;
+        let filter = RefundFilter { tenant, status };
+        let found = self.tx.view().await?.refunds_page(filter, before, limit.saturating_add(1)).await?;
+        let mut page = Page::cut(found, limit, |refund| refund.id.get());
+        page.items.iter_mut().for_each(|refund| mask_reason(context, refund));
+        let state = status.map(|status| status.as_str().into());
+        let action = Action::read_personal_data("refunds.list", &operator, [("state", state)]);
+        action.record(&self.tx, &operator, tenant, count(page.items.len())).await?;
+        Ok(page)
+    }
 
-/// Returns one refund; a refund of another tenant is not found. The call is recorded in the audit log.
-pub async fn find_refund(app: &App, context: &CommandContext, id: RefundId) -> Result<Refund, UseCaseError> {
-    let operator = context.operator()?;
-    let found = app.view().await?.refund_by_id(id).await?.filter(|refund| is_visible(&operator, refund));
-    let tenant = found.as_ref().map(|refund| refund.tenant);
-    let action = Action::read_personal_data("refunds.show", &operator, [("refundId", Some(id.get().into()))]);
-    action.record(&app.outbox, &operator, tenant, u64::from(found.is_some())).await?;
-    let mut refund = found.ok_or(UseCaseError::NotFound { what: "refund" })?;
-    mask_reason(context, &mut refund);
-    Ok(refund)
-}
+    /// Returns one refund; a refund of another tenant is not found. The call is recorded in the audit log.
+    pub async fn find_refund(&self, context: &CommandContext, id: RefundId) -> Result<Refund, UseCaseError> {
+        let operator = context.operator()?;
+        let found =
+            self.tx.view().await?.refund_by_id(id).await?.filter(|refund| is_visible(&operator, refund));
+        let tenant = found.as_ref().map(|refund| refund.tenant);
+        let action =
+            Action::read_personal_data("refunds.show", &operator, [("refundId", Some(id.get().into()))]);
+        action.record(&self.tx, &operator, tenant, u64::from(found.is_some())).await?;
+        let mut refund = found.ok_or(UseCaseError::NotFound { what: "refund" })?;
+        mask_reason(context, &mut refund);
+        Ok(refund)
+    }
 
-/// Sends a refund to the gateway again. A failed refund begins a new attempt with its own reference; its order must still
-/// allow the refund. The next request of a refund in `PROCESSING` becomes due, with the same reference.
-///
-/// # Errors
-/// A refusal if the refund succeeded, if another refund returned the same money, or if the order was shipped in the
-/// meantime.
-pub async fn retry_refund(
-    app: &App,
-    context: &CommandContext,
-    id: RefundId,
-    reason: Reason,
-) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let operator = context.operator()?;
-    let now = app.now();
-    let reference = app.ids.reference();
-    let entry = entry("refund.retry", &operator, id, reason, app);
-    let context_of_caller = context.clone();
-    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
-        let operator = operator.clone();
-        let entry = entry.clone();
-        let context = context_of_caller.clone();
-        Box::pin(async move {
-            let refund = find_visible(unit.refund_by_id(id).await?, &operator)?;
-            let entry = AuditEntry { tenant: refund.tenant, ..entry };
-            let done = changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_some();
-            if done {
-                return Ok(masked(&context, refund));
-            }
-            let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
-            let (after, replaced) = refund.retry(reference, &capture, &others, now)?;
-            if refund.status == RefundStatus::Failed && !capture.refund_due {
-                let begin = OrderAction::BeginRefund { refund: id };
-                let (started, _) = order.apply(&begin, OrderActor::Operator, now)?;
-                one_row(unit.advance_order(&started).await?, "order")?;
-            }
-            if let Some(replaced) = replaced {
-                unit.insert_superseded_attempt(&replaced).await?;
-            }
-            one_row(unit.advance_refund(&after).await?, "refund")?;
-            unit.outbox().audit(&AuditEntry { changed: 1, ..entry }).await?;
-            Ok(masked(&context, after))
+    /// Sends a refund to the gateway again. A failed refund begins a new attempt with its own reference; its order must
+    /// still allow the refund. The next request of a refund in `PROCESSING` becomes due, with the same reference.
+    ///
+    /// # Errors
+    /// A refusal if the refund succeeded, if another refund returned the same money, or if the order was shipped in the
+    /// meantime.
+    pub async fn retry_refund(
+        &self,
+        call: impl Into<Call<'_, Refund>>,
+        id: RefundId,
+        reason: Reason,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        self.change_refund(call.into(), id, reason, Change::Retry(self.ids.reference())).await
+    }
+
+    /// Records that the money of a refund was returned by other means, for example by bank transfer, or that the operator
+    /// knows that the gateway returned it: the refund succeeds, and later reports about it need a decision.
+    ///
+    /// # Errors
+    /// A refusal if the refund succeeded, or if another refund returned the same money or is returning it.
+    pub async fn settle_refund_by_hand(
+        &self,
+        call: impl Into<Call<'_, Refund>>,
+        id: RefundId,
+        reason: Reason,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        self.change_refund(call.into(), id, reason, Change::SettleByHand).await
+    }
+
+    /// Makes a change once, and records it in the audit log.
+    async fn change_refund(
+        &self,
+        call: Call<'_, Refund>,
+        id: RefundId,
+        reason: Reason,
+        change: Change,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let operator = call.context.operator()?;
+        let event_factory = self.rules.events.factory(call.context, MAX_EVENTS);
+        let selection = present_fields([("refundId", Some(id.get().into()))]);
+        let action = Action { name: change.name(), selection, reason: Some(reason) };
+        let entry = AuditEntry { matched: 1, ..action.entry(&operator, (1, 1), event_factory.now) };
+        let input = (call.context.clone(), operator, event_factory, entry);
+        call.run(&self.tx, input, move |unit, (context, operator, event_factory, entry), attempt| {
+            Box::pin(async move {
+                let found = unit.refund_by_id(id).await?.filter(|refund| is_visible(operator, refund));
+                let mut refund = found.ok_or(UseCaseError::NotFound { what: "refund" })?;
+                let entry = AuditEntry { tenant: refund.tenant, ..entry.clone() };
+                if changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_none() {
+                    refund = change.apply(unit, refund, &operator.name, event_factory).await?;
+                    unit.outbox().audit(&AuditEntry { changed: 1, ..entry }).await?;
+                }
+                mask_reason(context, &mut refund);
+                Ok(refund)
+            })
         })
-    })
-    .await
+        .await
+    }
 }
 
-/// Records that the money of a refund was returned by other means, for example by bank transfer, or that the operator knows
-/// that the gateway returned it: the refund succeeds, and later reports about it need a decision.
-///
-/// # Errors
-/// A refusal if the refund succeeded, or if another refund returned the same money or is returning it.
-pub async fn settle_refund_by_hand(
-    app: &App,
-    context: &CommandContext,
-    id: RefundId,
-    reason: Reason,
-) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let operator = context.operator()?;
-    let event_factory = app.handlers.events.factory(context, MAX_EVENTS);
-    let entry = entry("refund.settle", &operator, id, reason, app);
-    let context_of_caller = context.clone();
-    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
-        let operator = operator.clone();
-        let entry = entry.clone();
-        let event_factory = event_factory.clone();
-        let context = context_of_caller.clone();
-        Box::pin(async move {
-            let refund = find_visible(unit.refund_by_id(id).await?, &operator)?;
-            let entry = AuditEntry { tenant: refund.tenant, ..entry };
-            let done = changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_some();
-            if done {
-                return Ok(masked(&context, refund));
+/// Change of a refund by an operator.
+#[derive(Clone, Copy)]
+enum Change {
+    /// Sends it to the gateway again; a new attempt has this reference.
+    Retry(Reference),
+    SettleByHand,
+}
+
+impl Change {
+    /// Name in the audit log.
+    const fn name(self) -> &'static str {
+        match self {
+            Change::Retry(_) => "refund.retry",
+            Change::SettleByHand => "refund.settle",
+        }
+    }
+
+    async fn apply(
+        self,
+        unit: &mut Work,
+        refund: Refund,
+        operator: &str,
+        event_factory: &EventFactory,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
+        let now = event_factory.now;
+        let reference = match self {
+            Change::Retry(reference) => reference,
+            Change::SettleByHand => {
+                let decision = refund.settle_by_hand(operator.to_owned(), &order, &capture, &others, now)?;
+                return apply(unit, &refund, &order, decision, OrderActor::Operator, event_factory).await;
             }
-            let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
-            let now = event_factory.now;
-            let decision = refund.settle_by_hand(operator.name.clone(), &order, &capture, &others, now)?;
-            let settled =
-                apply(unit, &refund, &order, decision, OrderActor::Operator, &event_factory).await?;
-            unit.outbox().audit(&AuditEntry { changed: 1, ..entry }).await?;
-            Ok(masked(&context, settled))
-        })
-    })
-    .await
-}
-
-/// Audit entry of a command on one refund. Its tenant is set when the refund has been read.
-fn entry(name: &'static str, operator: &Operator, id: RefundId, reason: Reason, app: &App) -> AuditEntry {
-    let selection = present_fields([("refundId", Some(id.get().into()))]);
-    let action = Action { name, selection, reason: Some(reason) };
-    AuditEntry { matched: 1, ..action.entry(operator, (1, 1), app.now()) }
+        };
+        let (after, replaced) = refund.retry(reference, &capture, &others, now)?;
+        if refund.status == RefundStatus::Failed && !capture.refund_due {
+            let begin = OrderAction::BeginRefund { refund: refund.id };
+            let (started, _) = order.apply(&begin, OrderActor::Operator, now)?;
+            one_row(unit.advance_order(&started).await?, "order")?;
+        }
+        if let Some(replaced) = replaced {
+            unit.insert_superseded_attempt(&replaced).await?;
+        }
+        one_row(unit.advance_refund(&after).await?, "refund")?;
+        Ok(after)
+    }
 }
 
 fn is_visible(operator: &Operator, refund: &Refund) -> bool {
     operator.sees_all_tenants || refund.tenant == operator.tenant
 }
 
-fn find_visible<R>(found: Option<Refund>, operator: &Operator) -> Result<Refund, UseCaseError<R>> {
-    found.filter(|refund| is_visible(operator, refund)).ok_or(UseCaseError::NotFound { what: "refund" })
-}
-
 fn mask_reason(context: &CommandContext, refund: &mut Refund) {
     if refund.cause == RefundCause::Buyer && !privacy::sees_personal_data(context) {
         refund.reason = MASK.to_owned();
     }
-}
-
-fn masked(context: &CommandContext, mut refund: Refund) -> Refund {
-    mask_reason(context, &mut refund);
-    refund
 }

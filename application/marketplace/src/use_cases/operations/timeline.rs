@@ -6,10 +6,12 @@ mod items;
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId};
 
+use super::Operations;
 use crate::consistency::row_of_operation;
 use crate::consumer::Audience as EffectAudience;
+use crate::context::CommandContext;
 use crate::ports::MarketView;
-use crate::{App, CommandContext, privacy};
+use crate::privacy;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
 use handover_outbox::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError};
 use item::Visibility;
@@ -34,92 +36,94 @@ enum Audience<'a> {
     Operator(&'a Operator),
 }
 
-/// Returns the timeline of an order to its buyer and seller, the operators of its tenant and platform operators. For
-/// others the order is not found. A platform operator can omit the tenant, because an order id exists in one tenant
-/// only.
-pub async fn timeline(
-    app: &App,
-    context: &CommandContext,
-    tenant: Option<TenantId>,
-    id: OrderId,
-) -> Result<Timeline, OperationError> {
-    let operator = context.operator().ok();
-    let mut view = app.view().await?;
-    let found = visible_order(view.as_mut(), context, operator.as_ref(), tenant, id).await?;
-    let Some((order, audience)) = found else {
-        drop(view);
-        if let Some(operator) = &operator {
-            audit_action(operator, tenant, id).record(&app.outbox, operator, tenant, 0).await?;
-        }
-        return Err(OperationError::NotFound { what: "order" });
-    };
-    let payments = view.payments_of(order.tenant, &[id]).await?;
-    let about = |kind: AggregateType, id: i64| AggregateRef {
-        tenant: order.tenant,
-        kind: kind.as_str().to_owned(),
-        id,
-    };
-    let refunds = view.refunds_of(order.tenant, &[id]).await?;
-    let mut aggregates = vec![about(AggregateType::Order, id.get())];
-    aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
-    aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
-    let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
-    rows.sort_by_key(|row| row.id);
-    // The seller does not see the assets of the buyer.
-    let is_operator = matches!(audience, Audience::Operator(_));
-    let sees_assets = is_operator || context.user() == Some(order.buyer);
-    // An operator who is not a party of the order sees free text only with the role `pii`.
-    let is_party = order.tenant == context.tenant
-        && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
-    let sees_free_text = is_party || privacy::sees_personal_data(context);
-    let mut items = Items::new(
-        app,
-        Visibility { operations: is_operator, assets: sees_assets, free_text: sees_free_text },
-        &rows,
-    );
-    items.of_payments(&payments);
-    items.of_refunds(&refunds);
-    if is_operator {
-        items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
-    }
-    let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-    let history = view.outbox_view().history_of(&ids).await?;
-    for row in &rows {
-        items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
-    }
-    for consumed in view.outbox_view().consumed_of(&ids).await? {
-        items.of_consumption(consumed);
-    }
-    for entry in &history {
-        items.of_duplicate(entry);
-    }
-    let keys: Vec<String> = ids.into_iter().map(String::from).collect();
-    for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
-        items.of_dead_letter(dead_letter);
-    }
-    for consumer in app.consumers.iter() {
-        let is_visible = match consumer.audience() {
-            EffectAudience::Parties => true,
-            EffectAudience::Buyer => sees_assets,
+impl Operations {
+    /// Returns the timeline of an order to its buyer and seller, the operators of its tenant and platform operators. For
+    /// others the order is not found. A platform operator can omit the tenant, because an order id exists in one tenant
+    /// only.
+    pub async fn timeline(
+        &self,
+        context: &CommandContext,
+        tenant: Option<TenantId>,
+        id: OrderId,
+    ) -> Result<Timeline, OperationError> {
+        let operator = context.operator().ok();
+        let mut view = self.tx.view().await?;
+        let found = visible_order(view.as_mut(), context, operator.as_ref(), tenant, id).await?;
+        let Some((order, audience)) = found else {
+            drop(view);
+            if let Some(operator) = &operator {
+                audit_action(operator, tenant, id).record(&self.tx, operator, tenant, 0).await?;
+            }
+            return Err(OperationError::NotFound { what: "order" });
         };
-        if is_visible {
-            let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
-            items.of_effects(stored.iter().flat_map(|stored| stored.rows()).collect());
+        let payments = view.payments_of(order.tenant, &[id]).await?;
+        let about = |kind: AggregateType, id: i64| AggregateRef {
+            tenant: order.tenant,
+            kind: kind.as_str().to_owned(),
+            id,
+        };
+        let refunds = view.refunds_of(order.tenant, &[id]).await?;
+        let mut aggregates = vec![about(AggregateType::Order, id.get())];
+        aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+        aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+        let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
+        rows.sort_by_key(|row| row.id);
+        // The seller does not see the assets of the buyer.
+        let is_operator = matches!(audience, Audience::Operator(_));
+        let sees_assets = is_operator || context.user() == Some(order.buyer);
+        // An operator who is not a party of the order sees free text only with the role `pii`.
+        let is_party = order.tenant == context.tenant
+            && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
+        let sees_free_text = is_party || privacy::sees_personal_data(context);
+        let mut items = Items::new(
+            self,
+            Visibility { operations: is_operator, assets: sees_assets, free_text: sees_free_text },
+            &rows,
+        );
+        items.of_payments(&payments);
+        items.of_refunds(&refunds);
+        if is_operator {
+            items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
         }
+        let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let history = view.outbox_view().history_of(&ids).await?;
+        for row in &rows {
+            items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
+        }
+        for consumed in view.outbox_view().consumed_of(&ids).await? {
+            items.of_consumption(consumed);
+        }
+        for entry in &history {
+            items.of_duplicate(entry);
+        }
+        let keys: Vec<String> = ids.into_iter().map(String::from).collect();
+        for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
+            items.of_dead_letter(dead_letter);
+        }
+        for consumer in self.consumers.iter() {
+            let is_visible = match consumer.audience() {
+                EffectAudience::Parties => true,
+                EffectAudience::Buyer => sees_assets,
+            };
+            if is_visible {
+                let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
+                items.of_effects(stored.iter().flat_map(|stored| stored.rows()).collect());
+            }
+        }
+        if sees_assets {
+            let mut cash = view.operations_of(order.tenant, &[id]).await?;
+            cash.retain(|operation| operation.asset == Asset::Cash);
+            items.of_effects(cash.iter().map(row_of_operation).collect());
+        }
+        drop(view);
+        let items = items.in_order();
+        if let Audience::Operator(operator) = audience {
+            audit_action(operator, tenant, id)
+                .record(&self.tx, operator, Some(order.tenant), count(items.len()))
+                .await?;
+        }
+        Ok(Timeline { order: id, items })
     }
-    if sees_assets {
-        let mut cash = view.operations_of(order.tenant, &[id]).await?;
-        cash.retain(|operation| operation.asset == Asset::Cash);
-        items.of_effects(cash.iter().map(row_of_operation).collect());
-    }
-    drop(view);
-    let items = items.in_order();
-    if let Audience::Operator(operator) = audience {
-        audit_action(operator, tenant, id)
-            .record(&app.outbox, operator, Some(order.tenant), count(items.len()))
-            .await?;
-    }
-    Ok(Timeline { order: id, items })
 }
 
 /// Audit action of a read by an operator.

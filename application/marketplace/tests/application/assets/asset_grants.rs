@@ -1,11 +1,10 @@
 //! Asset grants by operators.
 
 use handover_outbox::ports::AuditFilter;
-use marketplace::CommandContext;
-use marketplace::idempotency::{ClaimOutcome, IdempotentRequest, begin};
-use marketplace::ports::RequestScope;
+use marketplace::idempotency::{Call, ClaimOutcome, IdempotentRequest};
+use marketplace::ports::{RequestScope, StoredResponse};
 use marketplace::use_cases::UseCaseError;
-use marketplace::use_cases::operations::{AssetGrant, grant_asset};
+use marketplace::use_cases::operations::AssetGrant;
 use marketplace_domain::*;
 
 use super::market::{Market, buyer, operator, points};
@@ -21,20 +20,38 @@ async fn asset_grant_repeated_with_the_same_key_takes_effect_once_and_returns_th
         key: "may-2026".into(),
     };
     let request = IdempotentRequest { scope, body_hash: String::new(), trace_id: "t".into() };
-    let ClaimOutcome::New(ticket) = begin(market.app(), request, |_| Ok("null".into())).await.unwrap() else {
+    let ClaimOutcome::New(claim) = market.app().idempotency.begin(request).await.unwrap() else {
         panic!("expected a new claim");
     };
-    let context = CommandContext { idempotency: Some(ticket), ..operator() };
-    let first =
-        grant_asset(market.app(), &context, buyer(), AssetGrant::Deposit(money(500)), None).await.unwrap();
-    let again =
-        grant_asset(market.app(), &context, buyer(), AssetGrant::Deposit(money(500)), None).await.unwrap();
+    let operator = operator();
+    let call = || {
+        let response = |_: &AssetOperation| Ok(StoredResponse { code: 201, text: "null".into() });
+        Call::new(&operator, Some(&claim), response)
+    };
+    let first = market
+        .app()
+        .operations
+        .grant_asset(call(), buyer(), AssetGrant::Deposit(money(500)), None)
+        .await
+        .unwrap();
+    let again = market
+        .app()
+        .operations
+        .grant_asset(call(), buyer(), AssetGrant::Deposit(money(500)), None)
+        .await
+        .unwrap();
     assert_eq!(again, first);
     assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
-    let other = grant_asset(market.app(), &context, buyer(), AssetGrant::Deposit(money(501)), None).await;
+    let other =
+        market.app().operations.grant_asset(call(), buyer(), AssetGrant::Deposit(money(501)), None).await;
     assert!(matches!(other, Err(UseCaseError::KeyReused)), "{other:?}");
     let another_user = 11.try_into().unwrap();
-    grant_asset(market.app(), &context, another_user, AssetGrant::Deposit(money(501)), None).await.unwrap();
+    market
+        .app()
+        .operations
+        .grant_asset(call(), another_user, AssetGrant::Deposit(money(501)), None)
+        .await
+        .unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
     market.assert_ledger_balanced().await;
 }
@@ -42,7 +59,8 @@ async fn asset_grant_repeated_with_the_same_key_takes_effect_once_and_returns_th
 #[tokio::test(start_paused = true)]
 async fn asset_grants_require_an_operator_and_are_audited() {
     let market = Market::new().await;
-    let refused = grant_asset(market.app(), &by(BUYER), buyer(), AssetGrant::Grant(points(5)), None).await;
+    let refused =
+        market.app().operations.grant_asset(&by(BUYER), buyer(), AssetGrant::Grant(points(5)), None).await;
     assert!(matches!(refused, Err(UseCaseError::NotAllowed(_))), "{refused:?}");
     market.grant(5).await;
     market.coupon(100).await;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
-use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, buyer, operator, points};
 use crate::support::{BUYER, TENANT, by};
-use marketplace::use_cases::operations::{AssetGrant, grant_asset};
+use marketplace::use_cases::operations::AssetGrant;
 
 fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     if items.len() <= 1 {
@@ -31,12 +30,17 @@ fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
 /// An order with all three assets, and four events: its three genuine events and a cancellation that never happened.
 async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     market.deposit(5_000).await;
-    grant_asset(market.app(), &operator(), buyer(), AssetGrant::Grant(points(300)), None).await.unwrap();
+    market
+        .app()
+        .operations
+        .grant_asset(&operator(), buyer(), AssetGrant::Grant(points(300)), None)
+        .await
+        .unwrap();
     let coupon = market.coupon(1_000).await;
     let order = market.order(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     let cancelled = {
         let other = market.order(SpentAssets::default()).await;
-        cancel_order(market.app(), &by(BUYER), other.id).await.unwrap();
+        market.app().ordering.cancel(&by(BUYER), other.id).await.unwrap();
         let rows = market.world.rows().await;
         let row = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap().clone();
         let payload = row.payload.replace(&other.id.to_string(), &order.id.to_string());
@@ -126,7 +130,7 @@ async fn lock_after_its_release_holds_nothing() {
     let market = Market::new().await;
     market.deposit(5_000).await;
     let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
-    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     let rows = market.world.rows().await;
     let row = |name: &str| rows.iter().find(|row| row.event_type == name).unwrap();
     let handler = market.asset_consumer(Asset::Wallet).handler;

@@ -87,8 +87,8 @@ impl Play {
         let order = market.process.ordered().await.id;
         let mut accepts = MockGateway::new();
         accepts.expect_refund().returning(|_| Ok(()));
-        let app = market.app().clone().with_gateway(Arc::new(accepts));
-        let dispatcher = RefundDispatcher::new(app, RefundSettings::default());
+        let tx = market.app().tx.clone();
+        let dispatcher = RefundDispatcher::new(tx, Arc::new(accepts), RefundSettings::default());
         Play { market, order, dispatcher, first_references: std::collections::BTreeMap::new() }
     }
 
@@ -108,7 +108,7 @@ impl Play {
         match *step {
             Step::StartPayment => {
                 let command = StartPayment { order: self.order, method: PaymentMethod::Card };
-                drop(start_payment(app, &by(BUYER), command).await);
+                drop(app.payments.start(&by(BUYER), command).await);
             }
             Step::ReportPayment { payment, transaction, succeeded, over_other_amount } => {
                 let payments = self.payments().await;
@@ -120,14 +120,14 @@ impl Play {
                     command.report.amount = money(700);
                 }
                 self.report_twice(async || {
-                    settle_payment(app, &gateway(), command.clone()).await.unwrap().status.as_str()
+                    app.payments.settle(&gateway(), command.clone()).await.unwrap().status.as_str()
                 })
                 .await;
             }
             Step::RequestRefund { by_operator } => {
                 let command = RequestRefund { order: self.order, reason: "too small".into() };
                 let context = if by_operator { operator() } else { by(BUYER) };
-                drop(request_refund(app, &context, command).await);
+                drop(app.payments.request_refund(&context, command).await);
             }
             Step::ReportRefund { refund, first_attempt, transaction, succeeded } => {
                 let refunds = self.refunds().await;
@@ -141,7 +141,7 @@ impl Play {
                     ..refund_report(refund.id, result)
                 };
                 self.report_twice(async || {
-                    settle_refund(app, &gateway(), command.clone()).await.unwrap().status.as_str()
+                    app.payments.settle_refund(&gateway(), command.clone()).await.unwrap().status.as_str()
                 })
                 .await;
             }
@@ -150,20 +150,20 @@ impl Play {
             }
             Step::Retry { refund } => {
                 if let Some(refund) = self.refunds().await.get(refund) {
-                    drop(retry_refund(app, &operator(), refund.id, reason()).await);
+                    drop(app.operations.retry_refund(&operator(), refund.id, reason()).await);
                 }
             }
             Step::SettleByHand { refund } => {
                 if let Some(refund) = self.refunds().await.get(refund) {
-                    drop(settle_refund_by_hand(app, &operator(), refund.id, reason()).await);
+                    drop(app.operations.settle_refund_by_hand(&operator(), refund.id, reason()).await);
                 }
             }
-            Step::Cancel => drop(cancel_order(app, &by(BUYER), self.order).await),
+            Step::Cancel => drop(app.ordering.cancel(&by(BUYER), self.order).await),
             Step::Ship => {
                 let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
-                drop(ship_order(app, &by(SELLER), self.order, shipment).await);
+                drop(app.ordering.ship(&by(SELLER), self.order, shipment).await);
             }
-            Step::Complete => drop(complete_order(app, &by(BUYER), self.order).await),
+            Step::Complete => drop(app.ordering.complete(&by(BUYER), self.order).await),
         }
         for refund in self.refunds().await {
             self.first_references.entry(refund.id).or_insert(refund.reference.unwrap());
@@ -236,7 +236,8 @@ impl Play {
             repair: false,
             reason: None,
         };
-        let report = reconcile(self.market.app(), &operator().operator().unwrap(), query).await.unwrap();
+        let report =
+            self.market.app().operations.reconcile(&operator().operator().unwrap(), query).await.unwrap();
         let unbooked: Vec<_> =
             report.findings.iter().filter(|finding| finding.kind == FindingKind::NotBooked).collect();
         assert!(unbooked.is_empty(), "{unbooked:?}");

@@ -36,7 +36,7 @@ fn paid_with(payment: &Payment, transaction: &str, amount: Money) -> SettlePayme
 }
 
 async fn settle(market: &Market, command: SettlePayment) -> Payment {
-    settle_payment(market.app(), &gateway(), command).await.unwrap()
+    market.app().payments.settle(&gateway(), command).await.unwrap()
 }
 
 async fn started(market: &Market) -> (Order, Payment) {
@@ -136,7 +136,7 @@ async fn unknown_report_is_recorded_once_and_closed_when_its_payment_is_found() 
     let mut command = report(&payment, PaymentResult::Success);
     command.payment = ReportedName { reference: Some(unknown), id: None };
     for _ in 0..2 {
-        let result = settle_payment(market.app(), &gateway(), command.clone()).await;
+        let result = market.app().payments.settle(&gateway(), command.clone()).await;
         assert!(matches!(result, Err(UseCaseError::NotFound { what: "payment" })), "{result:?}");
     }
     let [recorded] = reports(&market).await.try_into().unwrap();
@@ -144,11 +144,11 @@ async fn unknown_report_is_recorded_once_and_closed_when_its_payment_is_found() 
     assert_eq!(recorded.effect.reference, Some(unknown.to_string()));
     // The reference belongs to another payment than the id: after a restored backup, ids repeat.
     command.payment = ReportedName { reference: payment.reference, id: Some(404.try_into().unwrap()) };
-    settle_payment(market.app(), &gateway(), command.clone()).await.unwrap_err();
+    market.app().payments.settle(&gateway(), command.clone()).await.unwrap_err();
     assert_eq!(newest(&market).await.outcome, ReportOutcome::Mismatch);
     assert_eq!(market.world.order(order.id).await, order);
     command.payment = 404.into_name();
-    settle_payment(market.app(), &gateway(), command.clone()).await.unwrap_err();
+    market.app().payments.settle(&gateway(), command.clone()).await.unwrap_err();
     let missing = reports(&market).await.remove(0);
     let mut unit = market.world.store.begin().await.unwrap();
     let late = Payment {
@@ -160,7 +160,7 @@ async fn unknown_report_is_recorded_once_and_closed_when_its_payment_is_found() 
     };
     unit.insert_payment(&late).await.unwrap();
     unit.commit().await.unwrap();
-    settle_payment(market.app(), &gateway(), command).await.unwrap();
+    market.app().payments.settle(&gateway(), command).await.unwrap();
     let found = market.world.view().await.gateway_report_by_id(missing.id).await.unwrap().unwrap();
     assert_eq!(found.effect.state, ReportState::Closed);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
@@ -195,7 +195,12 @@ async fn unreadable_body_is_recorded_once() {
     let market = Market::new().await;
     for _ in 0..2 {
         let (hash, error) = ("ab".repeat(32), "amount: must be a number".to_owned());
-        record_unreadable_report(market.app(), &gateway(), ReportKind::Payment, hash, error).await.unwrap();
+        market
+            .app()
+            .payments
+            .record_unreadable_report(&gateway(), ReportKind::Payment, hash, error)
+            .await
+            .unwrap();
     }
     let [report] = reports(&market).await.try_into().unwrap();
     assert_eq!((report.effect.outcome, report.effect.state), (ReportOutcome::Unreadable, ReportState::Open));
@@ -210,22 +215,23 @@ async fn operators_see_reports_of_their_tenant_and_close_them_once_with_an_audit
     settle(&market, paid_with(&payment, "wrong", money(1))).await;
     let mut unknown = report(&payment, PaymentResult::Success);
     unknown.payment = 404.into_name();
-    settle_payment(market.app(), &gateway(), unknown).await.unwrap_err();
+    market.app().payments.settle(&gateway(), unknown).await.unwrap_err();
     let open =
         ListGatewayReports { state: Some(ReportState::Open), limit: 10, ..ListGatewayReports::default() };
-    let own = gateway_reports(market.app(), &operator(), open).await.unwrap().items;
-    let all = gateway_reports(market.app(), &platform(), open).await.unwrap().items;
+    let own = market.app().operations.gateway_reports(&operator(), open).await.unwrap().items;
+    let all = market.app().operations.gateway_reports(&platform(), open).await.unwrap().items;
     assert_eq!((own.len(), all.len()), (1, 2));
     assert_eq!(all[1].effect.transaction_id.as_deref(), Some("wrong"));
     assert_ne!(own[0].effect.transaction_id.as_deref(), Some("wrong"), "personal data must be masked");
     assert!(matches!(
-        gateway_reports(market.app(), &by(BUYER), open).await,
+        market.app().operations.gateway_reports(&by(BUYER), open).await,
         Err(UseCaseError::NotAllowed(_))
     ));
-    let foreign = close_gateway_report(market.app(), &operator(), all[0].id, reason()).await;
+    let foreign = market.app().operations.close_gateway_report(&operator(), all[0].id, reason()).await;
     assert!(matches!(foreign, Err(UseCaseError::NotFound { .. })), "{foreign:?}");
     for _ in 0..2 {
-        let closed = close_gateway_report(market.app(), &operator(), own[0].id, reason()).await.unwrap();
+        let closed =
+            market.app().operations.close_gateway_report(&operator(), own[0].id, reason()).await.unwrap();
         assert_eq!(closed.effect.state, ReportState::Closed);
         assert_eq!(closed.effect.closed.unwrap().reason, reason().as_str());
     }
@@ -252,17 +258,17 @@ async fn open_report_is_a_finding_until_it_is_closed_and_only_operators_see_repo
         (finding.kind, finding.order, finding.key.as_deref(), finding.repair),
         (FindingKind::GatewayReport, Some(order.id), Some(key.as_str()), None)
     );
-    close_gateway_report(market.app(), &operator(), id, reason()).await.unwrap();
+    market.app().operations.close_gateway_report(&operator(), id, reason()).await.unwrap();
     let found = run_reconciliation(&market, false).await;
     assert_eq!(found.count(FindingKind::GatewayReport), 0, "{found:?}");
-    let shown = timeline(market.app(), &operator(), None, order.id).await.unwrap().items;
+    let shown = market.app().operations.timeline(&operator(), None, order.id).await.unwrap().items;
     let position = |kind| shown.iter().position(|item| item.kind == kind);
     let item = &shown[position(TimelineKind::GatewayReport).unwrap()];
     assert_eq!((item.status, item.amount.as_deref()), (Some("CLOSED"), Some("0.01")));
     assert_eq!(item.what, format!("report {id} of the gateway: payment SUCCESS; wrong_amount"));
     assert!(item.detail.as_deref().unwrap().ends_with(reason().as_str()), "{item:?}");
     assert!(position(TimelineKind::Payment) < position(TimelineKind::GatewayReport), "{shown:?}");
-    let shown = timeline(market.app(), &by(BUYER), None, order.id).await.unwrap().items;
+    let shown = market.app().operations.timeline(&by(BUYER), None, order.id).await.unwrap().items;
     assert!(shown.iter().all(|item| item.kind != TimelineKind::GatewayReport), "{shown:?}");
 }
 
@@ -273,7 +279,7 @@ async fn failed_refund_is_sent_again_under_another_reference_and_earlier_reports
     settle(&market, paid_with(&payment, "first", payment.amount)).await;
     let first = market.refund(&order).await;
     market.report(&first, RefundResult::Failed).await.unwrap();
-    let retried = retry_refund(market.app(), &operator(), first.id, reason()).await.unwrap();
+    let retried = market.app().operations.retry_refund(&operator(), first.id, reason()).await.unwrap();
     assert_eq!((retried.status, retried.attempt), (RefundStatus::Processing, 2));
     assert_ne!(retried.gateway_key(), first.gateway_key());
     assert_eq!(market.world.order(order.id).await.running_refund(), Some(first.id));
@@ -282,11 +288,11 @@ async fn failed_refund_is_sent_again_under_another_reference_and_earlier_reports
         refund: ReportedName { reference, id: None },
         ..refund_report(first.id, RefundResult::Failed)
     };
-    let again = settle_refund(market.app(), &gateway(), by_reference(first.reference)).await.unwrap();
+    let again = market.app().payments.settle_refund(&gateway(), by_reference(first.reference)).await.unwrap();
     assert_eq!(again.status, RefundStatus::Failed, "the answer to a repeated report is the first one");
     assert_eq!(market.world.order(order.id).await.running_refund(), Some(first.id));
     let second = SettleRefund { result: RefundResult::Success, ..by_reference(retried.reference) };
-    settle_refund(market.app(), &gateway(), second).await.unwrap();
+    market.app().payments.settle_refund(&gateway(), second).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     assert_eq!(market.total(Account::Gateway).await, 0);
 }
@@ -297,15 +303,16 @@ async fn refund_settled_by_hand_refunds_the_order_and_later_reports_are_open() {
     let (order, payment) = started(&market).await;
     settle(&market, paid_with(&payment, "first", payment.amount)).await;
     let refund = market.refund(&order).await;
-    let foreign = settle_refund_by_hand(market.app(), &by(SELLER), refund.id, reason()).await;
+    let foreign = market.app().operations.settle_refund_by_hand(&by(SELLER), refund.id, reason()).await;
     assert!(matches!(foreign, Err(UseCaseError::NotAllowed(_))), "{foreign:?}");
-    let settled = settle_refund_by_hand(market.app(), &operator(), refund.id, reason()).await.unwrap();
+    let settled =
+        market.app().operations.settle_refund_by_hand(&operator(), refund.id, reason()).await.unwrap();
     assert_eq!((settled.status, settled.settled_by.as_deref()), (RefundStatus::Success, Some("user:9")));
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     market.report(&refund, RefundResult::Success).await.unwrap();
     assert_eq!(newest(&market).await.outcome, ReportOutcome::SettledByOperator);
     assert_eq!(market.total(Account::Gateway).await, 0);
-    let again = settle_refund_by_hand(market.app(), &operator(), refund.id, reason()).await;
+    let again = market.app().operations.settle_refund_by_hand(&operator(), refund.id, reason()).await;
     assert!(matches!(again, Err(UseCaseError::Refused(_))), "{again:?}");
 }
 
@@ -327,12 +334,12 @@ async fn refund_that_fails_after_it_succeeded_stays_open_and_can_be_sent_again()
         )
     };
     assert_eq!(totals().await, (-8_850, 8_850, 0));
-    let retried = retry_refund(market.app(), &operator(), refund.id, reason()).await.unwrap();
+    let retried = market.app().operations.retry_refund(&operator(), refund.id, reason()).await.unwrap();
     let done = SettleRefund {
         refund: ReportedName { reference: retried.reference, id: None },
         ..refund_report(refund.id, RefundResult::Success)
     };
-    settle_refund(market.app(), &gateway(), done).await.unwrap();
+    market.app().payments.settle_refund(&gateway(), done).await.unwrap();
     assert_eq!(totals().await, (0, 0, 0));
     market.assert_ledger_balanced().await;
 }
@@ -345,8 +352,8 @@ async fn refund_of_a_shipped_order_cannot_be_sent_again() {
     let refund = market.refund(&order).await;
     market.report(&refund, RefundResult::Failed).await.unwrap();
     let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
-    ship_order(market.app(), &by(SELLER), order.id, shipment).await.unwrap();
-    let retried = retry_refund(market.app(), &operator(), refund.id, reason()).await;
+    market.app().ordering.ship(&by(SELLER), order.id, shipment).await.unwrap();
+    let retried = market.app().operations.retry_refund(&operator(), refund.id, reason()).await;
     assert!(
         matches!(
             retried,
@@ -359,7 +366,7 @@ async fn refund_of_a_shipped_order_cannot_be_sent_again() {
         transaction_id: Some("late".into()),
         ..refund_report(refund.id, RefundResult::Success)
     };
-    settle_refund(market.app(), &gateway(), second).await.unwrap();
+    market.app().payments.settle_refund(&gateway(), second).await.unwrap();
     assert_eq!(newest(&market).await.outcome, ReportOutcome::RefundedAfterShipping);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Shipped);
     assert_eq!(market.total(Account::Gateway).await, 0);

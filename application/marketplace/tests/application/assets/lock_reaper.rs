@@ -4,14 +4,17 @@ use handover_events::*;
 use handover_outbox::ports::OutboxRow;
 use marketplace::ConsistencySettings;
 use marketplace::jobs::{LockTimeoutReaper, ReaperReport};
-use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets};
 use crate::support::{BUYER, by, pass, secs};
 
 fn reaper(market: &Market) -> LockTimeoutReaper {
-    LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default())
+    LockTimeoutReaper::new(
+        market.app().tx.clone(),
+        market.app().handlers.events.clone(),
+        ConsistencySettings::default(),
+    )
 }
 
 /// A marketplace in which one order has its wallet amount locked; no relay and no consumer runs.
@@ -28,7 +31,7 @@ async fn locked_wallet() -> (Market, Order) {
 #[tokio::test(start_paused = true)]
 async fn expired_lock_of_a_cancelled_order_is_released_once() {
     let (market, order) = locked_wallet().await;
-    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     pass(secs(29 * 60)).await;
     assert_eq!(reaper(&market).reap().await.unwrap(), ReaperReport::default());
     pass(secs(60)).await;

@@ -5,7 +5,7 @@ use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, buyer, operator};
 use crate::support::{BUYER, by, money};
-use marketplace::use_cases::operations::{IssueCoupon, issue_coupon};
+use marketplace::use_cases::operations::IssueCoupon;
 
 #[tokio::test(start_paused = true)]
 async fn every_asset_of_an_order_is_locked_under_its_operation_key() {
@@ -53,7 +53,7 @@ async fn cancellation_of_an_order_releases_all_its_assets() {
     market.grant(300).await;
     let coupon = market.coupon(1_000).await;
     let order = market.locked(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
-    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     market.process_pending().await;
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     assert_eq!(market.purse(Purse::Points).await, (300, 0, 0));
@@ -120,8 +120,7 @@ async fn order_with_invalid_assets_is_rejected() {
         "{result:?}"
     );
     let context = operator();
-    let expensive_minimum = issue_coupon(
-        market.app(),
+    let expensive_minimum = market.app().operations.issue_coupon(
         &context,
         IssueCoupon {
             user: buyer(),
@@ -148,7 +147,7 @@ async fn coupon_of_another_user_is_not_found() {
     let coupon = market.coupon(1_000).await;
     let product = market.process.listed().await.id;
     let command = PlaceOrder { coupon: Some(coupon), ..PlaceOrder::of(product) };
-    let result = place_order(market.app(), &by(77), command).await;
+    let result = market.app().ordering.place(&by(77), command).await;
     assert!(matches!(result, Err(UseCaseError::NotFound { what: "coupon" })), "{result:?}");
 }
 
@@ -162,7 +161,7 @@ async fn expired_coupon_is_refused_and_closes_the_order() {
         expires_at: market.world.now() - chrono::TimeDelta::seconds(1),
         reason: None,
     };
-    let coupon = issue_coupon(market.app(), &operator(), command).await.unwrap().id;
+    let coupon = market.app().operations.issue_coupon(&operator(), command).await.unwrap().id;
     let order = market.locked(SpentAssets { coupon: Some(coupon), ..SpentAssets::default() }).await;
     assert_eq!(market.world.order(order.id).await.cancel_reason, Some(CancelReason::AssetLockFailed));
 }

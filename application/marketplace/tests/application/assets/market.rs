@@ -1,8 +1,6 @@
 //! A marketplace whose buyer can own assets, with its relay and consumers.
 
-use std::sync::Arc;
-
-use handover_outbox::consumers::{Event, Handler, Subscriber};
+use handover_outbox::consumers::{AnyHandler, Event, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
 use marketplace::ports::*;
@@ -78,11 +76,19 @@ impl Market {
     }
 
     pub(crate) async fn deposit(&self, minor: i64) {
-        grant_asset(self.app(), &operator(), buyer(), AssetGrant::Deposit(money(minor)), None).await.unwrap();
+        self.app()
+            .operations
+            .grant_asset(&operator(), buyer(), AssetGrant::Deposit(money(minor)), None)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn grant(&self, number: i64) {
-        grant_asset(self.app(), &operator(), buyer(), AssetGrant::Grant(points(number)), None).await.unwrap();
+        self.app()
+            .operations
+            .grant_asset(&operator(), buyer(), AssetGrant::Grant(points(number)), None)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn coupon(&self, discount: i64) -> CouponId {
@@ -93,7 +99,7 @@ impl Market {
             expires_at: self.world.now() + chrono::TimeDelta::days(30),
             reason: None,
         };
-        issue_coupon(self.app(), &operator(), command).await.unwrap().id
+        self.app().operations.issue_coupon(&operator(), command).await.unwrap().id
     }
 
     pub(crate) async fn try_order(&self, assets: SpentAssets) -> Result<Order, UseCaseError<OrderRefusal>> {
@@ -104,7 +110,7 @@ impl Market {
             wallet: money(assets.wallet),
             points: points(assets.points),
         };
-        place_order(self.app(), &by(BUYER), command).await
+        self.app().ordering.place(&by(BUYER), command).await
     }
 
     pub(crate) async fn order(&self, assets: SpentAssets) -> Order {
@@ -130,7 +136,7 @@ impl Market {
 
     pub(crate) async fn refund(&self, order: &Order) -> Refund {
         let command = RequestRefund { order: order.id, reason: "too small".into() };
-        request_refund(self.app(), &by(BUYER), command).await.unwrap()
+        self.app().payments.request_refund(&by(BUYER), command).await.unwrap()
     }
 
     pub(crate) async fn report(
@@ -138,7 +144,7 @@ impl Market {
         refund: &Refund,
         result: RefundResult,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        settle_refund(self.app(), &gateway(), refund_report(refund.id, result)).await
+        self.app().payments.settle_refund(&gateway(), refund_report(refund.id, result)).await
     }
 
     /// Waits 500 ms. In this time, relay and consumers process all pending messages.
@@ -189,13 +195,13 @@ impl Market {
 
     pub(crate) fn asset_consumer(&self, asset: Asset) -> Subscriber<Work> {
         let name = asset.as_str();
-        self.app().subscribers().into_iter().find(|it| it.handler.name() == name).unwrap()
+        self.app().subscribers().into_iter().find(|it| it.name() == name).unwrap()
     }
 
     /// Applies one event with a handler in one unit of work, without the order gate.
     pub(crate) async fn apply_event(
         &self,
-        handler: &Arc<dyn Handler<Work>>,
+        handler: &AnyHandler<Work>,
         row: &OutboxRow,
     ) -> Result<String, String> {
         let mut unit = self.world.store.begin().await.unwrap();

@@ -6,7 +6,6 @@ use chrono::{DateTime, TimeDelta};
 use handover_events::*;
 use handover_outbox::ports::{AuditFilter, Changed, DeadLetter, DeadLetterStatus, Expected, Store};
 use marketplace::use_cases::operations::*;
-use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator};
@@ -22,7 +21,7 @@ pub(crate) async fn run_reconciliation(market: &Market, repair: bool) -> Reconci
         repair,
         reason: None,
     };
-    reconcile(market.app(), &operator().operator().unwrap(), command).await.unwrap()
+    market.app().operations.reconcile(&operator().operator().unwrap(), command).await.unwrap()
 }
 
 /// A market with a paid, a refunded and a cancelled order, and an order whose lock was refused. All events are older
@@ -35,7 +34,7 @@ async fn market_with_history() -> (Market, Order) {
     let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
     let cancelled = market.locked(SpentAssets { wallet: 100, ..SpentAssets::default() }).await;
-    cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     // The amount exceeds the balance: the lock is refused, and the order is closed.
     market.order(SpentAssets { wallet: 5_000, points: 10, ..SpentAssets::default() }).await;
     pass(secs(120)).await;
@@ -209,7 +208,7 @@ async fn hold_that_is_not_yet_created_is_not_a_finding() {
     marketplace::service::prepare(market.app()).await.unwrap();
     market.deposit(5_000).await;
     let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
-    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 

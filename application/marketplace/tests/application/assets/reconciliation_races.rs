@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use handover_outbox::ports::*;
 use handover_outbox::wrap::{Wrapped, Wraps};
-use marketplace::App;
 use marketplace::ports::*;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
@@ -126,7 +125,7 @@ async fn prepared(market: &Market, event: Event) -> Change {
         market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     }
     if matches!(event, Event::LatePaymentSucceeds | Event::ProductIsSoldAgain) {
-        cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+        market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     }
     let refund = if is_refund { Some(market.refund(&order).await) } else { None };
     let process = market.process.clone();
@@ -138,25 +137,25 @@ async fn prepared(market: &Market, event: Event) -> Change {
         Box::pin(async move {
             let report = async |result| {
                 let command = refund_report(refund.unwrap(), result);
-                settle_refund(&process.app, &gateway(), command).await.unwrap();
+                process.app.payments.settle_refund(&gateway(), command).await.unwrap();
             };
             match event {
                 Event::PaymentSucceeds | Event::LatePaymentSucceeds => {
                     process.settle(&payment, PaymentResult::Success).await.unwrap();
                 }
                 Event::OrderIsCancelled | Event::OrderIsCancelledAndProductSoldAgain => {
-                    cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+                    process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
                 }
                 Event::ProductIsSoldAgain => {}
                 Event::RefundSucceeds => report(RefundResult::Success).await,
                 Event::RefundFailsAndIsRequestedAgain => {
                     report(RefundResult::Failed).await;
                     let again = RequestRefund { order: order.id, reason: "again".into() };
-                    request_refund(&process.app, &by(BUYER), again).await.unwrap();
+                    process.app.payments.request_refund(&by(BUYER), again).await.unwrap();
                 }
             }
             if matches!(event, Event::OrderIsCancelledAndProductSoldAgain | Event::ProductIsSoldAgain) {
-                let sold = place_order(&process.app, &by(11), PlaceOrder::of(order.product)).await.unwrap();
+                let sold = process.app.ordering.place(&by(11), PlaceOrder::of(order.product)).await.unwrap();
                 occupy_listing(&process, &sold).await;
             }
         })
@@ -170,10 +169,11 @@ async fn reconcile_interrupted(event: Event, before_read: usize) -> bool {
     let change = prepared(&market, event).await;
     pass(secs(1)).await;
     let interruption = Arc::new(Interruption { reads: AtomicUsize::new(0), before_read, change });
-    let mut app: App = market.app().clone();
+    let app = market.app().clone();
     let inner = Arc::clone(app.tx.store());
     let store = Arc::new(InterruptedStore { inner, interruption: Arc::clone(&interruption) });
-    app.tx = app.tx.with_store(store);
+    let tx = app.tx.with_store(store);
+    let app = app.with_tx(tx);
     let command = Reconcile {
         tenant: None,
         since: chrono::DateTime::UNIX_EPOCH,
@@ -182,7 +182,7 @@ async fn reconcile_interrupted(event: Event, before_read: usize) -> bool {
         repair: false,
         reason: None,
     };
-    let report = reconcile(&app, &operator().operator().unwrap(), command).await.unwrap();
+    let report = app.operations.reconcile(&operator().operator().unwrap(), command).await.unwrap();
     assert_eq!(report.findings, [], "{event:?} before read {before_read}");
     interruption.reads.load(Ordering::Relaxed) > before_read
 }

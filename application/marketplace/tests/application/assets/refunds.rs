@@ -70,13 +70,13 @@ async fn order_with_a_pending_refund_is_not_shipped_and_a_shipped_order_is_not_r
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
-    let result = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
+    let result = market.app().ordering.ship(&Market::seller(), order.id, shipment()).await;
     assert!(matches!(result, Err(UseCaseError::Refused(OrderRefusal::Refunding { .. }))), "{result:?}");
     market.report(&refund, RefundResult::Failed).await.unwrap();
     let order = market.world.order(order.id).await;
     assert_eq!((order.status, order.refund), (OrderStatus::Paid, None));
-    ship_order(market.app(), &Market::seller(), order.id, shipment()).await.unwrap();
-    let result = request_refund(market.app(), &by(BUYER), refund_request(order.id)).await;
+    market.app().ordering.ship(&Market::seller(), order.id, shipment()).await.unwrap();
+    let result = market.app().payments.request_refund(&by(BUYER), refund_request(order.id)).await;
     assert!(
         matches!(
             result,
@@ -91,11 +91,11 @@ async fn refund_requested_twice_is_started_once_and_again_only_after_a_failure()
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     let first = market.refund(&order).await;
-    let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
+    let again = market.app().payments.request_refund(&operator(), refund_request(order.id)).await.unwrap();
     // The reason that the buyer wrote is masked for an operator without the role `pii`.
     assert_eq!(again, Refund { reason: MASK.to_owned(), ..first.clone() });
     market.report(&first, RefundResult::Failed).await.unwrap();
-    let second = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
+    let second = market.app().payments.request_refund(&operator(), refund_request(order.id)).await.unwrap();
     assert_ne!(second.id, first.id);
     assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
     // The audit log contains both calls of the operator; the first call found the refund of the buyer and changed
@@ -116,7 +116,7 @@ async fn refund_requested_twice_is_started_once_and_again_only_after_a_failure()
 async fn refund_request_of_the_seller_or_another_user_is_refused() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
-    let seller = request_refund(market.app(), &Market::seller(), refund_request(order.id)).await;
+    let seller = market.app().payments.request_refund(&Market::seller(), refund_request(order.id)).await;
     assert!(
         matches!(
             seller,
@@ -124,7 +124,7 @@ async fn refund_request_of_the_seller_or_another_user_is_refused() {
         ),
         "{seller:?}"
     );
-    let other_user = request_refund(market.app(), &by(77), refund_request(order.id)).await;
+    let other_user = market.app().payments.request_refund(&by(77), refund_request(order.id)).await;
     assert!(matches!(other_user, Err(UseCaseError::NotFound { what: "order" })), "{other_user:?}");
 }
 
@@ -133,7 +133,7 @@ async fn payment_after_the_cancellation_is_refunded_once() {
     let market = Market::running().await;
     let order = market.locked(SpentAssets::default()).await;
     let payment = market.process.started_payment(order.id).await;
-    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
     for _ in 0..2 {
         let settled = market.process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert!(settled.refund_due);
@@ -142,11 +142,11 @@ async fn payment_after_the_cancellation_is_refunded_once() {
     let [refund] = refunds.as_slice() else { panic!("{refunds:?}") };
     assert_eq!((refund.cause, refund.amount), (RefundCause::LatePayment, payment.amount));
     market.report(refund, RefundResult::Failed).await.unwrap();
-    let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
+    let again = market.app().payments.request_refund(&operator(), refund_request(order.id)).await.unwrap();
     assert_eq!((again.payment, again.amount), (payment.id, payment.amount));
     market.report(&again, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
-    let result = request_refund(market.app(), &operator(), refund_request(order.id)).await;
+    let result = market.app().payments.request_refund(&operator(), refund_request(order.id)).await;
     assert!(
         matches!(
             result,

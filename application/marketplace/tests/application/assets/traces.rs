@@ -25,23 +25,24 @@ fn traced(context: CommandContext, name: &str) -> CommandContext {
 
 async fn placed(market: &Market) -> Order {
     let product = market.process.listed().await.id;
-    place_order(market.app(), &traced(by(BUYER), "place"), PlaceOrder::of(product)).await.unwrap()
+    market.app().ordering.place(&traced(by(BUYER), "place"), PlaceOrder::of(product)).await.unwrap()
 }
 
 async fn started(market: &Market, order: &Order) -> Payment {
     let command = StartPayment { order: order.id, method: PaymentMethod::Card };
-    start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
+    market.app().payments.start(&traced(by(BUYER), "pay"), command).await.unwrap()
 }
 
 /// Settles the payment with a report of the gateway; the report has another trace.
 async fn settled(market: &Market, payment: &Payment) -> Payment {
     let reported = report(payment, PaymentResult::Success);
-    settle_payment(market.app(), &traced(gateway(), "payment-callback"), reported).await.unwrap()
+    market.app().payments.settle(&traced(gateway(), "payment-callback"), reported).await.unwrap()
 }
 
 async fn sweep(market: &Market) {
     pass(market.world.pending_timeout + secs(1)).await;
-    let sweep = TimeoutSweep::new(market.app().clone(), TimeoutSettings::default());
+    let sweep =
+        TimeoutSweep::new(market.app().tx.clone(), market.app().handlers.clone(), TimeoutSettings::default());
     assert_eq!(sweep.sweep().await.unwrap(), 1);
 }
 
@@ -49,7 +50,7 @@ async fn repair(market: &Market) -> u64 {
     // The scan window excludes the current time, so wait until it contains the changes.
     pass(secs(1)).await;
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
-    ConsistencyRepair::new(market.app().clone(), settings).repair().await.unwrap()
+    ConsistencyRepair::new(market.app().payments.clone(), settings).repair().await.unwrap()
 }
 
 async fn row(market: &Market, event_type: EventKind) -> OutboxRow {
@@ -83,13 +84,14 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     let payment = started(&market, &order).await;
     settled(&market, &payment).await;
     let command = RequestRefund { order: order.id, reason: "too small".into() };
-    let refund = request_refund(market.app(), &traced(by(BUYER), "refund"), command).await.unwrap();
+    let refund = market.app().payments.request_refund(&traced(by(BUYER), "refund"), command).await.unwrap();
     let mut mock = MockGateway::new();
     mock.expect_refund().withf(|request| request.trace == trace("refund")).once().returning(|_| Ok(()));
-    let app = market.app().clone().with_gateway(Arc::new(mock));
-    assert_eq!(RefundDispatcher::new(app, RefundSettings::default()).dispatch().await.unwrap(), 1);
+    let dispatcher =
+        RefundDispatcher::new(market.app().tx.clone(), Arc::new(mock), RefundSettings::default());
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     let command = refund_report(refund.id, RefundResult::Success);
-    settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
+    market.app().payments.settle_refund(&traced(gateway(), "refund-callback"), command).await.unwrap();
     for event_type in [EventKind::RefundSucceeded, EventKind::OrderRefunded] {
         assert_eq!(trace_of(&market, event_type).await, trace("refund"), "{event_type}");
     }
@@ -106,7 +108,7 @@ async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_th
     let refunds = market.world.view().await.refunds_of(order.tenant, &[order.id]).await.unwrap();
     assert_eq!(refunds[0].trace, Some(trace("pay")));
     let command = refund_report(refunds[0].id, RefundResult::Failed);
-    settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
+    market.app().payments.settle_refund(&traced(gateway(), "refund-callback"), command).await.unwrap();
     assert_eq!(trace_of(&market, EventKind::RefundFailed).await, trace("pay"));
 }
 
@@ -128,11 +130,15 @@ async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     market.deposit(5_000).await;
     let product = market.process.listed().await.id;
     let place = PlaceOrder { wallet: money(2_000), ..PlaceOrder::of(product) };
-    let order = place_order(market.app(), &traced(by(BUYER), "place"), place).await.unwrap();
+    let order = market.app().ordering.place(&traced(by(BUYER), "place"), place).await.unwrap();
     let created = row(&market, EventKind::OrderCreated).await;
     market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &created).await.unwrap();
     pass(secs(30 * 60)).await;
-    let reaper = LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default());
+    let reaper = LockTimeoutReaper::new(
+        market.app().tx.clone(),
+        market.app().handlers.events.clone(),
+        ConsistencySettings::default(),
+    );
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
     assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, trace("place"));
     let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
@@ -147,7 +153,7 @@ async fn lost_event_is_repaired_with_the_trace_of_its_request_if_known() {
     let payment = started(&market, &order).await;
     settled(&market, &payment).await;
     let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
-    ship_order(market.app(), &traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
+    market.app().ordering.ship(&traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
     // The lost events were not consumed, so the consume log cannot provide their traces.
     for event_type in [EventKind::OrderCreated, EventKind::OrderPaid, EventKind::OrderStatusChanged] {
         let lost = row(&market, event_type).await.event_id;

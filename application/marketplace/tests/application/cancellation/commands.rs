@@ -88,7 +88,7 @@ fn interrupted_list_product_is_atomic() {
         let is_applied = |before: &State, now: &State| {
             now.products.len() == before.products.len() + 1 && now.events == before.events
         };
-        let command = async |app: &App, (): &()| list_product(app, &by(SELLER), camera()).await;
+        let command = async |app: &App, (): &()| app.ordering.list_product(&by(SELLER), camera()).await;
         interrupt_once((interruption, polls), async |_| (), command, is_applied, |result, _| result.is_ok())
             .await
     });
@@ -107,7 +107,7 @@ fn interrupted_place_order_is_atomic_with_product_and_events() {
         };
         let setup = async |app: &App| listed(app).await.id;
         let command = async |app: &App, product: &ProductId| {
-            place_order(app, &by(BUYER), PlaceOrder::of(*product)).await
+            app.ordering.place(&by(BUYER), PlaceOrder::of(*product)).await
         };
         let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
@@ -125,7 +125,7 @@ fn interrupted_cancel_order_is_atomic_with_product_and_event() {
                 && now.products[0].1 == ProductStatus::OnSale
                 && match_expected(new_events(before, now), &[("ORDER_CANCELLED", 2)])
         };
-        let command = async |app: &App, order: &Order| cancel_order(app, &by(BUYER), order.id).await;
+        let command = async |app: &App, order: &Order| app.ordering.cancel(&by(BUYER), order.id).await;
         let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
             Outcome::Applied => refused_by_status(&result),
@@ -150,7 +150,7 @@ fn interrupted_ship_order_is_atomic_with_its_event() {
         };
         let command = async |app: &App, order: &Order| {
             let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
-            ship_order(app, &by(SELLER), order.id, shipment).await
+            app.ordering.ship(&by(SELLER), order.id, shipment).await
         };
         let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
@@ -174,7 +174,7 @@ fn interrupted_complete_order_is_atomic_with_its_event() {
             now.orders[0].1 == OrderStatus::Completed
                 && match_expected(new_events(before, now), &[("ORDER_STATUS_CHANGED", 4)])
         };
-        let command = async |app: &App, order: &Order| complete_order(app, &by(BUYER), order.id).await;
+        let command = async |app: &App, order: &Order| app.ordering.complete(&by(BUYER), order.id).await;
         let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
             Outcome::Applied => refused_by_status(&result),
@@ -194,7 +194,7 @@ fn interrupted_complete_order_is_atomic_with_its_event() {
 fn interrupted_start_payment_starts_one_payment_or_none() {
     interrupt_at_every_poll("start_payment", async |interruption, polls| {
         let is_applied = |before: &State, now: &State| now.payments.len() == 1 && now.events == before.events;
-        let command = async |app: &App, order: &Order| start_payment(app, &by(BUYER), card(order.id)).await;
+        let command = async |app: &App, order: &Order| app.payments.start(&by(BUYER), card(order.id)).await;
         // A repeated command returns the existing payment.
         interrupt_once(
             (interruption, polls),
@@ -217,10 +217,10 @@ fn interrupted_settle_payment_is_atomic_with_order_and_events() {
         };
         let setup = async |app: &App| {
             let order = ordered(app).await;
-            start_payment(app, &by(BUYER), card(order.id)).await.unwrap()
+            app.payments.start(&by(BUYER), card(order.id)).await.unwrap()
         };
         let command =
-            async |app: &App, payment: &Payment| settle_payment(app, &gateway(), success(payment)).await;
+            async |app: &App, payment: &Payment| app.payments.settle(&gateway(), success(payment)).await;
         interrupt_once((interruption, polls), setup, command, is_applied, |result, _| result.is_ok()).await
     });
 }

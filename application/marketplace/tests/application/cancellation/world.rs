@@ -94,24 +94,27 @@ pub(crate) fn success(payment: &Payment) -> SettlePayment {
 }
 
 pub(crate) async fn listed(app: &App) -> Product {
-    list_product(app, &by(SELLER), camera()).await.unwrap()
+    app.ordering.list_product(&by(SELLER), camera()).await.unwrap()
 }
 
 pub(crate) async fn ordered(app: &App) -> Order {
     let product = listed(app).await.id;
-    place_order(app, &by(BUYER), PlaceOrder::of(product)).await.unwrap()
+    app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap()
 }
 
 pub(crate) async fn paid(app: &App) -> Order {
     let order = ordered(app).await;
-    let payment = start_payment(app, &by(BUYER), card(order.id)).await.unwrap();
-    settle_payment(app, &gateway(), success(&payment)).await.unwrap();
-    find_order(app, &by(BUYER), order.id).await.unwrap()
+    let payment = app.payments.start(&by(BUYER), card(order.id)).await.unwrap();
+    app.payments.settle(&gateway(), success(&payment)).await.unwrap();
+    app.queries.find_order(&by(BUYER), order.id).await.unwrap()
 }
 
 pub(crate) async fn shipped(app: &App) -> Order {
     let order = paid(app).await;
-    ship_order(app, &by(SELLER), order.id, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap()
+    app.ordering
+        .ship(&by(SELLER), order.id, Shipment::new("SF".into(), "SF-1".into()).unwrap())
+        .await
+        .unwrap()
 }
 
 /// Waits until no interrupted work is running and returns the process that continues.

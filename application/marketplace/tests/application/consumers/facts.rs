@@ -9,7 +9,6 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace::service;
 use marketplace::use_cases::operations::{Finding, FindingKind};
-use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
 use crate::assets::market::{Market, SpentAssets};
@@ -63,13 +62,13 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
     let coupon = market.coupon(100).await;
     let completed = market.paid(SpentAssets { wallet: 2_000, points: 30, coupon: Some(coupon) }).await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
-    ship_order(market.app(), &by(SELLER), completed.id, shipment).await.unwrap();
-    complete_order(market.app(), &by(BUYER), completed.id).await.unwrap();
+    market.app().ordering.ship(&by(SELLER), completed.id, shipment).await.unwrap();
+    market.app().ordering.complete(&by(BUYER), completed.id).await.unwrap();
     let refunded = market.paid(SpentAssets { wallet: 500, points: 20, ..SpentAssets::default() }).await;
     let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
     let cancelled = market.locked(SpentAssets { wallet: 100, points: 10, ..SpentAssets::default() }).await;
-    cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     pass(secs(120)).await;
     let before = effects_and_balances(&market).await;
 
@@ -168,8 +167,8 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
     for (id, body, reason) in &cases {
         let event_type = body.event_type();
         for subscriber in market.app().subscribers() {
-            let name = subscriber.handler.name();
-            if !subscriber.handler.event_types().contains(&event_type.as_str()) {
+            let name = subscriber.name();
+            if !subscriber.event_types().contains(&event_type.as_str()) {
                 continue;
             }
             let record = market.world.log(name, id).await.unwrap();
@@ -200,14 +199,14 @@ async fn late_event_has_only_the_effects_that_the_order_status_allows() {
     let market = Market::new().await;
     service::prepare(market.app()).await.unwrap();
     let cancelled = market.process.ordered().await;
-    cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     let refunded = market.process.paid().await;
     let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
     let completed = market.process.paid().await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
-    ship_order(market.app(), &by(SELLER), completed.id, shipment).await.unwrap();
-    complete_order(market.app(), &by(BUYER), completed.id).await.unwrap();
+    market.app().ordering.ship(&by(SELLER), completed.id, shipment).await.unwrap();
+    market.app().ordering.complete(&by(BUYER), completed.id).await.unwrap();
     market.start().await;
     pass(secs(120)).await;
 

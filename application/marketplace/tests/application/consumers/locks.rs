@@ -5,7 +5,7 @@ use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
 use marketplace::consumers::CREDIT_QUEUE;
 use marketplace::ports::*;
-use marketplace::use_cases::{PlaceOrder, cancel_order, place_order};
+use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::*;
 
 use super::scripted::{Act, NAME, consuming};
@@ -17,8 +17,8 @@ const OTHER: i64 = BUYER + 1;
 /// Places and cancels an order of this buyer, delivers the cancellation event and returns its id.
 async fn cancelled_order_event(world: &World, process: &Process, buyer: i64) -> String {
     let product = process.listed().await.id;
-    let order = place_order(&process.app, &by(buyer), PlaceOrder::of(product)).await.unwrap();
-    cancel_order(&process.app, &by(buyer), order.id).await.unwrap();
+    let order = process.app.ordering.place(&by(buyer), PlaceOrder::of(product)).await.unwrap();
+    process.app.ordering.cancel(&by(buyer), order.id).await.unwrap();
     let rows = world.rows().await;
     let is_it = |row: &&OutboxRow| row.event_type == "ORDER_CANCELLED" && row.aggregate.id == order.id.get();
     let id = rows.iter().find(is_it).unwrap().event_id.to_string();
@@ -27,7 +27,7 @@ async fn cancelled_order_event(world: &World, process: &Process, buyer: i64) -> 
 }
 
 fn credit_consumer(process: &Process) -> Subscriber<Work> {
-    process.app.subscribers().into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.name() == CREDIT).unwrap()
 }
 
 /// Begins another transaction that locks the credit row of [`BUYER`].

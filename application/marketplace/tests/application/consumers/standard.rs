@@ -11,7 +11,6 @@ use marketplace::consumers;
 use marketplace::ports::*;
 use marketplace::queues::{DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
 use marketplace::service;
-use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, TENANT, World, by, eventually, pass, secs};
@@ -77,13 +76,13 @@ async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
     let topology = consumers::topology(DEFAULT_TIMEOUT);
     let subscribers = process.app.subscribers();
     let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue.as_ref()).collect();
-    let names: BTreeSet<&str> = subscribers.iter().map(|it| it.handler.name()).collect();
+    let names: BTreeSet<&str> = subscribers.iter().map(|it| it.name()).collect();
     assert_eq!((queues.len(), names.len()), (subscribers.len(), subscribers.len()));
     for subscriber in &subscribers {
         let queue = topology.queues.iter().find(|queue| queue.name == subscriber.queue).unwrap();
         let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
         for event_type in EventKind::ALL {
-            let handles = subscriber.handler.event_types().contains(&event_type.as_str());
+            let handles = subscriber.event_types().contains(&event_type.as_str());
             // A timeout message arrives with the dead-letter routing key of the delay queue.
             let key = if *event_type == EventKind::OrderTimeout {
                 "order.timeout"
@@ -103,18 +102,18 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     service::start(&process.app, &process.wake, &Settings::default());
     let sold = process.paid().await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
-    ship_order(&process.app, &by(SELLER), sold.id, shipment).await.unwrap();
-    complete_order(&process.app, &by(BUYER), sold.id).await.unwrap();
+    process.app.ordering.ship(&by(SELLER), sold.id, shipment).await.unwrap();
+    process.app.ordering.complete(&by(BUYER), sold.id).await.unwrap();
     let cancelled = process.ordered().await;
-    cancel_order(&process.app, &by(BUYER), cancelled.id).await.unwrap();
+    process.app.ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     pass(secs(2)).await;
     let rows = world.rows().await;
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
     for subscriber in process.app.subscribers() {
         for row in &rows {
-            let handles = subscriber.handler.event_types().contains(&row.event_type.as_str());
+            let handles = subscriber.event_types().contains(&row.event_type.as_str());
             let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
-            let name = subscriber.handler.name();
+            let name = subscriber.name();
             let id = row.event_id.as_str();
             assert_eq!(world.log_status(name, id).await, expected, "{name} and {}", row.event_type);
         }
@@ -153,12 +152,12 @@ async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     let world = World::new().await;
     let process = world.process();
     let subscribers = process.app.subscribers();
-    let inventory = subscribers.into_iter().find(|it| it.handler.name() == "inventory").unwrap();
+    let inventory = subscribers.into_iter().find(|it| it.name() == "inventory").unwrap();
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
-    cancel_order(&process.app, &by(BUYER), old.id).await.unwrap();
+    process.app.ordering.cancel(&by(BUYER), old.id).await.unwrap();
     let command = marketplace::use_cases::PlaceOrder::of(old.product);
-    let new = marketplace::use_cases::place_order(&process.app, &by(11), command).await.unwrap();
+    let new = process.app.ordering.place(&by(11), command).await.unwrap();
     let rows = world.rows().await;
     let id = |order: &Order, event_type: &str| {
         let is = |row: &&OutboxRow| row.aggregate.id == order.id.get() && row.event_type == event_type;

@@ -10,7 +10,7 @@ use marketplace::consumers::TIMEOUT_QUEUE;
 use marketplace::jobs::TimeoutSweep;
 use marketplace::ports::*;
 use marketplace::queues::TIMEOUT_DELAY_QUEUE;
-use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::*;
 
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
@@ -19,7 +19,7 @@ const TIMEOUT_CONSUMER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
 
 fn timeout_consumer(process: &Process) -> Subscriber<Work> {
-    process.app.subscribers().into_iter().find(|it| it.handler.name() == TIMEOUT_CONSUMER).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.name() == TIMEOUT_CONSUMER).unwrap()
 }
 
 /// A process that consumes timeout messages.
@@ -84,7 +84,8 @@ async fn early_timeout_message_leaves_the_order_to_the_sweep() {
     assert_eq!(world.order(order.id).await, order);
     assert_eq!(world.log_status(TIMEOUT_CONSUMER, &event).await, Some(ConsumeStatus::Success));
     pass(secs(1)).await;
-    let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
+    let sweep =
+        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), TimeoutSettings::default());
     assert_eq!(sweep.sweep().await.unwrap(), 1);
     assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
     world.deliver(TIMEOUT_QUEUE, &event).await;
@@ -129,7 +130,8 @@ async fn concurrent_message_and_sweep_close_an_order_once() {
     }
     let sweeper = world.process();
     pass(DEADLINE).await;
-    let sweep = TimeoutSweep::new(sweeper.app.clone(), TimeoutSettings::default());
+    let sweep =
+        TimeoutSweep::new(sweeper.app.tx.clone(), sweeper.app.handlers.clone(), TimeoutSettings::default());
     sweep.sweep().await.unwrap();
     pass(secs(10)).await;
     for order in orders {
@@ -156,7 +158,8 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let mut unit = world.store.begin().await.unwrap();
     unit.insert_order(&bad).await.unwrap();
     unit.commit().await.unwrap();
-    let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
+    let sweep =
+        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), TimeoutSettings::default());
     start(&process, sweep);
     pass(DEADLINE - secs(1)).await;
     assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
@@ -176,7 +179,7 @@ async fn sweep_continues_at_once_while_batches_are_full() {
     }
     pass(DEADLINE + secs(1)).await;
     let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
-    let sweep = TimeoutSweep::new(process.app.clone(), settings);
+    let sweep = TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), settings);
     start(&process, sweep);
     pass(secs(1)).await;
     assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
@@ -187,7 +190,10 @@ async fn sweep_resumes_after_a_store_outage() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
-    start(&process, TimeoutSweep::new(process.app.clone(), Default::default()));
+    start(
+        &process,
+        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), Default::default()),
+    );
     process.faults.set_unavailable(true);
     pass(DEADLINE + secs(60)).await;
     process.faults.set_unavailable(false);
@@ -203,7 +209,7 @@ async fn product_freed_by_a_timeout_can_be_bought_and_a_duplicate_timeout_change
     pass(DEADLINE).await;
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(millis(100)).await;
-    let again = place_order(&process.app, &by(BUYER), PlaceOrder::of(order.product)).await.unwrap();
+    let again = process.app.ordering.place(&by(BUYER), PlaceOrder::of(order.product)).await.unwrap();
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(secs(1)).await;
     assert_eq!(world.order(again.id).await.status, OrderStatus::Pending);

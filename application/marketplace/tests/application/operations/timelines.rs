@@ -8,7 +8,6 @@ use marketplace::Settings;
 use marketplace::consumers;
 use marketplace::service;
 use marketplace::use_cases::operations::*;
-use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::operators::*;
@@ -37,11 +36,11 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     pass(secs(1)).await;
     process.settle(&payment, PaymentResult::Success).await.unwrap();
     pass(secs(1)).await;
-    ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
+    app.ordering.ship(&by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
     pass(secs(1)).await;
-    complete_order(app, &by(BUYER), order).await.unwrap();
+    app.ordering.complete(&by(BUYER), order).await.unwrap();
     pass(secs(1)).await;
-    let shown = timeline(app, &by(BUYER), None, order).await.unwrap();
+    let shown = app.operations.timeline(&by(BUYER), None, order).await.unwrap();
     assert_eq!(shown.order, order);
     assert!(shown.items.is_sorted_by_key(|item| item.at));
     let states = ["order placed", "order paid", "order shipped", "order completed"];
@@ -77,7 +76,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         let cause = &shown.items[paid];
         (cause.event_id.clone(), cause.trace_id.clone())
     });
-    let mut everything = timeline(app, &command_line(), None, order).await.unwrap();
+    let mut everything = app.operations.timeline(&command_line(), None, order).await.unwrap();
     let reports = ["report 1 of the gateway: payment SUCCESS; order_paid"];
     assert_eq!(texts(&everything, TimelineKind::GatewayReport), reports);
     everything.items.retain(|item| item.kind != TimelineKind::GatewayReport);
@@ -85,7 +84,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         everything, shown,
         "without errors and reports of the gateway, the timeline of an operator must equal that of the buyer"
     );
-    let masked = timeline(app, &operator(), None, order).await.unwrap();
+    let masked = app.operations.timeline(&operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {
         let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
         started.detail.clone()
@@ -105,7 +104,7 @@ async fn timeline_lists_a_cause_before_its_consequences_of_the_same_time() {
     let process = world.process();
     // No task runs and the clock does not advance: all changes have the same time.
     let order = process.paid().await.id;
-    let shown = timeline(&process.app, &by(SELLER), None, order).await.unwrap();
+    let shown = process.app.operations.timeline(&by(SELLER), None, order).await.unwrap();
     assert!(shown.items.iter().all(|item| item.at == world.now()));
     let order_of: Vec<(TimelineKind, &str)> =
         shown.items.iter().map(|item| (item.kind, item.what.as_str())).collect();
@@ -129,15 +128,20 @@ async fn timeline_is_visible_to_parties_operators_of_the_tenant_and_the_platform
     let app = &process.app;
     let order = process.ordered().await.id;
     for context in [by(BUYER), by(SELLER), operator(), platform(), command_line()] {
-        assert_eq!(timeline(app, &context, None, order).await.unwrap().order, order, "{:?}", context.actor);
+        assert_eq!(
+            app.operations.timeline(&context, None, order).await.unwrap().order,
+            order,
+            "{:?}",
+            context.actor
+        );
     }
     for context in [by(99), other_tenant_operator(), crate::support::gateway()] {
-        assert_not_found(&timeline(app, &context, None, order).await);
+        assert_not_found(&app.operations.timeline(&context, None, order).await);
     }
-    assert_not_found(&timeline(app, &platform(), Some(tenant(2)), order).await);
-    assert_not_found(&timeline(app, &operator(), Some(tenant(2)), order).await);
-    assert_not_found(&timeline(app, &platform(), None, 404.try_into().unwrap()).await);
-    assert!(timeline(app, &platform(), Some(TENANT), order).await.is_ok());
+    assert_not_found(&app.operations.timeline(&platform(), Some(tenant(2)), order).await);
+    assert_not_found(&app.operations.timeline(&operator(), Some(tenant(2)), order).await);
+    assert_not_found(&app.operations.timeline(&platform(), None, 404.try_into().unwrap()).await);
+    assert!(app.operations.timeline(&platform(), Some(TENANT), order).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +151,7 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
     let order = process.paid().await.id;
     pass(secs(1)).await;
     world.unbind_changed();
-    ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
+    app.ordering.ship(&by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
     pass(secs(1)).await;
     world.broker.declare(&consumers::topology(world.pending_timeout)).await.unwrap();
     pass(secs(10)).await;
@@ -165,7 +169,7 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
         pass(secs(1)).await;
     }
     let lines_of = async |context, kind| {
-        let shown = timeline(app, &context, None, order).await.unwrap();
+        let shown = app.operations.timeline(&context, None, order).await.unwrap();
         assert!(shown.items.is_sorted_by_key(|item| item.at));
         let of_event = shown.items.into_iter().filter(|it| it.event_id.as_ref() == Some(&shipped.event_id));
         let lines = of_event.filter(|item| item.kind == kind);
@@ -211,7 +215,10 @@ async fn timeline_shows_the_failure_and_the_redrive_of_an_event() {
     world.unbind_changed();
     process.start_relay("relay", RelaySettings::default());
     let order = process.paid().await.id;
-    ship_order(&process.app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap())
+    process
+        .app
+        .ordering
+        .ship(&by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap())
         .await
         .unwrap();
     pass(secs(200)).await;
@@ -220,7 +227,7 @@ async fn timeline_shows_the_failure_and_the_redrive_of_an_event() {
     let redrive = RedriveEvents { rows, dry_run: false, pace: RedriveRate::default(), reason: None };
     assert_eq!(redrive_events(&process.app.outbox, &acting(&operator()), redrive).await.unwrap().redriven, 1);
     pass(secs(1)).await;
-    let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
+    let shown = process.app.operations.timeline(&by(BUYER), None, order).await.unwrap();
     let mut published = texts(&shown, TimelineKind::Published);
     published.retain(|what| *what != "confirmed by the broker");
     let retry = "not confirmed; to be published again";
@@ -281,7 +288,7 @@ async fn error_details_are_shown_only_to_operators() {
     let discard = DiscardDeadLetters { selection: keys(&[&created]), dry_run: false, reason: note };
     discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let seen_by = async |context| {
-        let shown = timeline(&process.app, &context, None, order).await.unwrap();
+        let shown = process.app.operations.timeline(&context, None, order).await.unwrap();
         let is_after_commit = |item: &&TimelineItem| item.kind > TimelineKind::Event;
         let lines = shown.items.into_iter().filter(|item| is_after_commit(&item));
         lines.map(|item| (item.what, item.status, item.detail)).collect::<Vec<_>>()

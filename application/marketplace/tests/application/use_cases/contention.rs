@@ -19,7 +19,7 @@ async fn sixty_four_buyers() {
     let process = |number: i64| if number % 2 == 0 { &a } else { &b };
     let buys = (0..64).map(|number| {
         let app = process(number).app.clone();
-        async move { place_order(&app, &by(100 + number), PlaceOrder::of(product)).await }
+        async move { app.ordering.place(&by(100 + number), PlaceOrder::of(product)).await }
     });
     let results = join_all(buys.map(|buy| a.app.tx.spawn(buy))).await;
     let results: Vec<_> = results.into_iter().map(|result| result.unwrap().unwrap()).collect();
@@ -92,7 +92,7 @@ async fn concurrent_cancellation_and_payment_leave_a_consistent_order() {
             for _ in 0..turn {
                 tokio::task::yield_now().await;
             }
-            cancel_order(&process.app, &by(BUYER), order.id).await
+            process.app.ordering.cancel(&by(BUYER), order.id).await
         };
         let (cancelled, settled) = tokio::join!(cancel, process.settle(&payment, PaymentResult::Success));
         let settled = settled.unwrap();
@@ -117,7 +117,7 @@ async fn concurrent_repeats_of_a_command_take_effect_once() {
     let order = process.paid().await;
     let ships = (0..16).map(|_| {
         let app = process.app.clone();
-        async move { ship_order(&app, &by(SELLER), order.id, shipment()).await }
+        async move { app.ordering.ship(&by(SELLER), order.id, shipment()).await }
     });
     let shipped = join_all(ships).await.into_iter().filter(Result::is_ok).count();
     assert_eq!((shipped, world.order(order.id).await.version), (1, 3));

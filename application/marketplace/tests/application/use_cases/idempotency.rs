@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use marketplace::App;
 use marketplace::idempotency::*;
 use marketplace::ports::{RequestScope, StoredResponse};
 use marketplace::use_cases::*;
-use marketplace::{App, CommandContext};
+use marketplace_domain::Product;
 
 use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass, secs};
 
@@ -22,15 +23,15 @@ fn keyed_request(key: &str) -> IdempotentRequest {
     }
 }
 
-fn write_response(result: CommandResult<'_>) -> Result<String, serde_json::Error> {
-    let CommandResult::Product(product) = result else { panic!("{result:?}") };
-    Ok(product.id.to_string())
+fn write_response(product: &Product) -> Result<StoredResponse, serde_json::Error> {
+    Ok(StoredResponse { code: 201, text: product.id.to_string() })
 }
 
-async fn listed(app: &App, ticket: Ticket) -> Option<String> {
-    let context = CommandContext { idempotency: Some(ticket), ..by(SELLER) };
+async fn listed(app: &App, claim: UnitClaim) -> Option<String> {
+    let seller = by(SELLER);
+    let call = Call::new(&seller, Some(&claim), write_response);
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
-    list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
+    app.ordering.list_product(call, command).await.ok().map(|product| product.id.to_string())
 }
 
 /// An attempt whose lease has expired finishes while another attempt takes over its claim. In each tested interleaving,
@@ -46,27 +47,27 @@ async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
         let one = world.process();
         let other = world.process();
         let app = one.app.clone().with_requests(settings.clone());
-        let ClaimOutcome::New(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
+        let ClaimOutcome::New(slow) = app.idempotency.begin(keyed_request("key")).await.unwrap() else {
             panic!("expected a new claim")
         };
         pass(secs(6)).await;
         one.faults.next_commits([CommitFault::Slow; 2]);
         let second = async {
             pass(millis(steps * 150)).await;
-            begin(&other.app.with_requests(settings), keyed_request("key"), write_response).await
+            other.app.with_requests(settings).idempotency.begin(keyed_request("key")).await
         };
         let (first, second) = tokio::join!(listed(&app, slow), second);
         match (first, second.unwrap()) {
-            (None, ClaimOutcome::New(ticket)) => {
+            (None, ClaimOutcome::New(claim)) => {
                 taken_over += 1;
                 assert!(
-                    listed(&app, ticket).await.is_some(),
+                    listed(&app, claim).await.is_some(),
                     "after {steps} steps of 150 ms: the attempt that took over the claim was not committed"
                 );
             }
             (Some(id), ClaimOutcome::Replayed(response)) => {
                 late += 1;
-                assert_eq!(response.data, id);
+                assert_eq!(response.text, id);
             }
             other => {
                 panic!("after {steps} steps of 150 ms: {other:?}, expected exactly one committed attempt")
@@ -86,12 +87,11 @@ async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let world = World::new().await;
     let one = world.process();
     let other = world.process();
-    let ClaimOutcome::New(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
+    let ClaimOutcome::New(lost) = one.app.idempotency.begin(keyed_request("key")).await.unwrap() else {
         panic!("expected a new claim")
     };
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
-    let ClaimOutcome::New(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap()
-    else {
+    let ClaimOutcome::New(claim) = other.app.idempotency.begin(keyed_request("key")).await.unwrap() else {
         panic!("expected the claim to be taken over")
     };
     assert_eq!(
@@ -99,7 +99,7 @@ async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
         None,
         "the attempt whose claim was taken over must not be committed"
     );
-    assert!(listed(&other.app, ticket).await.is_some());
+    assert!(listed(&other.app, claim).await.is_some());
 }
 
 /// A unit of work whose commit reply is lost is repeated and finds its own changes. The fault affects the claim of the
@@ -112,40 +112,31 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
         let mut faults = vec![CommitFault::None; nth];
         faults.push(CommitFault::ReplyLost);
         process.faults.next_commits(faults);
-        let ClaimOutcome::New(ticket) =
-            begin(&process.app, keyed_request("key"), write_response).await.unwrap()
+        let ClaimOutcome::New(claim) = process.app.idempotency.begin(keyed_request("key")).await.unwrap()
         else {
             panic!("expected a new claim")
         };
-        let id = listed(&process.app, ticket).await.expect("the product must be listed");
-        let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
+        let id = listed(&process.app, claim).await.expect("the product must be listed");
+        let again = process.app.idempotency.begin(keyed_request("key")).await.unwrap();
         let ClaimOutcome::Replayed(response) = again else { panic!("{nth}: {again:?}") };
-        assert_eq!(response.data, id);
+        assert_eq!(response.text, id);
         let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
         assert_eq!(listed.len(), 1, "{nth}");
     }
 }
 
-/// A command that stores its response in its own unit of work MUST reject a key that was claimed for a deferred
-/// response: a crash would lose the response, and the command would run twice.
+/// A deferred response is stored in the database unless another store is configured. A command that stores its response in
+/// its own unit of work takes no such claim: `Call` requires a `UnitClaim`.
 #[tokio::test(start_paused = true)]
-async fn command_rejects_a_key_claimed_for_a_deferred_response() {
+async fn deferred_response_is_stored_in_the_database_and_replayed() {
     let world = World::new().await;
     let app = world.process().app;
-    let ClaimOutcome::New(ticket) = begin_with_deferred_response(&app, keyed_request("key")).await.unwrap()
+    let ClaimOutcome::New(claim) =
+        app.idempotency.begin_with_deferred_response(keyed_request("key")).await.unwrap()
     else {
         panic!("expected a new claim")
     };
-    let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
-    let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
-    let refused = list_product(&app, &context, command).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("POST /api/v1/products stores its response in its unit of work"),
-        "{refused}"
-    );
-    assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());
-    // A deferred response is stored in the database unless another store is configured.
-    ticket.done(StoredResponse { status: 200, data: "1".into() }).await.unwrap();
-    let again = begin(&app, keyed_request("key"), write_response).await.unwrap();
-    assert!(matches!(again, ClaimOutcome::Replayed(StoredResponse { status: 200, .. })), "{again:?}");
+    claim.done(StoredResponse { code: 200, text: "1".into() }).await.unwrap();
+    let again = app.idempotency.begin(keyed_request("key")).await.unwrap();
+    assert!(matches!(again, ClaimOutcome::Replayed(StoredResponse { code: 200, .. })), "{again:?}");
 }

@@ -38,24 +38,24 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     let id = |user: i64| UserId::try_from(user).unwrap();
     let title: Title = format!("lamp of seller {seller}").try_into().unwrap();
     let listing = ListProduct { title: title.clone(), price: money(4_200) };
-    let product = list_product(app, &context(seller, tenant), listing).await.unwrap();
+    let product = app.ordering.list_product(&context(seller, tenant), listing).await.unwrap();
     let listed = (product.seller, product.tenant, product.title.clone(), product.status);
     assert_eq!(listed, (id(seller), tenant, title, ProductStatus::OnSale));
 
-    let order = place_order(app, &context(buyer, tenant), PlaceOrder::of(product.id)).await.unwrap();
+    let order = app.ordering.place(&context(buyer, tenant), PlaceOrder::of(product.id)).await.unwrap();
     let placed = (order.buyer, order.seller, order.product, order.tenant, order.status);
     assert_eq!(placed, (id(buyer), id(seller), product.id, tenant, OrderStatus::Pending));
 
     let start = StartPayment { order: order.id, method: PaymentMethod::Card };
-    let payment = start_payment(app, &context(buyer, tenant), start).await.unwrap();
+    let payment = app.payments.start(&context(buyer, tenant), start).await.unwrap();
     assert_eq!(
         (payment.order, payment.tenant, payment.status),
         (order.id, tenant, PaymentStatus::Processing)
     );
-    settle_payment(app, &context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
+    app.payments.settle(&context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
 
     let request = RequestRefund { order: order.id, reason: "too small".into() };
-    let refund = request_refund(app, &context(buyer, tenant), request).await.unwrap();
+    let refund = app.payments.request_refund(&context(buyer, tenant), request).await.unwrap();
     assert_eq!((refund.order, refund.payment, refund.tenant), (order.id, payment.id, tenant));
 
     let actor = Actor::User { id: id(9), roles: vec![Role::User, Role::Operator] };
@@ -67,7 +67,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
         expires_at: app.now() + TimeDelta::days(1),
         reason: None,
     };
-    let coupon = issue_coupon(app, &operator, coupon).await.unwrap();
+    let coupon = app.operations.issue_coupon(&operator, coupon).await.unwrap();
     assert_eq!((coupon.user, coupon.tenant, coupon.status), (id(buyer), tenant, CouponStatus::Available));
 }
 
@@ -110,7 +110,7 @@ async fn command_takes_effect_once_despite_a_lowered_id_block_and_a_commit_fault
         let product = process.listed().await;
         process.faults.next_commits([fault]);
         let order =
-            place_order(&process.app, &context(OTHERS.1, TENANT), PlaceOrder::of(product.id)).await.unwrap();
+            process.app.ordering.place(&context(OTHERS.1, TENANT), PlaceOrder::of(product.id)).await.unwrap();
         assert_eq!((order.product, order.buyer.get()), (product.id, OTHERS.1), "{fault:?}");
         assert_eq!(world.history(order.id).await.len(), 2, "{fault:?}");
         assert_eq!(world.product(product.id).await.version, 2, "{fault:?}");
@@ -123,7 +123,7 @@ async fn late_payment_with_an_existing_refund_id_is_recorded_and_refunded() {
     for _ in 0..4 {
         let order = process.ordered().await;
         let payment = process.started_payment(order.id).await;
-        cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+        process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
         let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert!(settled.refund_due);
         let refunds = world.view().await.refunds_of(TENANT, &[order.id]).await.unwrap();

@@ -41,7 +41,7 @@ async fn placed_order_marks_the_product_sold_and_appends_created_and_timeout_eve
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned();
     let trace = Trace { trace_id: "trace-xxx".into(), traceparent: Some(traceparent.clone()) };
     let context = CommandContext { trace, ..by(BUYER) };
-    let order = place_order(&process.app, &context, PlaceOrder::of(product.id)).await.unwrap();
+    let order = process.app.ordering.place(&context, PlaceOrder::of(product.id)).await.unwrap();
     assert_eq!((order.status, order.version, order.total), (OrderStatus::Pending, 1, product.price));
     assert_eq!(world.order(order.id).await, order);
     let sold = world.product(product.id).await;
@@ -73,19 +73,19 @@ async fn order_is_refused_for_a_missing_unavailable_or_own_product() {
     let app = &process.app;
     let product = process.listed().await.id;
     let place =
-        async |context: &CommandContext, product| place_order(app, context, PlaceOrder::of(product)).await;
+        async |context: &CommandContext, product| app.ordering.place(context, PlaceOrder::of(product)).await;
     assert!(is_not_found(&place(&by(BUYER), 404.try_into().unwrap()).await));
     assert!(is_not_found(&place(&in_other_tenant(BUYER), product).await));
     let own = place(&by(SELLER), product).await;
     assert!(matches!(own, Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::OwnProduct)))));
     assert!(matches!(place(&gateway(), product).await, Err(UseCaseError::NotAllowed(_))));
-    shelve_product(app, &by(SELLER), product, Shelf::Off).await.unwrap();
+    app.ordering.shelve_product(&by(SELLER), product, Shelf::Off).await.unwrap();
     let hidden = place(&by(BUYER), product).await;
     assert!(matches!(
         hidden,
         Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
     ));
-    shelve_product(app, &by(SELLER), product, Shelf::On).await.unwrap();
+    app.ordering.shelve_product(&by(SELLER), product, Shelf::On).await.unwrap();
     place(&by(BUYER), product).await.unwrap();
     let sold = place(&by(OTHER_USER), product).await;
     assert!(matches!(
@@ -100,12 +100,12 @@ async fn shelving_is_rejected_for_other_users_and_in_the_wrong_status() {
     let world = World::new().await;
     let process = world.process();
     let product = process.listed().await.id;
-    let other = shelve_product(&process.app, &by(OTHER_USER), product, Shelf::Off).await;
+    let other = process.app.ordering.shelve_product(&by(OTHER_USER), product, Shelf::Off).await;
     assert!(matches!(other, Err(UseCaseError::Refused(ProductRefusal::NotTheSeller))));
-    let shown = shelve_product(&process.app, &by(SELLER), product, Shelf::On).await;
+    let shown = process.app.ordering.shelve_product(&by(SELLER), product, Shelf::On).await;
     assert!(matches!(shown, Err(UseCaseError::Refused(ProductRefusal::WrongStatus { .. }))));
-    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
-    let sold = shelve_product(&process.app, &by(SELLER), product, Shelf::Off).await;
+    process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap();
+    let sold = process.app.ordering.shelve_product(&by(SELLER), product, Shelf::Off).await;
     assert!(matches!(sold, Err(UseCaseError::Refused(ProductRefusal::WrongStatus { .. }))));
 }
 
@@ -115,9 +115,9 @@ async fn paid_order_is_shipped_by_its_seller_and_completed_by_its_buyer() {
     let process = world.process();
     let order = process.paid().await;
     assert_eq!((order.status, order.pay_time.is_some()), (OrderStatus::Paid, true));
-    let shipped = ship_order(&process.app, &by(SELLER), order.id, shipment()).await.unwrap();
+    let shipped = process.app.ordering.ship(&by(SELLER), order.id, shipment()).await.unwrap();
     assert_eq!((shipped.status, shipped.shipment), (OrderStatus::Shipped, Some(shipment())));
-    let completed = complete_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    let completed = process.app.ordering.complete(&by(BUYER), order.id).await.unwrap();
     assert_eq!((completed.status, completed.version), (OrderStatus::Completed, 4));
     assert_eq!(world.order(order.id).await, completed);
     let events: Vec<(i64, &str)> = vec![
@@ -137,16 +137,16 @@ async fn cancelled_order_frees_its_product_and_stays_cancelled() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
-    let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    let cancelled = process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
     assert_eq!(
         (cancelled.status, cancelled.cancel_reason),
         (OrderStatus::Cancelled, Some(CancelReason::Buyer))
     );
     assert_eq!(world.product(order.product).await.status, ProductStatus::OnSale);
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
-    let again = cancel_order(&process.app, &by(BUYER), order.id).await;
+    let again = process.app.ordering.cancel(&by(BUYER), order.id).await;
     assert!(matches!(again, Err(UseCaseError::Refused(OrderRefusal::WrongStatus { .. }))));
-    place_order(&process.app, &by(OTHER_USER), PlaceOrder::of(order.product)).await.unwrap();
+    process.app.ordering.place(&by(OTHER_USER), PlaceOrder::of(order.product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,24 +157,24 @@ async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party
     let order = process.paid().await;
     let before = world.rows().await;
     for context in [by(OTHER_USER), in_other_tenant(BUYER), in_other_tenant(SELLER)] {
-        assert!(is_not_found(&find_order(app, &context, order.id).await));
-        assert!(is_not_found(&cancel_order(app, &context, order.id).await));
-        assert!(is_not_found(&ship_order(app, &context, order.id, shipment()).await));
-        assert!(is_not_found(&complete_order(app, &context, order.id).await));
+        assert!(is_not_found(&app.queries.find_order(&context, order.id).await));
+        assert!(is_not_found(&app.ordering.cancel(&context, order.id).await));
+        assert!(is_not_found(&app.ordering.ship(&context, order.id, shipment()).await));
+        assert!(is_not_found(&app.ordering.complete(&context, order.id).await));
         let pay = StartPayment { order: order.id, method: PaymentMethod::Card };
-        assert!(is_not_found(&start_payment(app, &context, pay).await));
+        assert!(is_not_found(&app.payments.start(&context, pay).await));
     }
     let not_allowed = |result: Result<Order, UseCaseError<OrderRefusal>>| {
         matches!(result, Err(UseCaseError::Refused(OrderRefusal::NotAllowed { .. })))
     };
-    assert!(not_allowed(cancel_order(app, &by(SELLER), order.id).await));
-    assert!(not_allowed(ship_order(app, &by(BUYER), order.id, shipment()).await));
-    assert!(not_allowed(complete_order(app, &by(SELLER), order.id).await));
+    assert!(not_allowed(app.ordering.cancel(&by(SELLER), order.id).await));
+    assert!(not_allowed(app.ordering.ship(&by(BUYER), order.id, shipment()).await));
+    assert!(not_allowed(app.ordering.complete(&by(SELLER), order.id).await));
     for actor in [Actor::Gateway, Actor::System("a job")] {
         let context = CommandContext { actor, ..by(BUYER) };
-        let result = ship_order(app, &context, order.id, shipment()).await;
+        let result = app.ordering.ship(&context, order.id, shipment()).await;
         assert!(matches!(result, Err(UseCaseError::NotAllowed(_))));
-        assert!(matches!(find_order(app, &context, order.id).await, Err(UseCaseError::NotAllowed(_))));
+        assert!(matches!(app.queries.find_order(&context, order.id).await, Err(UseCaseError::NotAllowed(_))));
     }
     assert_eq!(world.order(order.id).await, order);
     assert_eq!(world.rows().await, before);
@@ -189,17 +189,17 @@ async fn action_in_the_wrong_status_is_rejected() {
         matches!(result, Err(UseCaseError::Refused(OrderRefusal::WrongStatus { .. })))
     };
     let pending = process.ordered().await;
-    assert!(wrong(ship_order(app, &by(SELLER), pending.id, shipment()).await));
-    assert!(wrong(complete_order(app, &by(BUYER), pending.id).await));
+    assert!(wrong(app.ordering.ship(&by(SELLER), pending.id, shipment()).await));
+    assert!(wrong(app.ordering.complete(&by(BUYER), pending.id).await));
     let paid = process.paid().await;
-    assert!(wrong(cancel_order(app, &by(BUYER), paid.id).await));
-    assert!(wrong(complete_order(app, &by(BUYER), paid.id).await));
-    ship_order(app, &by(SELLER), paid.id, shipment()).await.unwrap();
-    assert!(wrong(ship_order(app, &by(SELLER), paid.id, shipment()).await));
-    assert!(wrong(cancel_order(app, &by(BUYER), paid.id).await));
+    assert!(wrong(app.ordering.cancel(&by(BUYER), paid.id).await));
+    assert!(wrong(app.ordering.complete(&by(BUYER), paid.id).await));
+    app.ordering.ship(&by(SELLER), paid.id, shipment()).await.unwrap();
+    assert!(wrong(app.ordering.ship(&by(SELLER), paid.id, shipment()).await));
+    assert!(wrong(app.ordering.cancel(&by(BUYER), paid.id).await));
     assert_eq!(world.order(pending.id).await, pending);
     let payment = StartPayment { order: paid.id, method: PaymentMethod::Card };
-    let late = start_payment(app, &by(BUYER), payment).await;
+    let late = app.payments.start(&by(BUYER), payment).await;
     assert!(matches!(
         late,
         Err(UseCaseError::Refused(PaymentCommandRefusal::Order(OrderRefusal::WrongStatus { .. })))
@@ -213,6 +213,6 @@ async fn report_for_a_missing_payment_is_not_found() {
     let order = process.ordered().await;
     let mut payment = process.started_payment(order.id).await;
     payment.id = 404.try_into().unwrap();
-    let result = settle_payment(&process.app, &gateway(), report(&payment, PaymentResult::Success)).await;
+    let result = process.app.payments.settle(&gateway(), report(&payment, PaymentResult::Success)).await;
     assert!(is_not_found(&result));
 }

@@ -34,7 +34,7 @@ async fn repeated_start_of_a_payment_returns_the_existing_payment() {
         "another process must return the same payment"
     );
     let seller = StartPayment { order: order.id, method: PaymentMethod::Card };
-    let result = start_payment(&process.app, &by(SELLER), seller).await;
+    let result = process.app.payments.start(&by(SELLER), seller).await;
     assert!(matches!(
         result,
         Err(UseCaseError::Refused(PaymentCommandRefusal::Order(OrderRefusal::NotAllowed { .. })))
@@ -86,7 +86,7 @@ async fn failed_payment_leaves_the_order_pending_and_payable_again() {
 async fn success_after_cancellation_records_a_due_refund_and_does_not_change_the_order() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
-    let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    let cancelled = process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
     let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
     assert_eq!((settled.status, settled.refund_due), (PaymentStatus::Success, true));
     assert_eq!(world.order(order.id).await, cancelled);

@@ -3,7 +3,6 @@
 use handover_outbox::operations::{OperationError, outbox, queues};
 use handover_outbox::ports::OutboxFilter;
 use marketplace::ports::OrderSide;
-use marketplace::use_cases::*;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::*;
 
@@ -27,23 +26,23 @@ async fn products_page_is_ordered_newest_first() {
     let mut sizes = Vec::new();
     let mut before = None;
     loop {
-        let page = products(&process.app, &by(BUYER), None, before, 10).await.unwrap();
+        let page = process.app.queries.products(&by(BUYER), None, before, 10).await.unwrap();
         sizes.push(page.items.len());
         seen.extend(page.items.iter().map(|product| product.id));
         let Some(next) = page.next else { break };
         before = Some(next.try_into().unwrap());
     }
     assert_eq!((seen, sizes), (listed, vec![10, 10, 5]));
-    let whole = products(&process.app, &by(BUYER), None, None, 25).await.unwrap();
+    let whole = process.app.queries.products(&by(BUYER), None, None, 25).await.unwrap();
     assert_eq!(
         (whole.items.len(), whole.next),
         (25, None),
         "a full last page must have no cursor of a next page"
     );
-    let sold = products(&process.app, &by(BUYER), Some(ProductStatus::Sold), None, 10).await.unwrap();
+    let sold = process.app.queries.products(&by(BUYER), Some(ProductStatus::Sold), None, 10).await.unwrap();
     assert!(sold.items.is_empty());
     let other_tenant = CommandContext { tenant: 2.try_into().unwrap(), ..by(BUYER) };
-    assert!(products(&process.app, &other_tenant, None, None, 10).await.unwrap().items.is_empty());
+    assert!(process.app.queries.products(&other_tenant, None, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +53,7 @@ async fn orders_are_listed_for_their_buyer_and_their_seller() {
     let first = process.ordered().await;
     let second = process.paid().await;
     let ids = async |user: i64, side, status| -> Vec<OrderId> {
-        let page = orders(app, &by(user), side, status, None, 10).await.unwrap();
+        let page = app.queries.orders(&by(user), side, status, None, 10).await.unwrap();
         page.items.iter().map(|order| order.id).collect()
     };
     assert_eq!(ids(BUYER, OrderSide::Buyer, None).await, [second.id, first.id]);
@@ -62,9 +61,9 @@ async fn orders_are_listed_for_their_buyer_and_their_seller() {
     assert_eq!(ids(BUYER, OrderSide::Buyer, Some(OrderStatus::Paid)).await, [second.id]);
     assert!(ids(BUYER, OrderSide::Seller, None).await.is_empty());
     assert!(ids(OTHER_USER, OrderSide::Buyer, None).await.is_empty());
-    let page = orders(app, &by(BUYER), OrderSide::Buyer, None, None, 1).await.unwrap();
+    let page = app.queries.orders(&by(BUYER), OrderSide::Buyer, None, None, 1).await.unwrap();
     assert_eq!(page.next, Some(second.id.get()));
-    let last = orders(app, &by(BUYER), OrderSide::Buyer, None, Some(second.id), 1).await.unwrap();
+    let last = app.queries.orders(&by(BUYER), OrderSide::Buyer, None, Some(second.id), 1).await.unwrap();
     assert_eq!((last.items[0].id, last.next), (first.id, None));
 }
 
@@ -105,8 +104,8 @@ async fn order_is_found_by_its_buyer_and_seller() {
     let process = world.process();
     let order = process.ordered().await;
     for user in [BUYER, SELLER] {
-        assert_eq!(find_order(&process.app, &by(user), order.id).await.unwrap(), order);
+        assert_eq!(process.app.queries.find_order(&by(user), order.id).await.unwrap(), order);
     }
-    let product = find_product(&process.app, &by(OTHER_USER), order.product).await.unwrap();
+    let product = process.app.queries.find_product(&by(OTHER_USER), order.product).await.unwrap();
     assert_eq!(product.status, ProductStatus::Sold);
 }

@@ -32,7 +32,7 @@ async fn product_is_listed_once_after_a_commit_fault() {
         let process = process_with_ids(&world).await;
         process.faults.next_commits(faults.iter().copied());
         let product = process.listed().await;
-        let all = products(&process.app, &by(BUYER), None, None, 100).await.unwrap().items;
+        let all = process.app.queries.products(&by(BUYER), None, None, 100).await.unwrap().items;
         assert_eq!((all.len(), &all[0]), (2, &product), "{faults:?}");
     }
 }
@@ -44,12 +44,15 @@ async fn order_is_placed_once_after_a_commit_fault() {
         let process = process_with_ids(&world).await;
         let product = process.listed().await.id;
         process.faults.next_commits(faults.iter().copied());
-        let order = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
+        let order = process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap();
         assert_eq!(world.order(order.id).await, order, "{faults:?}");
         assert_eq!(world.history(order.id).await.len(), 2);
         assert_eq!(world.product(product).await.version, 2);
         let side = marketplace::ports::OrderSide::Buyer;
-        assert_eq!(orders(&process.app, &by(BUYER), side, None, None, 100).await.unwrap().items.len(), 2);
+        assert_eq!(
+            process.app.queries.orders(&by(BUYER), side, None, None, 100).await.unwrap().items.len(),
+            2
+        );
     }
 }
 
@@ -66,10 +69,10 @@ async fn each_order_transition_happens_once_after_a_commit_fault() {
         let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert_eq!((settled.status, settled.version), (PaymentStatus::Success, 2), "{faults:?}");
         inject_faults();
-        let shipped = ship_order(&process.app, &by(SELLER), order, shipment()).await.unwrap();
+        let shipped = process.app.ordering.ship(&by(SELLER), order, shipment()).await.unwrap();
         assert_eq!(shipped.status, OrderStatus::Shipped);
         inject_faults();
-        let completed = complete_order(&process.app, &by(BUYER), order).await.unwrap();
+        let completed = process.app.ordering.complete(&by(BUYER), order).await.unwrap();
         assert_eq!((completed.status, completed.version), (OrderStatus::Completed, 4));
         assert_eq!(world.order(order).await, completed);
         assert_eq!(world.history(order).await.len(), 5);
@@ -83,7 +86,7 @@ async fn order_is_cancelled_and_its_product_freed_once_after_a_commit_fault() {
         let process = process_with_ids(&world).await;
         let order = process.ordered().await;
         process.faults.next_commits(faults.iter().copied());
-        let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+        let cancelled = process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
         assert_eq!((cancelled.status, cancelled.version), (OrderStatus::Cancelled, 2), "{faults:?}");
         let product = world.product(order.product).await;
         assert_eq!((product.status, product.version), (ProductStatus::OnSale, 3));
@@ -101,7 +104,7 @@ async fn product_is_shelved_once_after_a_commit_fault() {
             [(Shelf::Off, ProductStatus::OffShelf, 2), (Shelf::On, ProductStatus::OnSale, 3)]
         {
             process.faults.next_commits(faults.iter().copied());
-            let after = shelve_product(&process.app, &by(SELLER), product, shelf).await.unwrap();
+            let after = process.app.ordering.shelve_product(&by(SELLER), product, shelf).await.unwrap();
             assert_eq!((after.status, after.version), (status, version), "{faults:?}");
         }
     }
@@ -134,13 +137,13 @@ async fn command_fails_without_changes_after_eight_transient_errors() {
     process.faults.next_commits([CommitFault::Transient; 8]);
     let before = process.faults.begun_units();
     let started = Instant::now();
-    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    let result = process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(result, Err(UseCaseError::Store(StoreError::Transient(_)))), "{result:?}");
     assert_eq!(process.faults.begun_units() - before, 8);
     assert!(started.elapsed() > millis(100) && started.elapsed() < secs(2), "{:?}", started.elapsed());
     assert_eq!(world.rows().await, rows);
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
-    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
+    process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +153,7 @@ async fn command_fails_at_once_when_the_store_is_unavailable() {
     let product = process.listed().await.id;
     process.faults.set_unavailable(true);
     let before = process.faults.calls();
-    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    let result = process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(result, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{result:?}");
     assert_eq!(process.faults.calls() - before, 1);
 }
@@ -171,7 +174,7 @@ async fn killed_process_reports_unavailable_and_changes_nothing() {
     let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
     process.kill().await;
-    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    let result = process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(result, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{result:?}");
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
 }

@@ -25,7 +25,7 @@ pub async fn key_is_claimed_once_and_response_is_replayed_exactly(rig: &dyn Keys
         assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
         for token in ["t3", "t4"] {
             let again = claim(rig, &claim_of(rig, &first.scope, token)).await;
-            assert_eq!(again, ClaimOutcome::Completed(StoredResponse { status: 201, data: data.clone() }));
+            assert_eq!(again, ClaimOutcome::Completed(StoredResponse { code: 201, text: data.clone() }));
         }
     }
 }
@@ -104,7 +104,7 @@ pub async fn scopes_differ_by_tenant_user_route_and_key(rig: &dyn KeysRig) {
         assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One, "{scope:?}");
     }
     for (n, scope) in scopes.iter().enumerate() {
-        let answer = StoredResponse { status: 201, data: n.to_string() };
+        let answer = StoredResponse { code: 201, text: n.to_string() };
         assert_eq!(
             claim(rig, &claim_of(rig, scope, "t3")).await,
             ClaimOutcome::Completed(answer),

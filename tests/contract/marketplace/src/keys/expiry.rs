@@ -44,7 +44,7 @@ pub async fn late_owner_changes_nothing_after_takeover(rig: &dyn KeysRig) {
     let answered = RequestRecord { token: "t5".into(), ..completed_request(&takeover, "2") };
     assert_eq!(rig.keys().store_response("t2", &answered).await.unwrap(), Changed::One);
     late_calls_change_nothing().await;
-    let answer = StoredResponse { status: 201, data: "2".to_owned() };
+    let answer = StoredResponse { code: 201, text: "2".to_owned() };
     assert_eq!(claim(rig, &claim_of(rig, &late.scope, "t6")).await, ClaimOutcome::Completed(answer));
 }
 
@@ -69,7 +69,7 @@ pub async fn stored_response_is_not_replaced_or_released(rig: &dyn KeysRig) {
     for token in ["t1", "t2"] {
         assert_eq!(rig.keys().release(&first.scope, token).await.unwrap(), Changed::None);
     }
-    let answer = StoredResponse { status: 201, data: "1".to_owned() };
+    let answer = StoredResponse { code: 201, text: "1".to_owned() };
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t4")).await, ClaimOutcome::Completed(answer));
 }
 
@@ -82,7 +82,7 @@ pub async fn stored_response_expires_at_time_of_its_claim(rig: &dyn KeysRig) {
     let answered = RequestRecord { token: "t2".into(), ..completed_request(&first, "1") };
     assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
     rig.advance(RETENTION - LEASE);
-    let answer = StoredResponse { status: 201, data: "1".to_owned() };
+    let answer = StoredResponse { code: 201, text: "1".to_owned() };
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t3")).await, ClaimOutcome::Completed(answer));
     rig.advance(MARGIN);
     let other = RequestRecord { body_hash: "b".repeat(64), ..claim_of(rig, &first.scope, "t4") };

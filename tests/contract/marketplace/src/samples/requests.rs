@@ -31,6 +31,6 @@ pub fn processing_request(key: &str, token: &str) -> RequestRecord {
 
 /// The same request with a stored response.
 pub fn completed_request(request: &RequestRecord, data: &str) -> RequestRecord {
-    let answer = StoredResponse { status: 201, data: data.to_owned() };
+    let answer = StoredResponse { code: 201, text: data.to_owned() };
     RequestRecord { state: RequestState::Success(answer), ..request.clone() }
 }

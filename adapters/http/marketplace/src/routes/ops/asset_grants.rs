@@ -4,13 +4,14 @@ use chrono::{DateTime, Datelike, Utc};
 use handover_http::body::JsonBody;
 use handover_http::response::Done;
 use handover_http::views::Time;
-use marketplace::use_cases::operations::{self, AssetGrant, IssueCoupon};
+use marketplace::use_cases::operations::{AssetGrant, IssueCoupon};
 use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::Command;
+use crate::idempotency::Created;
 use crate::messages;
 use crate::openapi::kinds;
 use crate::path::PathId;
@@ -23,7 +24,7 @@ const LAST_YEAR: i32 = 9999;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AssetGrant)]
-pub(in crate::routes) struct AssetGrantView {
+pub(super) struct AssetGrantView {
     #[schema(value_type = kinds::Id)]
     user_id: UserId,
     #[schema(value_type = kinds::Asset)]
@@ -56,7 +57,7 @@ impl From<AssetOperation> for AssetGrantView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = IssuedCoupon)]
-pub(in crate::routes) struct IssuedCouponView {
+pub(super) struct IssuedCouponView {
     #[schema(value_type = kinds::Id)]
     coupon_id: CouponId,
     #[schema(value_type = kinds::Id)]
@@ -73,7 +74,7 @@ pub(in crate::routes) struct IssuedCouponView {
 
 impl IssuedCouponView {
     /// Computes the status at `now`: when the request is repeated with its key, the coupon may have been used since.
-    pub(in crate::routes) fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedCouponView {
+    fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedCouponView {
         IssuedCouponView {
             coupon_id: coupon.id,
             user_id: coupon.user,
@@ -83,6 +84,13 @@ impl IssuedCouponView {
             status: coupon.status_at(now).as_str(),
             create_time: Time(coupon.create_time),
         }
+    }
+}
+
+impl From<Coupon> for IssuedCouponView {
+    /// The coupon as it was issued, for the stored response.
+    fn from(coupon: Coupon) -> IssuedCouponView {
+        IssuedCouponView::at(coupon.create_time, &coupon)
     }
 }
 
@@ -102,12 +110,12 @@ impl IssuedCouponView {
     ),
 )]
 pub(super) async fn deposit(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Created<AssetGrantView>>,
     PathId(user): PathId<UserId>,
     JsonBody(body): JsonBody<bodies::Deposit>,
 ) -> RouteResult {
     let (grant, reason) = body.command(|body, _| Some((AssetGrant::Deposit(body.amount?), body.reason?)))?;
-    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
+    let operation = edge.app.operations.grant_asset(&call, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -127,12 +135,12 @@ pub(super) async fn deposit(
     ),
 )]
 pub(super) async fn grant(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Created<AssetGrantView>>,
     PathId(user): PathId<UserId>,
     JsonBody(body): JsonBody<bodies::Grant>,
 ) -> RouteResult {
     let (grant, reason) = body.command(|body, _| Some((AssetGrant::Grant(body.points?), body.reason?)))?;
-    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
+    let operation = edge.app.operations.grant_asset(&call, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -148,7 +156,7 @@ pub(super) async fn grant(
     responses((status = 201, description = "The coupon", body = IssuedCouponView)),
 )]
 pub(super) async fn issue(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Created<IssuedCouponView>>,
     JsonBody(body): JsonBody<bodies::NewCoupon>,
 ) -> RouteResult {
     let now = edge.app.now();
@@ -165,7 +173,7 @@ pub(super) async fn issue(
             reason: body.reason?,
         })
     })?;
-    let coupon = operations::issue_coupon(&edge.app, &context, command).await?;
+    let coupon = edge.app.operations.issue_coupon(&call, command).await?;
     Done::created(&IssuedCouponView::at(now, &coupon))
 }
 

@@ -6,11 +6,12 @@ use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
-use marketplace::use_cases::operations::{self, ListGatewayReports};
+use marketplace::use_cases::operations::ListGatewayReports;
 use marketplace_domain::ReportState;
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Command, Operator};
+use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathReport;
 use crate::refusal::RouteResult;
@@ -40,7 +41,7 @@ queries! {
 pub(super) async fn page(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
     let (ReportQuery { state, from, to }, before, limit) = parameters.page()?;
     let query = ListGatewayReports { state, from, to, before, limit };
-    let page = operations::gateway_reports(&edge.app, &context, query).await?;
+    let page = edge.app.operations.gateway_reports(&context, query).await?;
     Done::page(page, GatewayReportView::from)
 }
 
@@ -60,11 +61,11 @@ pub(super) async fn page(Operator(edge, context): Operator, parameters: Paramete
     ),
 )]
 pub(super) async fn close(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<GatewayReportView>>,
     PathReport(report): PathReport,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let closed = operations::close_gateway_report(&edge.app, &context, report, reason).await?;
+    let closed = edge.app.operations.close_gateway_report(&call, report, reason).await?;
     Done::ok(&GatewayReportView::from(closed))
 }

@@ -10,10 +10,10 @@ use handover_http::refusal::Refusal;
 use handover_http::response::Done;
 use handover_outbox::operations::Reason;
 use marketplace::CommandContext;
-use marketplace::use_cases::operations::{self, GRACE, Reconcile};
+use marketplace::use_cases::operations::{GRACE, Reconcile};
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Afterwards, Operator};
 use crate::edge::Edge;
 use crate::messages;
 use crate::openapi::kinds;
@@ -64,7 +64,7 @@ pub(super) async fn report(Operator(edge, context): Operator, parameters: Parame
     ),
 )]
 pub(super) async fn repair(
-    Operator(edge, context): Operator,
+    Afterwards(edge, context): Afterwards,
     OptionalBody(body): OptionalBody<bodies::RepairRequest>,
 ) -> RouteResult {
     let selection = body.command(|body, _| {
@@ -93,6 +93,6 @@ async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) 
         .ok_or_else(|| Refusal::field("from", messages::window_range(MAX_WINDOW.num_days())))?;
     let Selection { tenant, repair, reason, .. } = selection;
     let command = Reconcile { tenant, since, until, grace: GRACE, repair, reason };
-    let reconciliation = operations::reconcile(&edge.app, &context.operator()?, command).await?;
+    let reconciliation = edge.app.operations.reconcile(&context.operator()?, command).await?;
     Done::ok(&ReconciliationView::from(reconciliation))
 }

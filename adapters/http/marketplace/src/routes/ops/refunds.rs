@@ -5,11 +5,12 @@ use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
-use marketplace::use_cases::operations::{self, ListRefunds};
+use marketplace::use_cases::operations::ListRefunds;
 use marketplace_domain::{RefundId, RefundStatus};
 
 use crate::bodies;
-use crate::context::Operator;
+use crate::context::{Command, Operator};
+use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::refusal::RouteResult;
@@ -36,7 +37,7 @@ queries! {
 )]
 pub(super) async fn page(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
     let (RefundQuery { state: status }, before, limit) = parameters.page()?;
-    let page = operations::list_refunds(&edge.app, &context, ListRefunds { status, before, limit }).await?;
+    let page = edge.app.operations.list_refunds(&context, ListRefunds { status, before, limit }).await?;
     Done::page(page, RefundDetailsView::from)
 }
 
@@ -58,7 +59,7 @@ pub(super) async fn one(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let refund = operations::find_refund(&edge.app, &context, refund).await?;
+    let refund = edge.app.operations.find_refund(&context, refund).await?;
     Done::ok(&RefundDetailsView::from(refund))
 }
 
@@ -80,12 +81,12 @@ pub(super) async fn one(
     ),
 )]
 pub(super) async fn retry(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<RefundDetailsView>>,
     PathId(refund): PathId<RefundId>,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = operations::retry_refund(&edge.app, &context, refund, reason).await?;
+    let refund = edge.app.operations.retry_refund(&call, refund, reason).await?;
     Done::ok(&RefundDetailsView::from(refund))
 }
 
@@ -106,11 +107,11 @@ pub(super) async fn retry(
     ),
 )]
 pub(super) async fn settle(
-    Operator(edge, context): Operator,
+    Command(edge, call): Command<Updated<RefundDetailsView>>,
     PathId(refund): PathId<RefundId>,
     JsonBody(body): JsonBody<bodies::Decision>,
 ) -> RouteResult {
     let reason = body.command(|body, _| body.reason)?;
-    let refund = operations::settle_refund_by_hand(&edge.app, &context, refund, reason).await?;
+    let refund = edge.app.operations.settle_refund_by_hand(&call, refund, reason).await?;
     Done::ok(&RefundDetailsView::from(refund))
 }

@@ -11,13 +11,13 @@ use marketplace_domain::{
 
 use super::findings::{Finding, FindingKind};
 use super::report::Reconciliation;
-use crate::App;
 use crate::cash;
 use crate::consistency::{
     MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders, read_rows,
 };
 use crate::consumer::{Consumer, Consumers, EffectRow};
 use crate::ports::MarketView;
+use crate::use_cases::operations::Operations;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
 
@@ -31,12 +31,12 @@ pub(super) struct Subscribed {
 }
 
 impl Subscriptions {
-    pub(super) async fn of(app: &App) -> Result<Subscriptions, StoreError> {
-        let mut view = app.view().await?;
+    pub(super) async fn of(operations: &Operations) -> Result<Subscriptions, StoreError> {
+        let mut view = operations.tx.view().await?;
         let mut subscribed = Vec::new();
-        for consumer in app.consumers.iter() {
+        for consumer in operations.consumers.iter() {
             if let Some(subscription) = view.outbox_view().consumer_subscription(consumer.name()).await? {
-                let delay = consumer.queue(app.rules.pending_timeout).delay();
+                let delay = consumer.queue(operations.rules.pending_timeout).delay();
                 subscribed.push(Subscribed {
                     consumer: Arc::clone(consumer),
                     after_id: subscription.after_id,

@@ -8,17 +8,19 @@ use marketplace_domain::{Asset, EventBody, EventKind, Order, OrderId, Posting};
 
 use super::compare::Subscriptions;
 use super::findings::{Finding, FindingKind, Repair};
+use crate::cash;
 use crate::consistency::{MoneyMismatch, announce_missing, is_paid_for, occupy_product, reconstructed_hold};
-use crate::consumer::{Consumer, Effect, LostEffect};
+use crate::consumer::{Consumer, Effect, HandlerContext, LostEffect};
+use crate::context::{Actor, CommandContext};
 use crate::ports::Work;
-use crate::use_cases::{FinishPayment, Finished, finish_payment};
-use crate::{Actor, App, CommandContext, cash};
+use crate::use_cases::operations::Operations;
+use crate::use_cases::{FinishPayment, Finished};
 use handover_outbox::consumers::{backfilled_record, retry_record};
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
-use handover_outbox::with_tx;
+use handover_outbox::with_tx_using;
 
 /// Operator and reason of a repair.
 #[derive(Clone, Copy)]
@@ -29,18 +31,20 @@ pub(super) struct RepairContext<'a> {
 
 /// Repairs a finding if possible. Returns how it was repaired; `None` if it was not.
 pub(super) async fn repair(
-    app: &App,
+    operations: &Operations,
     by: RepairContext<'_>,
     subscriptions: &Subscriptions,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
-        return finish(app, by, finding, (order, mismatch)).await;
+        return finish(operations, by, finding, (order, mismatch)).await;
     }
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
-            announce_missing(app, finding.tenant, order, Some(entry(by, finding, app.now()))).await?;
+            let entry = Some(entry(by, finding, operations.tx.now()));
+            announce_missing(&operations.tx, &operations.rules.events, (finding.tenant, order), entry)
+                .await?;
             Ok(Some(Repair::Announced))
         }
         (
@@ -71,15 +75,14 @@ pub(super) async fn repair(
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
-            let job = Arc::new(RepairJob {
-                app: app.clone(),
+            let job = RepairJob {
+                rules: operations.rules.clone(),
                 finding: finding.clone(),
                 order,
                 consumer,
-                entry: entry(by, finding, app.now()),
-            });
-            with_tx(&app.tx, move |unit, attempt| {
-                let job = Arc::clone(&job);
+                entry: entry(by, finding, operations.tx.now()),
+            };
+            with_tx_using(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Repair::RecordWritten));
@@ -98,17 +101,17 @@ pub(super) async fn repair(
 
 /// Finishes a payment or refund whose order did not change with it.
 async fn finish(
-    app: &App,
+    operations: &Operations,
     by: RepairContext<'_>,
     finding: &Finding,
     (order, mismatch): (OrderId, MoneyMismatch),
 ) -> Result<Option<Repair>, StoreError> {
     let tenant = finding.tenant;
-    let entry = Some(entry(by, finding, app.now()));
+    let entry = Some(entry(by, finding, operations.tx.now()));
     let actor = Actor::System("reconciliation");
-    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), idempotency: None };
+    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone() };
     let command = FinishPayment { tenant, order, mismatch, entry };
-    Ok(finish_payment(app, &context, command).await?.map(Repair::from))
+    Ok(operations.payments.finish(&context, command).await?.map(Repair::from))
 }
 
 fn entry(
@@ -130,7 +133,7 @@ fn entry(
 
 /// Repair of one finding.
 struct RepairJob {
-    app: App,
+    rules: HandlerContext,
     finding: Finding,
     order: OrderId,
     consumer: Option<Arc<dyn Consumer>>,
@@ -166,7 +169,7 @@ impl RepairJob {
             return Ok(None);
         };
         let stored = consumer.read_effects(unit, std::slice::from_ref(&order)).await?;
-        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.app.rules.points));
+        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.rules.points));
         let effect = compared.unwrap_or(Effect::Invisible);
         let name = consumer.name();
         let record = unit.outbox().consumption(name, event).await?;
@@ -224,7 +227,7 @@ impl RepairJob {
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
         let stored = unit.captures_of(order.tenant, &[order.id]).await?;
         let captures = cash::captures_of(&payments, stored);
-        let event_factory = self.app.handlers.events.empty_factory(&self.entry.trace_id, self.entry.at);
+        let event_factory = self.rules.events.empty_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
         for capture in &captures {
             postings.extend(cash::captured(capture, order, None, &event_factory));

@@ -11,8 +11,8 @@ use marketplace_domain::{
 };
 
 use super::item::{TimelineItem, TimelineKind, Visibility};
-use crate::App;
 use crate::consumer::{Audience, Consumer, EffectRow, RowDescription};
+use crate::use_cases::operations::Operations;
 use handover_outbox::MASK;
 use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow};
 use handover_outbox::relay::envelope_of;
@@ -37,11 +37,11 @@ pub(super) struct Items<'a> {
 type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
-    pub(super) fn new(app: &App, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
-        let queue_of = |consumer: &dyn Consumer| consumer.queue(app.rules.pending_timeout).name;
+    pub(super) fn new(operations: &Operations, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
+        let queue_of = |consumer: &dyn Consumer| consumer.queue(operations.rules.pending_timeout).name;
         let consumers =
-            app.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
-        let of_buyer = app.consumers.iter().filter(|it| it.audience() == Audience::Buyer);
+            operations.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
+        let of_buyer = operations.consumers.iter().filter(|it| it.audience() == Audience::Buyer);
         let of_buyer = of_buyer.map(|it| it.name().to_owned()).collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
         Items { visibility, consumers, of_buyer, events, items: Vec::new() }

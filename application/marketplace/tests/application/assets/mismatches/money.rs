@@ -146,7 +146,10 @@ async fn payment_of_another_amount_does_not_pay_the_order_and_is_refunded_after_
     assert!(found.what.contains("are to be paid"), "{}", found.what);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Pending);
     pass(secs(900)).await;
-    TimeoutSweep::new(market.app().clone(), Default::default()).sweep().await.unwrap();
+    TimeoutSweep::new(market.app().tx.clone(), market.app().handlers.clone(), Default::default())
+        .sweep()
+        .await
+        .unwrap();
     market.process_pending().await;
     let repaired = (FindingKind::NotRefunded, Some(order.id), Some(Repair::RefundStarted));
     assert_repaired(&market, &[repaired]).await;
@@ -158,7 +161,10 @@ async fn captured_money_of_cancelled_order_is_refunded_once() {
     let market = Market::running().await;
     let (order, payment) = order_with_payment_not_applied(&market, SpentAssets::default()).await;
     pass(secs(900)).await;
-    TimeoutSweep::new(market.app().clone(), Default::default()).sweep().await.unwrap();
+    TimeoutSweep::new(market.app().tx.clone(), market.app().handlers.clone(), Default::default())
+        .sweep()
+        .await
+        .unwrap();
     market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
     let report = run_reconciliation(&market, false).await;
@@ -202,7 +208,7 @@ async fn refused_refund_of_cancelled_order_is_found_until_an_operator_repeats_it
         assert!(found.what.contains(&format!("refund {} FAILED", refund.id)), "{}", found.what);
     }
     let command = RequestRefund { order: order.id, reason: "again".into() };
-    request_refund(market.app(), &operator(), command).await.unwrap();
+    market.app().payments.request_refund(&operator(), command).await.unwrap();
     assert_eq!(run_reconciliation(&market, false).await.count(FindingKind::NotRefunded), 0);
 }
 
@@ -329,7 +335,7 @@ async fn late_and_failed_payments_are_not_findings() {
     market.process.settle(&payment, PaymentResult::Failed).await.unwrap();
     let late = market.locked(SpentAssets::default()).await;
     let payment = market.process.started_payment(late.id).await;
-    cancel_order(market.app(), &by(BUYER), late.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), late.id).await.unwrap();
     market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     market.process_pending().await;
     assert_found(&market, &[]).await;

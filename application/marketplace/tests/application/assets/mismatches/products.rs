@@ -17,7 +17,7 @@ async fn product_of_live_order_that_is_not_sold_is_found_and_marked_sold() {
     let paid = market.paid(SpentAssets::default()).await;
     let shipped = market.paid(SpentAssets::default()).await;
     let shipment = Shipment::new("SF".into(), "1".into()).unwrap();
-    ship_order(market.app(), &Market::seller(), shipped.id, shipment).await.unwrap();
+    market.app().ordering.ship(&Market::seller(), shipped.id, shipment).await.unwrap();
     market.process_pending().await;
     assert_found(&market, &[]).await;
     set_product(&market, pending.product, ProductStatus::OnSale).await;
@@ -48,7 +48,7 @@ async fn product_sold_twice_is_found_and_an_operator_decides() {
     let market = Market::running().await;
     let first = market.paid(SpentAssets::default()).await;
     set_product(&market, first.product, ProductStatus::OnSale).await;
-    let second = place_order(market.app(), &by(LOSER), PlaceOrder::of(first.product)).await.unwrap();
+    let second = market.app().ordering.place(&by(LOSER), PlaceOrder::of(first.product)).await.unwrap();
     market.process_pending().await;
     for _ in 0..2 {
         assert_repaired(&market, &[(FindingKind::SoldTwice, Some(second.id), None)]).await;
@@ -56,7 +56,7 @@ async fn product_sold_twice_is_found_and_an_operator_decides() {
     let found = run_reconciliation(&market, false).await.findings.remove(0);
     assert!(found.what.contains(&format!("{}, {}", first.id, second.id)), "{}", found.what);
     // The cancellation of the second order puts the product on sale, although the first order still occupies it.
-    cancel_order(market.app(), &by(LOSER), second.id).await.unwrap();
+    market.app().ordering.cancel(&by(LOSER), second.id).await.unwrap();
     market.process_pending().await;
     let repaired = (FindingKind::ProductNotSold, Some(first.id), Some(Repair::ProductSold));
     assert_repaired(&market, &[repaired]).await;
@@ -67,7 +67,7 @@ async fn product_sold_twice_is_found_and_an_operator_decides() {
 async fn sold_product_without_an_order_is_found_and_stays_off_sale() {
     let market = Market::running().await;
     let cancelled = market.locked(SpentAssets::default()).await;
-    cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
+    market.app().ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
     let never_ordered = market.process.listed().await;
     market.process_pending().await;
     assert_found(&market, &[]).await;
