@@ -26,5 +26,6 @@ pub mod server_rigs;
 pub mod servers;
 pub mod snapshot;
 pub mod upgrade;
+pub mod versions;
 
 pub use handover_contract::long;

@@ -19,6 +19,7 @@ mod gate;
 mod group;
 mod outage;
 mod outcome;
+mod registration;
 mod single;
 mod sweep;
 
@@ -29,6 +30,7 @@ pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::dead_record;
 pub use dead_letters::{backfilled_record, retry_record};
+pub(crate) use registration::{keep_registered, register};
 
 pub use crate::error_kind::ErrorKind;
 pub use crate::handler::{

@@ -88,7 +88,8 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// Name of the consumer in the consume log and in log messages.
     fn name(&self) -> &str;
 
-    /// Event types that the handler applies. Events of other types in its queue fail as unrecoverable.
+    /// Event types that the handler applies. Events of other types in its queue are left to the process that has
+    /// registered them for the consumer, if there is one; otherwise they fail as unrecoverable.
     fn event_types(&self) -> Vec<&str>;
 
     /// Intended delivery delay of the events, if they pass through a delay queue. The delay is added to the time after

@@ -44,6 +44,11 @@ impl Bound {
     pub(super) fn event_types(&self) -> Vec<&str> {
         self.event_types.iter().map(String::as_str).collect()
     }
+
+    /// Whether the handler applies events of this type.
+    pub(super) fn takes(&self, event_type: &str) -> bool {
+        self.event_types.iter().any(|own| own == event_type)
+    }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {

@@ -12,8 +12,8 @@ use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::ExternalEffect;
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
-use crate::message::published_envelope;
-use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
+use crate::message::dead_letter_body;
+use crate::metrics::{CONSUMED, IDEMPOTENT, LEFT, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
@@ -203,6 +203,27 @@ impl EventProcessor {
         info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", self.outbox.texts.duplicate);
     }
 
+    /// Logs and counts a delivery that is left to another process because this one does not apply events of its type;
+    /// called after the event was recorded as WAITING.
+    pub(super) fn log_left(&self, event: &EventId, event_type: &str, trace_id: &str) {
+        if self.bound.takes(event_type) {
+            return;
+        }
+        metrics::counter!(LEFT, "consumer" => self.bound.name.clone()).increment(1);
+        info!(eventId = %event, eventType = event_type, traceId = trace_id, queue = self.queue(),
+            consumer = self.name(), "[{}] event left to a process that has registered its type", self.name());
+    }
+
+    /// Types that other processes have registered for this consumer and that this process does not apply.
+    pub(super) async fn foreign_types<V: ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+    ) -> Result<Vec<String>, StoreError> {
+        let registered = view.registered_types().await?.into_iter();
+        let of_consumer = registered.filter(|it| it.consumer == self.name());
+        Ok(of_consumer.map(|it| it.event_type).filter(|event_type| !self.bound.takes(event_type)).collect())
+    }
+
     pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
         HistoryEntry {
             tenant: row.aggregate.tenant,
@@ -233,8 +254,7 @@ impl EventProcessor {
             tenant: row.aggregate.tenant,
             event_type: Some(row.event_type.clone()),
             trace_id: Some(row.trace_id().to_owned()),
-            body: published_envelope(&self.outbox.registry, row)
-                .map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
+            body: dead_letter_body(&self.outbox.registry, row),
             reason: reason.to_owned(),
             died_at: now,
             status: DeadLetterStatus::Open,

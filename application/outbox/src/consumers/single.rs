@@ -67,24 +67,29 @@ impl<'p> SingleEvents<'p> {
                 self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
-            let takes = self.processor.bound.event_types().contains(&target.event.event_type.as_str());
-            if end.is_none() && !takes {
-                let why = self.processor.outbox.texts.unsupported_type(&target.event.event_type);
+            let takes = |event_type: &str| self.processor.bound.takes(event_type);
+            if end.is_none()
+                && !takes(&target.event.event_type)
+                && !self.is_left_to_other_process(&target.event).await?
+            {
+                let why = self.unsupported(target);
                 self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }
             // After the target is settled, continue with the events that wait for it.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
+            let own_attempt = own_attempt.map(|counted| &counted.event);
             let targets = end.is_none().then_some(event).into_iter();
-            let targets = targets.chain(own_attempt.map(|counted| &counted.event)).cloned().collect();
-            let unordered = &self.processor.unordered;
-            let steps = plan(&list, &targets, unordered, own_attempt.map(|counted| &counted.event), now);
+            let targets = targets.chain(own_attempt).cloned().collect();
+            let steps = plan(&list, &targets, takes, &self.processor.unordered, own_attempt, now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
                 Verdict::Wait => {
                     if step.event.record.is_some() {
+                        let row = &step.event.event;
+                        self.processor.log_left(&row.event_id, &row.event_type, row.trace_id());
                         return Ok(SingleOutcome::Done);
                     }
                     // The loop calls the order gate again after this write: the earlier event may have been settled
@@ -105,6 +110,27 @@ impl<'p> SingleEvents<'p> {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether another process has registered the type of the event for this consumer.
+    async fn is_left_to_other_process(&self, event: &OutboxRow) -> Result<bool, StoreError> {
+        let mut view = self.processor.outbox.view().await?;
+        let foreign_types = self.processor.foreign_types(view.outbox_view()).await?;
+        Ok(foreign_types.contains(&event.event_type))
+    }
+
+    /// Error of an event whose type no running process has registered for this consumer.
+    fn unsupported(&self, step: &Unapplied) -> String {
+        let text = self.processor.outbox.texts.unsupported_type(&step.event.event_type);
+        if step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Waiting) {
+            let name = self.processor.name();
+            format!(
+                "{text}; the processes that applied events of this type for {name} have ended: start one, then replay \
+                 the dead letter"
+            )
+        } else {
+            text
         }
     }
 

@@ -71,6 +71,9 @@ pub struct NewEvent {
     pub occurred_at: DateTime<Utc>,
     /// Maximum number of retries (`max_retry_count`): one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
+    /// Routing key with which the event is published, at most 255 bytes. A relay that does not know the type needs it.
+    /// `None`: the relay uses the routing key of the registered type ([`crate::EventRegistry::routing_key`]).
+    pub routing_key: Option<String>,
 }
 
 /// A row of the outbox.
@@ -96,6 +99,8 @@ pub struct OutboxRow {
     pub retry_count: u32,
     /// Maximum number of retries: one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
+    /// Routing key of the writer; `None` in a row inserted by SQL, and in a row of a process of outbox schema 2.
+    pub routing_key: Option<String>,
     /// Time at which a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// Error of the last failed publish.
@@ -128,7 +133,8 @@ impl OutboxRow {
 }
 
 /// Event types whose events are not ordered within their aggregate: such an event neither blocks other events nor is
-/// blocked by them. The events of every other type are ordered, including those of unregistered types.
+/// blocked by them. The events of every other type are ordered, including those of unregistered types: a process that
+/// does not know a type cannot know that its events need no order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnorderedTypes(BTreeSet<String>);
 

@@ -8,6 +8,7 @@ mod library;
 mod lists;
 mod log;
 mod texts;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +52,7 @@ async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<A
             metadata: EventMetadata::default(),
             occurred_at: event.row.create_time,
             max_retry_count: 0,
+            routing_key: None,
         };
         outbox.append(&[note]).await?;
     }

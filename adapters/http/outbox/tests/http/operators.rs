@@ -91,6 +91,7 @@ impl Library {
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
+            routing_key: None,
         }
     }
 

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
-    Numbered, OutboxRow, StoreError, Unapplied,
+    Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
 use super::outbox::OutboxTable;
@@ -135,7 +135,7 @@ fn unapplied_of(
 ) -> (String, Vec<Value>) {
     let mut values = values![kind, tenant];
     values.extend(types.iter().cloned());
-    values.push(after_id.into());
+    values.extend(values![consumer, after_id]);
     dialect.look_up(LookUp {
         columns: &format!(
             "{}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
@@ -147,15 +147,22 @@ fn unapplied_of(
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
-            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {id} > ? \
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} AND {id} > ? \
              AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
-            event_type = dialect.unindexed("o.event_type"),
+            of_type = of_type(dialect, types.len()),
             id = dialect.unindexed("o.id"),
-            types = placeholders(types.len()),
         ),
         values,
         ..LookUp::default()
     })
+}
+
+/// The condition that the event `o` has one of so many types, or a type that is registered for the consumer. Its values
+/// are the types and the consumer.
+fn of_type(dialect: &dyn Dialect, types: usize) -> String {
+    let event_type = dialect.unindexed("o.event_type");
+    let registered = "SELECT t.event_type FROM outbox_consumer_types t WHERE t.consumer = ?";
+    format!("({event_type} IN ({}) OR {event_type} IN ({registered}))", placeholders(types))
 }
 
 /// Joins the consumer's record of the event `o`.
@@ -175,6 +182,15 @@ fn type_values(types: &[&str]) -> Vec<Value> {
 pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
     let row = row.of("outbox_consumer_subscriptions", "consumer");
     Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
+}
+
+fn registered_type(row: &Row) -> Result<RegisteredType, StoreError> {
+    let row = row.of("outbox_consumer_types", "consumer");
+    Ok(RegisteredType {
+        consumer: row.string("consumer")?,
+        event_type: row.string("event_type")?,
+        alive_until: row.time("alive_until")?,
+    })
 }
 
 #[async_trait]
@@ -225,12 +241,18 @@ impl ConsumeQueries for Session {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         most: u32,
     ) -> Result<Vec<EventId>, StoreError> {
+        let except = type_values(except);
+        let other_type = match except.len() {
+            0 => String::new(),
+            types => format!("AND event_type NOT IN ({})", placeholders(types)),
+        };
         let sql = format!(
-            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? \
+            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? {other_type} \
              AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
              AND ((status <> 'PROCESSING' AND consume_time <= ? \
                    AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
@@ -239,7 +261,9 @@ impl ConsumeQueries for Session {
              ORDER BY consume_time, id LIMIT ?",
             index = self.dialect.index("idx_consume_unsettled"),
         );
-        let values = values![consumer, idle_since, idle_since, now, now, most];
+        let mut values = values![consumer];
+        values.extend(except);
+        values.extend(values![idle_since, idle_since, now, now, most]);
         let rows = self.fetch(&sql, values).await?;
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }
@@ -259,17 +283,16 @@ impl ConsumeQueries for Session {
         let types = type_values(types);
         let sql = format!(
             "SELECT {columns} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
-             AND {id} > ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+             AND {id} > ? AND {of_type} AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
             columns = OutboxTable::COLUMNS,
             index = self.dialect.index("idx_outbox_sent"),
             record = join_record(self.dialect),
             id = self.dialect.unindexed("o.id"),
-            event_type = self.dialect.unindexed("o.event_type"),
-            types = placeholders(types.len()),
+            of_type = of_type(self.dialect, types.len()),
         );
         let mut values = values![consumer, after, until, after_id];
         values.extend(types);
-        values.push(most.into());
+        values.extend(values![consumer, most]);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, OutboxTable::read))
     }
@@ -331,5 +354,14 @@ impl ConsumeQueries for Session {
         let sql =
             "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ?";
         self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
+    }
+
+    async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {
+        let sql = "SELECT consumer, event_type, alive_until FROM outbox_consumer_types";
+        let rows = self.fetch(sql, Vec::new()).await?;
+        let mut types = rows.iter().map(registered_type).collect::<Result<Vec<_>, _>>()?;
+        // The rows are sorted here, because the collations of the engines differ.
+        types.sort_by(|a, b| (&a.consumer, &a.event_type).cmp(&(&b.consumer, &b.event_type)));
+        Ok(types)
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+use handover_outbox::ports::{
+    ConsumeLog, ConsumerSubscription, Consumption, Expected, RegisteredType, StoreError,
+};
 
 use handover_events::{ConsumeStatus, EventId, MAX_ID};
 
@@ -107,6 +109,32 @@ impl ConsumeLog for Session {
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
         let sql = "UPDATE outbox_consumer_subscriptions SET checked_until = ? WHERE consumer = ?";
         self.execute(sql, values![until, consumer]).await?;
+        Ok(())
+    }
+
+    async fn register_types(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        for_ms: u32,
+    ) -> Result<(), StoreError> {
+        let (_, until) = self.now_and(for_ms).await?;
+        // Processes renew the same rows: the common sequence of types prevents deadlocks, and one statement cannot write
+        // a row twice.
+        let types: BTreeSet<&str> = types.iter().copied().collect();
+        let rows = types.into_iter().flat_map(|event_type| values![consumer, event_type, until]).collect();
+        let after = self.dialect.or_replace("consumer, event_type", &["alive_until"]);
+        let into = "INSERT INTO outbox_consumer_types (consumer, event_type, alive_until)";
+        self.insert(into, 3, rows, &after).await?;
+        Ok(())
+    }
+
+    async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError> {
+        for RegisteredType { consumer, event_type, alive_until } in ended {
+            let sql = "DELETE FROM outbox_consumer_types \
+                       WHERE consumer = ? AND event_type = ? AND alive_until = ?";
+            self.execute(sql, values![consumer, event_type, *alive_until]).await?;
+        }
         Ok(())
     }
 }

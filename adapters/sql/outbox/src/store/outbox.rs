@@ -37,6 +37,7 @@ table! {
         payload: string("payload" = &event.payload),
         metadata: (metadata(row))("metadata" = event.metadata.to_text()),
         max_retry_count: count("max_retry_count" = event.max_retry_count),
+        routing_key: opt_string("routing_key" = &event.routing_key),
         status: named("status" = OutboxStatus::New.as_str()),
         create_time: time("create_time" = event.occurred_at),
         update_time: time("update_time" = event.occurred_at),

@@ -241,7 +241,7 @@ async fn check_hot_statements(store: &SqlStore) {
     session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();
     session.consumption("c", &event).await.unwrap();
-    session.stale_consumptions("c", now, now, 100).await.unwrap();
+    session.stale_consumptions("c", &["A"], now, now, 100).await.unwrap();
     session.unconsumed_events("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();

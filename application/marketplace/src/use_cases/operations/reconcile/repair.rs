@@ -43,13 +43,8 @@ pub(super) async fn repair(
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
             let entry = Some(entry(by, finding, operations.tx.now()));
-            announce_missing(
-                &operations.tx,
-                operations.rules.events.max_retry_count(),
-                (finding.tenant, order),
-                entry,
-            )
-            .await?;
+            announce_missing(&operations.tx, &operations.rules.events, (finding.tenant, order), entry)
+                .await?;
             Ok(Some(Repair::Announced))
         }
         (
