@@ -1,7 +1,5 @@
 //! A marketplace whose buyer can own assets, with its relay and consumers.
 
-use std::sync::Arc;
-
 use handover_outbox::consumers::{AnyHandler, Event, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
