@@ -14,6 +14,7 @@ pub mod values;
 mod words;
 
 use clap::Subcommand;
+use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Exit, Failure};
 
@@ -29,7 +30,7 @@ pub enum Command {
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
     Migrate(Common),
     /// Check what `serve` needs, and show how to fix problems
-    #[command(after_help = args::DOCTOR_HELP)]
+    #[command(after_help = in_own_name(args::DOCTOR_HELP))]
     Doctor(DoctorArgs),
     /// Inspect events in the outbox and send them again; also while `serve` runs
     #[command(subcommand)]

@@ -18,6 +18,7 @@ use handover_outbox::operations::Operator;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_runtime::config::{Checked, Configuration, Reader};
+use handover_runtime::names::{ProgramNames, set_names};
 use handover_runtime::settings::ToolkitConfig;
 use handover_runtime::stores::{AttachedDatabase, transactor};
 use handover_runtime::terminal::Common;
@@ -99,6 +100,12 @@ async fn day(database: Option<PathBuf>) -> Result<(), library::Error> {
 }
 
 pub(crate) async fn main() -> ExitCode {
+    set_names(ProgramNames {
+        command: env!("CARGO_PKG_NAME"),
+        prefix: "LIBRARY_",
+        file_variable: "LIBRARY_CONFIG",
+        file: "library.toml",
+    });
     let done = match Cli::parse().command.unwrap_or(Command::Day { database: None }) {
         Command::Day { database } => day(database).await,
         Command::Serve { address, common } => serve(address, &common).await,

@@ -34,7 +34,7 @@ impl Database {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handover-example-library"));
         command
             .args(arguments.split(' '))
-            .env("HANDOVER_DATABASE__URL", format!("sqlite://{}", self.file.display()))
+            .env("LIBRARY_DATABASE__URL", format!("sqlite://{}", self.file.display()))
             .current_dir(self.file.parent().unwrap());
         command
     }
@@ -144,6 +144,23 @@ async fn migrate_creates_only_the_tables_of_the_toolkit() {
     store.close().await;
     let report = database.json("doctor");
     assert_eq!(report["healthy"], true, "{report}");
+}
+
+#[test]
+fn advice_and_help_have_the_names_of_the_program() {
+    let database = Database::new();
+    let text = |output: Vec<u8>| String::from_utf8(output).unwrap();
+    let refused = text(database.run("outbox list").stderr);
+    assert!(refused.contains("`handover-example-library migrate`"), "{refused}");
+    assert!(!refused.contains("`handover "), "{refused}");
+    for arguments in ["migrate --help", "outbox list --help", "dlq replay --help", "doctor --help"] {
+        let help = database.done(arguments);
+        assert!(!help.contains(" handover ") && !help.contains("`handover "), "{help}");
+        assert!(help.contains("library.toml") && help.contains("LIBRARY_DATABASE__URL"), "{help}");
+    }
+    let misspelt =
+        text(database.command("outbox list").env("LIBRARY_OUTBOX__BATHC", "5").output().unwrap().stderr);
+    assert!(misspelt.contains("did you mean LIBRARY_OUTBOX__BATCH?"), "{misspelt}");
 }
 
 #[test]

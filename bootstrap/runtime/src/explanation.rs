@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::names::in_own_name;
+
 /// Explanation of an error: what failed, why it failed, and what the user should do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
@@ -16,9 +18,10 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The explanation of `what`.
+    /// The explanation of `what`; commands in the texts get the name of this program.
     pub fn new(what: &impl fmt::Display, why: impl Into<String>, remedy: impl Into<String>) -> Explanation {
-        Explanation { what: what.to_string(), why: why.into(), remedy: remedy.into() }
+        let own = |text: String| in_own_name(&text);
+        Explanation { what: own(what.to_string()), why: own(why.into()), remedy: own(remedy.into()) }
     }
 }
 

@@ -11,6 +11,7 @@ mod explanation;
 pub mod failure;
 mod lock;
 pub mod metrics;
+pub mod names;
 pub mod roles;
 pub mod settings;
 pub mod sibling_file;

@@ -18,6 +18,7 @@ use marketplace::idempotency::{Call, UnitClaim};
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
+use crate::caller::caller;
 use crate::edge::Edge;
 use crate::idempotency::{ResponseTo, claim_key, has_key};
 use crate::messages;
@@ -96,15 +97,6 @@ fn context_of(claims: &Claims, trace: Trace) -> Result<CommandContext, Unauthent
     let roles = claims.roles.iter().filter_map(|role| Role::named(role)).collect();
     let actor = Actor::User { id, roles };
     Ok(CommandContext { actor, tenant: claims.tenant, trace })
-}
-
-/// The context of an authenticated caller.
-pub(crate) fn caller(head: &Parts) -> Result<&CommandContext, Refusal> {
-    match (head.extensions.get::<CommandContext>(), head.extensions.get::<Unauthenticated>()) {
-        (Some(context), _) => Ok(context),
-        (None, Some(reason)) => Err(reason.into()),
-        (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
-    }
 }
 
 /// Guard of the operators' routes: the caller that [`authenticate`] has authenticated, with the role of an operator.

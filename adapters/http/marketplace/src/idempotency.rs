@@ -32,7 +32,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
-use crate::context::caller;
+use crate::caller::caller;
 use crate::edge::Edge;
 use crate::messages;
 use crate::refusal::{RouteError, not_found};

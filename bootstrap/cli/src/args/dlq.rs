@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::DeadLetterStatus;
+use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::{Common, OutputArgs};
 
 use crate::values::{cursor, dead_letter_status, reason, tenant, whole};
@@ -35,10 +36,10 @@ pub enum DlqCommand {
     /// List dead letters with their reasons, newest first
     List(DlqListArgs),
     /// Send dead letters to their consumers again
-    #[command(after_help = REPLAY_HELP)]
+    #[command(after_help = in_own_name(REPLAY_HELP))]
     Replay(DlqReplayArgs),
     /// Discard dead letters: their events take no effect later
-    #[command(after_help = DISCARD_HELP)]
+    #[command(after_help = in_own_name(DISCARD_HELP))]
     Discard(DlqDiscardArgs),
 }
 

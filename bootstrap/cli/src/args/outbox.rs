@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_events::{EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
+use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::{Common, OutputArgs};
 
 use super::PageArgs;
@@ -49,18 +50,18 @@ Example:
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
     /// List events, newest first
-    #[command(after_help = LIST_HELP)]
+    #[command(after_help = in_own_name(LIST_HELP))]
     List(OutboxListArgs),
     /// Show one event with its payload
     Show(OutboxShowArgs),
     /// Send FAILED or SENT events again
-    #[command(after_help = REDRIVE_HELP)]
+    #[command(after_help = in_own_name(REDRIVE_HELP))]
     Redrive(OutboxRedriveArgs),
     /// List books, readers, ... whose next event waits, with the reason
-    #[command(after_help = BLOCKED_HELP)]
+    #[command(after_help = in_own_name(BLOCKED_HELP))]
     Blocked(OutboxBlockedArgs),
     /// Release a book, reader, ...: its FAILED events no longer block later ones
-    #[command(after_help = RELEASE_HELP)]
+    #[command(after_help = in_own_name(RELEASE_HELP))]
     Release(OutboxReleaseArgs),
 }
 

@@ -13,16 +13,14 @@ use super::keys::{Keys, Kind};
 use super::names::variable_of;
 use super::sources::Sources;
 use super::variables::Variable;
-
-/// The file that is read if it exists and `--config` is not given.
-pub(super) const DEFAULT_FILE: &str = "handover.toml";
+use crate::names::names;
 
 /// Merges file, variables and flags. Unknown keys and unreadable files are skipped and reported as errors.
 pub(super) fn merge(sources: &Sources, keys: &Keys) -> (Settings, Vec<ConfigError>) {
     let mut layers = Layers { keys, settings: Settings::new(), errors: Vec::new() };
     match &sources.file {
         Some(path) => layers.add_file(path),
-        None if Path::new(DEFAULT_FILE).exists() => layers.add_file(Path::new(DEFAULT_FILE)),
+        None if Path::new(names().file).exists() => layers.add_file(Path::new(names().file)),
         None => {}
     }
     for (name, text) in &sources.variables {
@@ -99,8 +97,9 @@ impl Layers<'_> {
         let why =
             "process lists show command-line flags, so every user of this machine can read the password";
         let remedy = format!(
-            "leave the flag out and set {} or {path} in {DEFAULT_FILE}; change the password if other users have access to this machine",
+            "leave the flag out and set {} or {path} in {file}; change the password if other users have access to this machine",
             variable_of(path),
+            file = names().file,
         );
         self.errors.push(Item { key, setting }.refused(why, &remedy));
     }

@@ -1,32 +1,22 @@
 //! Names of environment variables, and the similarity of a mistyped name to a known one.
 
-/// Prefix of the environment variables.
-pub(super) const PREFIX: &str = "HANDOVER_";
+use crate::names::names;
 
 /// Separates a section from what is below it in the name of a variable.
 pub(super) const SECTION_MARK: &str = "__";
 
-/// Variables with the prefix that are not settings: the path of the file, and the variables of the tests.
-pub(super) const NON_SETTINGS: [&str; 9] = [
-    "HANDOVER_CONFIG",
-    "HANDOVER_BIN",
-    "HANDOVER_LONG",
-    "HANDOVER_SEED",
-    "HANDOVER_DECODER",
-    "HANDOVER_FUZZ",
-    "HANDOVER_SIMULATE",
-    "HANDOVER_SCHEMATHESIS",
-    "HANDOVER_WRITE_GOLDEN",
-];
+/// Variables that are not settings, without the prefix: the path of the file, and the variables of the tests.
+pub(super) const NON_SETTINGS: [&str; 9] =
+    ["CONFIG", "BIN", "LONG", "SEED", "DECODER", "FUZZ", "SIMULATE", "SCHEMATHESIS", "WRITE_GOLDEN"];
 
-/// `HANDOVER_SECTION__KEY`: dots become two underscores, dashes one.
+/// `HANDOVER_SECTION__KEY`, with the prefix of this program: dots become two underscores, dashes one.
 pub fn variable_of(path: &str) -> String {
-    format!("{PREFIX}{}", path.replace('.', SECTION_MARK).replace('-', "_").to_ascii_uppercase())
+    format!("{}{}", names().prefix, path.replace('.', SECTION_MARK).replace('-', "_").to_ascii_uppercase())
 }
 
 /// The key path that a variable name corresponds to, whether or not the key exists.
 pub(super) fn path_of(variable: &str) -> String {
-    let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
+    let name = variable.strip_prefix(names().prefix).unwrap_or(variable);
     name.replace(SECTION_MARK, ".").replace('_', "-").to_ascii_lowercase()
 }
 

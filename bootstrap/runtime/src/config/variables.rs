@@ -2,8 +2,9 @@
 //! those that Kubernetes sets in every container for a Service named `handover`.
 
 use super::keys::{Key, Keys};
-use super::names::{NON_SETTINGS, PREFIX, SECTION_MARK, path_of, variable_of};
+use super::names::{NON_SETTINGS, SECTION_MARK, path_of, variable_of};
 use super::sources::Sources;
+use crate::names::names;
 
 /// Meaning of an environment variable.
 pub(super) enum Variable<'a> {
@@ -30,7 +31,8 @@ pub(super) struct IgnoredVariable {
 impl Keys {
     /// Classifies a variable; `None` if it does not concern the configuration.
     pub(super) fn classify(&self, name: &str) -> Option<Variable<'_>> {
-        if !name.starts_with(PREFIX) || NON_SETTINGS.contains(&name) {
+        let own_name = name.strip_prefix(names().prefix)?;
+        if NON_SETTINGS.contains(&own_name) {
             return None;
         }
         if let Some(key) = self.iter().find(|key| variable_of(key.path) == name) {

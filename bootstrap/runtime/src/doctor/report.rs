@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::config::ConfigError;
 use crate::explanation::{Exit, Explained, Explanation};
 use crate::failure::Failure;
+use crate::names::in_own_name;
 use crate::terminal::Output;
 use crate::terminal::output::{self, visible};
 
@@ -43,14 +44,15 @@ impl Check {
 
     /// A problem that does not prevent serving.
     pub fn warn(check: &'static str, what: String, why: &str, remedy: &str) -> Check {
-        let why = Some(why.to_owned());
-        let remedy = Some(remedy.to_owned());
+        let why = Some(in_own_name(why));
+        let remedy = Some(in_own_name(remedy));
         Check { check, status: Status::Warn, what, why, remedy, exit: Exit::Done }
     }
 
     /// A problem that prevents serving.
     pub fn fail(check: &'static str, what: String, why: String, remedy: String) -> Check {
-        Check { check, status: Status::Fail, what, why: Some(why), remedy: Some(remedy), exit: Exit::Failed }
+        let [why, remedy] = [why, remedy].map(|text| Some(in_own_name(&text)));
+        Check { check, status: Status::Fail, what, why, remedy, exit: Exit::Failed }
     }
 
     /// The error with which `serve` would end.

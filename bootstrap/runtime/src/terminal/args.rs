@@ -9,14 +9,16 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{Configuration, Sources, variable_of};
 use crate::failure::Failure;
+use crate::names::names;
 use crate::settings::{DATABASE_DEFAULT, DATABASE_URL, LISTEN, LISTEN_DEFAULT};
 use crate::terminal::warn;
 
 /// Flags of every command that reads the configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Common {
-    /// Read this file instead of handover.toml
-    #[arg(long, value_name = "FILE", env = "HANDOVER_CONFIG")]
+    /// Path of the configuration file.
+    #[arg(long, value_name = "FILE", env = names().file_variable,
+        help = format!("Read this file instead of {}", names().file))]
     pub config: Option<PathBuf>,
     /// Value of the key `database.url`.
     #[arg(long, value_name = "URL", help = flag_help("Database that stores the events", DATABASE_URL, DATABASE_DEFAULT))]
