@@ -4,7 +4,7 @@ mod access;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
-mod mysql_error;
+pub(crate) mod mysql_error;
 #[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(feature = "mysql")]
@@ -25,27 +25,7 @@ pub(crate) mod server;
 pub(crate) mod sqlite;
 mod transactions;
 
-use sqlx::error::DatabaseError;
-
-use crate::error::ErrorClass;
 pub use access::access_refusal;
-
-/// Class of an error of any engine.
-pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
-    #[cfg(feature = "mysql")]
-    if mysql_error::number(error).is_some() {
-        return mysql::classify(error);
-    }
-    #[cfg(feature = "postgres")]
-    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
-        return postgres::classify(error);
-    }
-    #[cfg(feature = "sqlite")]
-    if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
-        return sqlite::classify(error);
-    }
-    ErrorClass::Permanent
-}
 
 /// Implements [`DriverConnection`](crate::connection::DriverConnection) for a pooled connection of a driver.
 macro_rules! connection {

@@ -2,9 +2,15 @@
 
 use async_trait::async_trait;
 use handover_outbox::ports::{StoreError, SystemFaultKind};
+use sqlx::error::DatabaseError;
 
-use crate::engine::classify;
-use crate::error::store_error;
+#[cfg(feature = "postgres")]
+use crate::engine::postgres;
+#[cfg(feature = "sqlite")]
+use crate::engine::sqlite;
+#[cfg(feature = "mysql")]
+use crate::engine::{mysql, mysql_error};
+use crate::error::{ErrorClass, store_error};
 
 /// A unit of work that lends its connection: `C` is a connection of sqlx, such as `PgConnection`.
 #[async_trait]
@@ -30,4 +36,21 @@ pub fn lent_error(error: sqlx::Error) -> StoreError {
         Some(fault) if fault.kind == SystemFaultKind::Schema => StoreError::Backend(error.to_string().into()),
         Some(_) | None => error,
     }
+}
+
+/// Class of an error of any engine.
+fn classify(error: &dyn DatabaseError) -> ErrorClass {
+    #[cfg(feature = "mysql")]
+    if mysql_error::number(error).is_some() {
+        return mysql::classify(error);
+    }
+    #[cfg(feature = "postgres")]
+    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        return postgres::classify(error);
+    }
+    #[cfg(feature = "sqlite")]
+    if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+        return sqlite::classify(error);
+    }
+    ErrorClass::Permanent
 }

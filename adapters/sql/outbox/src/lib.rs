@@ -36,6 +36,7 @@ mod schema;
 mod session;
 mod shared;
 mod store;
+mod table;
 mod timing;
 mod value;
 mod wakeup;
@@ -48,11 +49,14 @@ pub use engine::server::{InvalidOptions, ServerOptions};
 #[cfg(feature = "sqlite")]
 pub use engine::sqlite::{ForeignLog, SqliteOptions};
 pub use engine_info::{ServerInfo, UnsuitableSetting};
+#[doc(hidden)]
+pub use handover_outbox::ports::StoreError;
 pub use lending::{HasConnection, lent_error};
 pub use migrations::{MigrationFile, Migrations};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};
 pub use session::Session;
 pub use store::SqlStore;
+pub use table::Table;
 pub use timing::TARGET as STATEMENT_TARGET;
-pub use value::{Value, trace_columns};
+pub use value::Value;

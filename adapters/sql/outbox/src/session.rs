@@ -15,6 +15,7 @@ use crate::error::commit_error;
 use crate::lending::HasConnection;
 use crate::row::Row;
 use crate::shared::Shared;
+use crate::table::Table;
 use crate::timing::Timed;
 use crate::value::Value;
 
@@ -99,6 +100,17 @@ impl Session {
             changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
+    }
+
+    /// Inserts rows of a table: [`Table::rows`]. `after` is the clause after the rows, or empty.
+    pub async fn insert_into<T: Table>(&mut self, rows: Vec<Value>, after: &str) -> Result<(), StoreError> {
+        self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop)
+    }
+
+    /// Inserts rows of a table; updates the rows whose key exists.
+    pub async fn insert_or_update<T: Table>(&mut self, rows: Vec<Value>) -> Result<(), StoreError> {
+        let after = self.dialect.or_replace(T::KEY, T::UPDATED);
+        self.insert_into::<T>(rows, &after).await
     }
 
     /// The current time of the database, plus the offset that tests set.

@@ -1,26 +1,55 @@
 //! The outbox: events of committed changes and their publishing status.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, Trace};
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::broker::Confirmed;
 use super::error::StoreError;
 use super::leases::{OwnedPartition, RelayId};
 
-/// Origin of an event: request, user and trace.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Origin of an event: request, user and trace. A store keeps it as the text of a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct EventMetadata {
     /// Trace id of the request; absent in a row inserted by SQL.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub trace_id: Option<String>,
     /// Request id, if the request has one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub request_id: Option<String>,
-    /// User who made the request.
-    pub user_id: Option<i64>,
     /// W3C trace context.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub traceparent: Option<String>,
+    /// User who made the request.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
+    pub user_id: Option<i64>,
+}
+
+impl EventMetadata {
+    /// Reads the text of a JSON object, which may have been written by SQL: unknown fields and values of another type
+    /// are ignored, and of several fields with the same name the last applies.
+    pub fn from_text(text: &str) -> Result<EventMetadata, serde_json::Error> {
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+        EventMetadata::deserialize(MapDeserializer::new(fields.into_iter()))
+    }
+
+    /// The text of a JSON object with the fields that have a value; `None` if no field has one.
+    pub fn to_text(&self) -> Option<String> {
+        if *self == EventMetadata::default() { None } else { serde_json::to_string(self).ok() }
+    }
+}
+
+/// Reads a value that may have another type, which counts as absent.
+fn if_valid<'de, D: Deserializer<'de>, T: DeserializeOwned>(value: D) -> Result<Option<T>, D::Error> {
+    let raw = <&RawValue>::deserialize(value)?;
+    Ok(serde_json::from_str(raw.get()).ok().flatten())
 }
 
 /// An event to be appended to the outbox.

@@ -218,7 +218,7 @@ fn to_store_error(error: sqlx::Error) -> StoreError {
     store_error(error, classify)
 }
 
-pub(super) fn classify(error: &dyn DatabaseError) -> ErrorClass {
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }

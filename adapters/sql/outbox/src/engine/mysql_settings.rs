@@ -36,7 +36,7 @@ fn of_statements() -> [(&'static str, String); 9] {
 fn set(assignment: impl Fn(&str, &str) -> String) -> String {
     let assignments = of_statements().map(|(name, value)| assignment(name, &value)).join(", ");
     let on_mariadb = assignment("max_statement_time", &STATEMENT_S.to_string());
-    let on_mysql = assignment("max_execution_time", &(STATEMENT_S * 1_000).to_string());
+    let on_mysql = assignment("max_execution_time", &format!("{STATEMENT_S}000"));
     format!("SET {assignments} /*M! , {on_mariadb} */ /*!50708 , {on_mysql} */")
 }
 
@@ -45,7 +45,7 @@ fn set_own() -> String {
 }
 
 /// MySQL reverts no setting at the end of a transaction, so [`set_up`] keeps those of the server in variables. The end of a
-/// transaction removes its savepoints.
+/// transaction removes every savepoint.
 pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
     let of_server = set(|name, _| format!("SESSION {name} = @handover_{name}"));
     Lending {

@@ -244,7 +244,7 @@ pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
     matches!(code, Some("28000" | "28P01" | "3D000" | "42501"))
 }
 
-pub(super) fn classify(error: &dyn DatabaseError) -> ErrorClass {
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }

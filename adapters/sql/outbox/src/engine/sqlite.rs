@@ -12,6 +12,7 @@ mod log_check;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
@@ -35,10 +35,11 @@ use crate::wakeup::CommitNotifier;
 use checkpoints::Checkpoints;
 use connections::{BEGIN, Reader, Writer};
 use dialect::SqliteDialect;
-pub(super) use error::classify;
+pub(crate) use error::classify;
 use error::to_store_error;
 pub use log_check::ForeignLog;
 use storage::{Problem, Storage};
+use upkeep::Upkeep;
 
 /// Time limit for waiting for a connection of the pool, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,14 +93,6 @@ pub(crate) struct SqliteEngine {
     in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
     upkeep: Arc<Upkeep>,
-}
-
-/// State of the file that all connections share.
-struct Upkeep {
-    checkpoints: Checkpoints,
-    storage: Storage,
-    /// Whether the log of this process begins with a mark.
-    marked: AtomicBool,
 }
 
 impl SqliteEngine {
@@ -274,22 +267,6 @@ impl Engine for SqliteEngine {
         // The readers are closed first: the last connection runs the checkpoint, and readers cannot run it.
         self.readers.close().await;
         self.writer.close().await;
-    }
-}
-
-impl Upkeep {
-    /// Begins an empty log with a mark. A failure is not reported: the caller's own write meets the same cause.
-    async fn mark_empty_log(&self, writer: &mut PoolConnection<Sqlite>) {
-        if self.marked.load(Ordering::Acquire) {
-            return;
-        }
-        if self.checkpoints.log_is_empty()
-            && let Err(error) = checkpoints::mark(writer).await
-        {
-            tracing::debug!(%error, "sqlite: cannot mark the write-ahead log");
-            return;
-        }
-        self.marked.store(true, Ordering::Release);
     }
 }
 

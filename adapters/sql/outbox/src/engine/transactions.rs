@@ -5,7 +5,7 @@
 //! such a transaction would commit ours.
 //!
 //! `sqlx::Transaction` is not used: if `begin` is abandoned, it returns a connection in a transaction to the pool, and
-//! before `commit` it cannot tell whether a nested transaction is still open.
+//! its `commit` does not refuse while a nested transaction is open.
 
 use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;

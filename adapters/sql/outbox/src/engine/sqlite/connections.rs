@@ -10,7 +10,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::Upkeep;
+use super::upkeep::Upkeep;
 use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
 use crate::engine::transactions;
 use crate::row::Row;
