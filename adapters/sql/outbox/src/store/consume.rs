@@ -62,6 +62,18 @@ table! {
     }
 }
 
+table! {
+    pub(super) RegisteredTypeTable("outbox_consumer_types" by "consumer"),
+    read row as RegisteredType, write registered as &'a RegisteredType;
+    insert {
+        consumer: string("consumer" = &registered.consumer),
+        event_type: string("event_type" = &registered.event_type),
+    }
+    update {
+        alive_until: time("alive_until" = registered.alive_until),
+    }
+}
+
 fn select() -> String {
     format!("SELECT id, {} FROM event_consume_log", ConsumeLogTable::COLUMNS)
 }
@@ -182,15 +194,6 @@ fn type_values(types: &[&str]) -> Vec<Value> {
 pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
     let row = row.of("outbox_consumer_subscriptions", "consumer");
     Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
-}
-
-fn registered_type(row: &Row) -> Result<RegisteredType, StoreError> {
-    let row = row.of("outbox_consumer_types", "consumer");
-    Ok(RegisteredType {
-        consumer: row.string("consumer")?,
-        event_type: row.string("event_type")?,
-        alive_until: row.time("alive_until")?,
-    })
 }
 
 #[async_trait]
@@ -357,9 +360,9 @@ impl ConsumeQueries for Session {
     }
 
     async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {
-        let sql = "SELECT consumer, event_type, alive_until FROM outbox_consumer_types";
-        let rows = self.fetch(sql, Vec::new()).await?;
-        let mut types = rows.iter().map(registered_type).collect::<Result<Vec<_>, _>>()?;
+        let sql = format!("SELECT {} FROM outbox_consumer_types", RegisteredTypeTable::COLUMNS);
+        let rows = self.fetch(&sql, Vec::new()).await?;
+        let mut types = rows.iter().map(RegisteredTypeTable::read).collect::<Result<Vec<_>, _>>()?;
         // The rows are sorted here, because the collations of the engines differ.
         types.sort_by(|a, b| (&a.consumer, &a.event_type).cmp(&(&b.consumer, &b.event_type)));
         Ok(types)

@@ -10,7 +10,7 @@ use handover_outbox::ports::{
 
 use handover_events::{ConsumeStatus, EventId, MAX_ID};
 
-use super::consume::{ConsumeLogTable, subscription};
+use super::consume::{ConsumeLogTable, RegisteredTypeTable, subscription};
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
@@ -118,15 +118,17 @@ impl ConsumeLog for Session {
         types: &[&str],
         for_ms: u32,
     ) -> Result<(), StoreError> {
-        let (_, until) = self.now_and(for_ms).await?;
+        let (_, alive_until) = self.now_and(for_ms).await?;
         // Processes renew the same rows: the common sequence of types prevents deadlocks, and one statement cannot write
         // a row twice.
         let types: BTreeSet<&str> = types.iter().copied().collect();
-        let rows = types.into_iter().flat_map(|event_type| values![consumer, event_type, until]).collect();
-        let after = self.dialect.or_replace("consumer, event_type", &["alive_until"]);
-        let into = "INSERT INTO outbox_consumer_types (consumer, event_type, alive_until)";
-        self.insert(into, 3, rows, &after).await?;
-        Ok(())
+        let registered = |event_type: &str| RegisteredType {
+            consumer: consumer.to_owned(),
+            event_type: event_type.to_owned(),
+            alive_until,
+        };
+        let rows: Vec<RegisteredType> = types.into_iter().map(registered).collect();
+        self.insert_or_update::<RegisteredTypeTable>(RegisteredTypeTable::rows(&rows)).await
     }
 
     async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError> {
