@@ -14,6 +14,7 @@ mod bodies;
 mod body;
 mod callback;
 mod callback_verifier;
+mod command;
 mod context;
 mod edge;
 mod idempotency;

@@ -121,7 +121,7 @@ impl<'p> Attempts<'p> {
                         Err(error)
                     }
                     StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
-                    StoreError::Corrupt { .. } | StoreError::Backend(_) => {
+                    StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
                         Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
                     }
                 }
