@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use marketplace_domain::PointsRules;
 
 use crate::consumer::{Consumers, HandlerContext};
@@ -14,15 +13,13 @@ use crate::event_types::event_types;
 use crate::events::EventSource;
 use crate::idempotency::{Idempotency, RequestSettings};
 use crate::ids::Ids;
-use crate::ports::{
-    Gateway, GatewayError, IdempotencyStore, MarketTransactor, MarketView, RefundRequest, Work,
-};
+use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketTransactor, RefundRequest, Work};
 use crate::texts::texts;
 use crate::use_cases::operations::Operations;
 use crate::use_cases::{Ordering, Payments, Queries};
 use handover_outbox::Outbox;
 use handover_outbox::consumers::{Bound, Subscriber};
-use handover_outbox::ports::{Broker, OnFailed, StoreError};
+use handover_outbox::ports::{Broker, OnFailed};
 
 /// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
@@ -154,15 +151,5 @@ impl App {
     /// Returns the consumers of this application, bound to its store.
     pub fn bound(&self) -> Vec<Bound> {
         self.subscribers().iter().map(|subscriber| subscriber.bind(self.tx.store())).collect()
-    }
-
-    /// Current time of the deployment's clock.
-    pub fn now(&self) -> DateTime<Utc> {
-        self.tx.now()
-    }
-
-    /// Opens a view for reading.
-    pub async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
-        self.tx.view().await
     }
 }

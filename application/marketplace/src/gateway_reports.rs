@@ -4,6 +4,7 @@
 //! nothing; only a report about an unknown payment or refund is evaluated again.
 
 use chrono::{DateTime, Utc};
+use handover_events::Trace;
 use marketplace_domain::{ClosedBy, GatewayReport, Money, Reference, ReportKind, ReportOutcome, ReportState};
 use sha2::{Digest, Sha256};
 use tracing::{error, info};
@@ -31,7 +32,7 @@ pub(crate) struct ReportContent {
     pub(crate) kind: ReportKind,
     pub(crate) reference: Option<Reference>,
     pub(crate) transaction_id: Option<String>,
-    pub(crate) result: &'static str,
+    pub(crate) result: Option<&'static str>,
     pub(crate) amount: Option<Money>,
     /// SHA-256 of the body, in hexadecimal.
     pub(crate) body_hash: String,
@@ -56,7 +57,7 @@ impl ReportContent {
     fn hashed(&self, subject: &[&str]) -> String {
         let amount = self.amount.map(|amount| amount.to_string()).unwrap_or_default();
         let transaction = self.transaction_id.as_deref().unwrap_or_default();
-        let content = [self.kind.as_str(), transaction, self.result, &amount];
+        let content = [self.kind.as_str(), transaction, self.result.unwrap_or_default(), &amount];
         hash(subject.iter().chain(&content).copied())
     }
 
@@ -72,7 +73,7 @@ impl ReportContent {
             attempt: None,
             reference: self.reference.map(|reference| reference.to_string()),
             transaction_id: self.transaction_id.clone(),
-            result: Some(self.result.to_owned()),
+            result: self.result.map(str::to_owned),
             amount: self.amount,
             body_hash: self.body_hash.clone(),
             error: None,
@@ -95,27 +96,19 @@ pub(crate) fn unreadable(
     at: DateTime<Utc>,
 ) -> GatewayReport {
     let outcome = ReportOutcome::Unreadable;
-    GatewayReport {
-        key: hash([outcome.as_str(), kind.as_str(), &body_hash]),
+    let key = hash([outcome.as_str(), kind.as_str(), &body_hash]);
+    let trace_id = context.trace.trace_id.clone();
+    let content = ReportContent {
         kind,
-        tenant: None,
-        order: None,
-        payment: None,
-        refund: None,
-        attempt: None,
         reference: None,
         transaction_id: None,
         result: None,
         amount: None,
         body_hash,
-        error: Some(error),
-        outcome,
-        answer: None,
-        state: outcome.state(),
-        trace_id: context.trace.trace_id.clone(),
-        create_time: at,
-        closed: None,
-    }
+        trace_id,
+        at,
+    };
+    GatewayReport { error: Some(error), ..content.record(key, outcome) }
 }
 
 /// Hash of several texts. Their lengths are part of it, so that texts cannot move from one to the next.
@@ -159,8 +152,9 @@ pub(crate) async fn close_unknown(
     Ok(())
 }
 
-/// Logs a recorded report; one that an operator must look at as an alert. `trace_id` is the trace of the payment or refund.
-pub(crate) fn log_report(report: &GatewayReport, trace_id: &str) {
+/// Logs a recorded report; one that an operator must look at as an alert. `trace` is the trace of the payment or refund.
+pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
+    let trace_id = trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str());
     let payment = report.payment.map(|id| id.get());
     let refund = report.refund.map(|id| id.get());
     let order = report.order.map(|id| id.get());

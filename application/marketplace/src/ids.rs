@@ -83,13 +83,14 @@ impl Ids {
     }
 
     /// Discards the rest of a block that contains an id in use. The next block begins above the largest id.
-    async fn discard_block(&self, in_use: IdInUse) -> Result<(), StoreError> {
+    async fn discard_block(&self, kind: &str) -> Result<(), StoreError> {
+        let Some(kind) = IdKind::ALL.into_iter().find(|it| it.as_str() == kind) else { return Ok(()) };
         let mut blocks = self.blocks.lock().await;
-        let state = raise(&self.tx, in_use.kind).await?;
+        let state = raise(&self.tx, kind).await?;
         // The block is kept if a concurrent request has replaced it by a block above the largest id.
         let is_above = |block: &Range<i64>| !block.is_empty() && block.start > state.largest;
-        if !blocks.get(&in_use.kind).is_some_and(is_above) {
-            blocks.remove(&in_use.kind);
+        if !blocks.get(&kind).is_some_and(is_above) {
+            blocks.remove(&kind);
         }
         Ok(())
     }
@@ -144,33 +145,15 @@ async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreErro
     Ok(state)
 }
 
-/// An id chosen for a new row is already in use by a row of another request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{} id {id} is already in use: the id sequence was reset, for example by a restored backup; run `handover doctor`",
-    kind.as_str()
-)]
-pub(crate) struct IdInUse {
-    kind: IdKind,
-    id: i64,
-}
-
-impl IdInUse {
-    /// Returns the error that ends an attempt, so that the command is repeated with another id.
-    pub(crate) fn error(kind: IdKind, id: i64) -> StoreError {
-        StoreError::Backend(Box::new(IdInUse { kind, id }))
-    }
-
-    fn of(error: &impl UnitError) -> Option<IdInUse> {
-        let Some(StoreError::Backend(cause)) = error.store_error() else { return None };
-        cause.downcast_ref().copied()
-    }
+/// The error that ends an attempt, so that the command is repeated with another id.
+pub(crate) fn id_in_use(kind: IdKind, id: i64) -> StoreError {
+    StoreError::IdInUse { kind: kind.as_str(), id }
 }
 
 /// Checks that no row has this id. If a row has it, the returned error lets [`with_unused_ids`] repeat the command with
 /// another id. The caller MUST have checked that no earlier attempt at the same command inserted such a row.
 pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), StoreError> {
-    if unit.id_is_taken(kind, id).await? { Err(IdInUse::error(kind, id)) } else { Ok(()) }
+    if unit.id_is_taken(kind, id).await? { Err(id_in_use(kind, id)) } else { Ok(()) }
 }
 
 /// Maximum number of repetitions with other ids: one each for a payment and its refund, and the rest for concurrent
@@ -185,9 +168,9 @@ where
 {
     for _ in 0..MAX_REPETITIONS {
         match command().await {
-            Err(error) => match IdInUse::of(&error) {
-                Some(in_use) => ids.discard_block(in_use).await?,
-                None => return Err(error),
+            Err(error) => match error.store_error() {
+                Some(&StoreError::IdInUse { kind, .. }) => ids.discard_block(kind).await?,
+                Some(_) | None => return Err(error),
             },
             result => return result,
         }

@@ -49,10 +49,13 @@ pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
 pub fn start_jobs(app: &App, settings: &Settings) {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
     let tx = &app.tx;
-    RequestSweep::new(tx.clone(), app.idempotency.settings.sweep_interval).start(&leader);
-    TimeoutSweep::new(tx.clone(), app.handlers.clone(), settings.timeout.clone()).start(&leader);
-    RefundDispatcher::new(tx.clone(), Arc::clone(&app.gateway), settings.refund.clone()).start();
+    RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
+    TimeoutSweep { tx: tx.clone(), rules: app.handlers.clone(), settings: settings.timeout.clone() }
+        .start(&leader);
+    RefundDispatcher { tx: tx.clone(), gateway: Arc::clone(&app.gateway), settings: settings.refund.clone() }
+        .start();
     let consistency = &settings.consistency;
-    LockTimeoutReaper::new(tx.clone(), app.handlers.events.clone(), consistency.clone()).start(&leader);
-    ConsistencyRepair::new(app.payments.clone(), consistency.clone()).start(&leader);
+    LockTimeoutReaper { tx: tx.clone(), events: app.handlers.events.clone(), settings: consistency.clone() }
+        .start(&leader);
+    ConsistencyRepair { payments: app.payments.clone(), settings: consistency.clone() }.start(&leader);
 }

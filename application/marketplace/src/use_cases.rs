@@ -31,10 +31,3 @@ pub use shelve_product::Shelf;
 pub use start_payment::StartPayment;
 
 pub use crate::error::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
-use handover_outbox::ports::{Changed, StoreError};
-
-/// Requires that a conditional write changed one row. Otherwise another transaction changed the row first, and the
-/// attempt is repeated with the current rows.
-pub(crate) fn one_row(changed: Changed, what: &str) -> Result<(), StoreError> {
-    changed.or_conflict(what)
-}

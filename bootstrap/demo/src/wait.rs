@@ -70,7 +70,7 @@ async fn read_pending_work(
     };
     let mut view = store.view().await?;
     // Finds all pending orders, because every pending order is overdue one day from now.
-    let unpaid = view.orders_overdue(app.now() + TimeDelta::days(1), 1_000).await?;
+    let unpaid = view.orders_overdue(app.tx.now() + TimeDelta::days(1), 1_000).await?;
     pending(unpaid.len() as u64, "unpaid orders");
     if condition == WaitFor::NoUnpaidOrders {
         return Ok(work);
@@ -98,7 +98,14 @@ async fn read_pending_work(
             if let Some(mark) = view.outbox_view().consumer_subscription(name).await? {
                 let rows = view
                     .outbox_view()
-                    .unconsumed_events(name, takes, mark.after_id, chrono::DateTime::UNIX_EPOCH, app.now(), 1)
+                    .unconsumed_events(
+                        name,
+                        takes,
+                        mark.after_id,
+                        chrono::DateTime::UNIX_EPOCH,
+                        app.tx.now(),
+                        1,
+                    )
                     .await?;
                 unseen += rows.len();
             }

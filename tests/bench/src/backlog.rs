@@ -42,8 +42,8 @@ fn product(app: &App, n: u32) -> Result<Product, BenchError> {
         price: Money::from_minor(1_000 + i64::from(n) % 100_000).map_err(service_error)?,
         status: ProductStatus::OnSale,
         version: 1,
-        create_time: app.now(),
-        update_time: app.now(),
+        create_time: app.tx.now(),
+        update_time: app.tx.now(),
     })
 }
 

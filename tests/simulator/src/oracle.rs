@@ -184,7 +184,7 @@ pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreEr
 pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<String>, StoreError> {
     let mut pending = Vec::new();
     // Pending orders are checked first, because they will still cause events.
-    let later = evidence.app.now() + chrono::TimeDelta::hours(1);
+    let later = evidence.app.tx.now() + chrono::TimeDelta::hours(1);
     for (_, order) in evidence.store.view().await?.orders_overdue(later, ALL).await? {
         pending.push(format!("order {order} is pending"));
     }

@@ -85,6 +85,7 @@ fn kind(error: &StoreError) -> &'static str {
         StoreError::Unavailable(_) => "Unavailable",
         StoreError::CommitUnknown(_) => "CommitUnknown",
         StoreError::Corrupt { .. } => "Corrupt",
+        StoreError::IdInUse { .. } => "IdInUse",
         StoreError::Backend(_) => "Backend",
     }
 }

@@ -1,7 +1,5 @@
 //! Authentication: the middleware that verifies tokens, and the extractors that create the context of a command.
 
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -10,60 +8,22 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::{TenantId, Trace};
 use handover_http::envelope::Code;
-use handover_http::header_names::X_IDEMPOTENCY_KEY;
 use handover_http::refusal::Refusal;
 use handover_http::{Claims, TokenError, Unauthenticated};
 use handover_outbox::operations;
-use marketplace::idempotency::{Call, UnitClaim};
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
 use crate::caller::caller;
 use crate::edge::Edge;
-use crate::idempotency::{ResponseTo, claim_key, has_key};
-use crate::messages;
 
 /// An authenticated caller of a route that runs no command, and the dependencies of the routes. The other caller types
-/// contain the dependencies, too.
-pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) Reader);
+/// contain the dependencies, too. The shared context is no `Call`: a route that runs a command takes
+/// [`Command`](crate::command::Command), which says how the response is stored.
+pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) Arc<CommandContext>);
 
 /// An authenticated caller with the role operator or platform, of a route that runs no command.
-pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) Reader);
-
-/// Context of a query. It is no [`Call`]: a route that runs a command states how its response is stored.
-pub(crate) struct Reader(CommandContext);
-
-impl Deref for Reader {
-    type Target = CommandContext;
-
-    fn deref(&self) -> &CommandContext {
-        &self.0
-    }
-}
-
-/// An authenticated caller of a command that stores the response `R` in its transaction.
-pub(crate) struct Command<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
-
-/// Like [`Command`], with an idempotency key: without a key, a retry cannot be distinguished from a second order or
-/// payment.
-pub(crate) struct KeyedCommand<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
-
-/// A command whose response is `R`, with the claim of its idempotency key.
-pub(crate) struct StoredCall<R> {
-    context: CommandContext,
-    claim: Option<UnitClaim>,
-    response: PhantomData<fn() -> R>,
-}
-
-impl<'a, T, R: ResponseTo<T>> From<&'a StoredCall<R>> for Call<'a, T> {
-    fn from(call: &'a StoredCall<R>) -> Call<'a, T> {
-        Call::new(&call.context, call.claim.as_ref(), R::encode)
-    }
-}
-
-/// An authenticated caller of a route that uses more than one transaction. Its response is stored afterwards, in the store
-/// that `idempotency.store` selects.
-pub(crate) struct Afterwards(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) Arc<CommandContext>);
 
 /// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
 pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
@@ -78,7 +38,7 @@ pub(crate) async fn authenticate(
     let Some(trace) = request.extensions().get::<Trace>().cloned() else {
         return missing_trace().into_response();
     };
-    let verified = edge.tokens.authenticate(request.headers(), edge.app.now());
+    let verified = edge.tokens.authenticate(request.headers(), edge.app.tx.now());
     match verified.and_then(|claims| context_of(&claims, trace)) {
         Ok(context) => {
             request.extensions_mut().insert(context);
@@ -108,12 +68,7 @@ impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        if has_key(parts) {
-            return Err(Refusal::internal(
-                &"the route runs a command, but does not claim its idempotency key",
-            ));
-        }
-        caller(parts).map(|context| Caller(Arc::clone(edge), Reader(context.clone())))
+        caller(parts).map(|context| Caller(Arc::clone(edge), Arc::new(context.clone())))
     }
 }
 
@@ -124,39 +79,6 @@ impl FromRequestParts<Arc<Edge>> for Operator {
         let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
         context.operator().map_err(|_| Refusal::of(Code::NOT_ALLOWED))?;
         Ok(Operator(edge, context))
-    }
-}
-
-impl<R> FromRequestParts<Arc<Edge>> for Command<R> {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
-        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
-        let claim = claim_key(parts, |request| edge.app.idempotency.begin(request)).await?;
-        Ok(Command(Arc::clone(edge), StoredCall { context, claim, response: PhantomData }))
-    }
-}
-
-impl<R> FromRequestParts<Arc<Edge>> for KeyedCommand<R> {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
-        caller(parts).map_err(IntoResponse::into_response)?;
-        if !has_key(parts) {
-            return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED).into_response());
-        }
-        let Command(edge, call) = Command::from_request_parts(parts, edge).await?;
-        Ok(KeyedCommand(edge, call))
-    }
-}
-
-impl FromRequestParts<Arc<Edge>> for Afterwards {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
-        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
-        claim_key(parts, |request| edge.app.idempotency.begin_with_deferred_response(request)).await?;
-        Ok(Afterwards(Arc::clone(edge), context))
     }
 }
 

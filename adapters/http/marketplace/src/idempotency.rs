@@ -4,8 +4,8 @@
 //! whose transaction stores the response, or [`Afterwards`]. An unauthenticated request claims no key. If the route rejects
 //! the request, the key is released.
 //!
-//! [`Command`]: crate::context::Command
-//! [`Afterwards`]: crate::context::Afterwards
+//! [`Command`]: crate::command::Command
+//! [`Afterwards`]: crate::command::Afterwards
 
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use axum::extract::{FromRequest, OriginalUri, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_http::body::RawBody;
@@ -42,27 +42,19 @@ pub(crate) trait ResponseTo<T> {
     fn encode(result: &T) -> Result<StoredResponse, serde_json::Error>;
 }
 
+/// The status, and the view `V` as `data`.
+pub(crate) struct StatusAndView<const STATUS: u16, V>(PhantomData<V>);
+
 /// 201 with the view `V`.
-pub(crate) struct Created<V>(PhantomData<V>);
+pub(crate) type Created<V> = StatusAndView<201, V>;
 
 /// 200 with the view `V`.
-pub(crate) struct Updated<V>(PhantomData<V>);
+pub(crate) type Updated<V> = StatusAndView<200, V>;
 
-impl<T: Clone, V: From<T> + Serialize> ResponseTo<T> for Created<V> {
+impl<const STATUS: u16, T: Clone, V: From<T> + Serialize> ResponseTo<T> for StatusAndView<STATUS, V> {
     fn encode(result: &T) -> Result<StoredResponse, serde_json::Error> {
-        encode(StatusCode::CREATED, &V::from(result.clone()))
+        Ok(StoredResponse { code: STATUS, text: serde_json::to_string(&V::from(result.clone()))? })
     }
-}
-
-impl<T: Clone, V: From<T> + Serialize> ResponseTo<T> for Updated<V> {
-    fn encode(result: &T) -> Result<StoredResponse, serde_json::Error> {
-        encode(StatusCode::OK, &V::from(result.clone()))
-    }
-}
-
-/// The status, and the `data` field as JSON.
-fn encode(status: StatusCode, data: &impl Serialize) -> Result<StoredResponse, serde_json::Error> {
-    Ok(StoredResponse { code: status.as_u16(), text: serde_json::to_string(data)? })
 }
 
 /// A request with an idempotency key, and the claim of its route.

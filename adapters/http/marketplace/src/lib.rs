@@ -15,6 +15,7 @@ mod body;
 mod callback;
 mod callback_verifier;
 mod caller;
+mod command;
 mod context;
 mod edge;
 mod idempotency;

@@ -21,7 +21,8 @@ use handover_http::routes::{documentation, health, metrics};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::context::{Afterwards, authenticate, operator};
+use crate::command::Afterwards;
+use crate::context::{authenticate, operator};
 use crate::edge::Edge;
 use crate::idempotency::handle_idempotency_key;
 

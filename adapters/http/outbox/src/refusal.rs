@@ -189,7 +189,9 @@ impl From<StoreError> for Refusal {
                 Refusal::unavailable(&error, Code::UNAVAILABLE.message())
             }
             StoreError::CommitUnknown(_) => Refusal::outcome_unknown(&error),
-            StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::internal(&error),
+            StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
+                Refusal::internal(&error)
+            }
         }
     }
 }

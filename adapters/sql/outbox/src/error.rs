@@ -95,7 +95,8 @@ pub(crate) fn driver_error(error: &StoreError) -> Option<&sqlx::Error> {
         StoreError::Conflict { .. }
         | StoreError::Transient(_)
         | StoreError::CommitUnknown(_)
-        | StoreError::Corrupt { .. } => None,
+        | StoreError::Corrupt { .. }
+        | StoreError::IdInUse { .. } => None,
     }
 }
 
@@ -119,6 +120,7 @@ pub(crate) fn commit_error(error: StoreError) -> StoreError {
         | StoreError::Transient(_)
         | StoreError::CommitUnknown(_)
         | StoreError::Corrupt { .. }
+        | StoreError::IdInUse { .. }
         | StoreError::Backend(_) => error,
     }
 }

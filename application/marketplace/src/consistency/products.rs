@@ -13,7 +13,6 @@ use handover_events::TenantId;
 use marketplace_domain::{Order, OrderId, Product, ProductAction, ProductId, ProductStatus, UserId};
 
 use crate::ports::{MarketView, OrderSide, Work};
-use crate::use_cases::one_row;
 use handover_outbox::ports::StoreError;
 
 /// Orders of a seller per page.
@@ -245,7 +244,7 @@ pub(crate) async fn occupy_product(
     };
     for step in steps {
         let Ok(next) = product.apply(*step, now) else { return Ok(false) };
-        one_row(unit.advance_product(&next).await?, "product")?;
+        unit.advance_product(&next).await?.or_conflict("product")?;
         product = next;
     }
     Ok(!steps.is_empty())

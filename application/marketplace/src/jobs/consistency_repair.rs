@@ -20,15 +20,11 @@ use handover_outbox::ports::{Leadership, StoreError};
 use marketplace_domain::OrderId;
 
 pub struct ConsistencyRepair {
-    payments: Payments,
-    settings: ConsistencySettings,
+    pub payments: Payments,
+    pub settings: ConsistencySettings,
 }
 
 impl ConsistencyRepair {
-    pub fn new(payments: Payments, settings: ConsistencySettings) -> ConsistencyRepair {
-        ConsistencyRepair { payments, settings }
-    }
-
     /// Starts the repair on the leader: the repairs of several processes would read the same orders.
     pub fn start(self, leader: &Leader) {
         let tx = self.payments.tx.outbox();

@@ -50,20 +50,12 @@ enum LockOutcome {
 }
 
 pub struct LockTimeoutReaper {
-    tx: MarketTransactor,
-    events: EventSource,
-    settings: ConsistencySettings,
+    pub tx: MarketTransactor,
+    pub events: EventSource,
+    pub settings: ConsistencySettings,
 }
 
 impl LockTimeoutReaper {
-    pub fn new(
-        tx: MarketTransactor,
-        events: EventSource,
-        settings: ConsistencySettings,
-    ) -> LockTimeoutReaper {
-        LockTimeoutReaper { tx, events, settings }
-    }
-
     /// Starts the reaper on the leader: the reapers of several processes would read the same locks.
     pub fn start(self, leader: &Leader) {
         let tx = self.tx.outbox();

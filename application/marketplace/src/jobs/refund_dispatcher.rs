@@ -24,20 +24,12 @@ use handover_outbox::with_tx_using;
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 pub struct RefundDispatcher {
-    tx: MarketTransactor,
-    gateway: Arc<dyn Gateway>,
-    settings: RefundSettings,
+    pub tx: MarketTransactor,
+    pub gateway: Arc<dyn Gateway>,
+    pub settings: RefundSettings,
 }
 
 impl RefundDispatcher {
-    pub fn new(
-        tx: MarketTransactor,
-        gateway: Arc<dyn Gateway>,
-        settings: RefundSettings,
-    ) -> RefundDispatcher {
-        RefundDispatcher { tx, gateway, settings }
-    }
-
     /// Starts the dispatcher in every process: each refund is claimed by a conditional write, so the processes share the
     /// requests, and a refund does not wait for an election.
     pub fn start(self) {

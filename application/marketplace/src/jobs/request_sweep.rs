@@ -15,15 +15,11 @@ use handover_outbox::with_tx;
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 pub struct RequestSweep {
-    tx: MarketTransactor,
-    interval: Duration,
+    pub tx: MarketTransactor,
+    pub interval: Duration,
 }
 
 impl RequestSweep {
-    pub fn new(tx: MarketTransactor, interval: Duration) -> RequestSweep {
-        RequestSweep { tx, interval }
-    }
-
     /// Starts the sweep on the leader: the sweeps of several processes would delete the same rows.
     pub fn start(self, leader: &Leader) {
         let tx = self.tx.outbox();

@@ -15,16 +15,12 @@ use handover_outbox::ports::{Leadership, StoreError};
 use handover_outbox::with_tx_using;
 
 pub struct TimeoutSweep {
-    tx: MarketTransactor,
-    rules: HandlerContext,
-    settings: TimeoutSettings,
+    pub tx: MarketTransactor,
+    pub rules: HandlerContext,
+    pub settings: TimeoutSettings,
 }
 
 impl TimeoutSweep {
-    pub fn new(tx: MarketTransactor, rules: HandlerContext, settings: TimeoutSettings) -> TimeoutSweep {
-        TimeoutSweep { tx, rules, settings }
-    }
-
     /// Starts the sweep on the leader: the sweeps of several processes would read the same overdue orders.
     pub fn start(self, leader: &Leader) {
         let tx = self.tx.outbox();

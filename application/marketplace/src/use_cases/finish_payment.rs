@@ -1,7 +1,5 @@
 //! Use case: finish a payment or refund whose order did not change with it, for example after rows were changed by SQL.
 
-use std::sync::Arc;
-
 use handover_events::TenantId;
 use marketplace_domain::{
     Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Reference, Refund, RefundCause,
@@ -9,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::settle_payment::require_locked_assets;
-use super::{PaymentCommandRefusal, Payments, UseCaseError, one_row, transition};
+use super::{PaymentCommandRefusal, Payments, UseCaseError, transition};
 use crate::cash;
 use crate::consistency::{MoneyMismatch, OrderMoney, refunds_in_ledger};
 use crate::context::CommandContext;
@@ -55,8 +53,46 @@ impl Payments {
         context: &CommandContext,
         command: FinishPayment,
     ) -> Result<Option<Finished>, StoreError> {
-        let command = Arc::new(command);
-        match with_unused_ids(&self.ids, || self.finish_once(context, Arc::clone(&command))).await {
+        let finished = with_unused_ids::<_, UseCaseError<PaymentCommandRefusal>, _>(&self.ids, || async {
+            let input = (command.clone(), self.events.factory(context, 1));
+            let refund: RefundId = self.ids.next(IdKind::Refund).await?;
+            let refund = (refund, self.ids.reference());
+            with_tx_using(&self.tx, input, move |unit, (command, event_factory), attempt| {
+                Box::pin(async move {
+                    let Some(order) = unit.order_by_id(command.tenant, command.order).await? else {
+                        return Ok(None);
+                    };
+                    if let Some(entry) = &command.entry
+                        && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
+                    {
+                        return Ok(outcome(command.mismatch, &order));
+                    }
+                    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
+                    let stored = unit.captures_of(order.tenant, &[order.id]).await?;
+                    let captures = cash::captures_of(&payments, stored);
+                    let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
+                    let money = OrderMoney {
+                        order: &order,
+                        payments: &payments,
+                        captures: &captures,
+                        refunds: &refunds,
+                    };
+                    if !money.mismatches().contains(&command.mismatch) {
+                        return Ok(None);
+                    }
+                    let finished = finish(unit, &money, command.mismatch, (refund, event_factory)).await?;
+                    if finished.is_some()
+                        && let Some(entry) = &command.entry
+                    {
+                        unit.outbox().audit(&AuditEntry { changed: 1, ..entry.clone() }).await?;
+                    }
+                    Ok(finished)
+                })
+            })
+            .await
+        })
+        .await;
+        match finished {
             Ok(finished) => Ok(finished),
             Err(UseCaseError::Store(error)) => Err(error),
             Err(
@@ -67,45 +103,6 @@ impl Payments {
                 | UseCaseError::InProgress,
             ) => Ok(None),
         }
-    }
-
-    async fn finish_once(
-        &self,
-        context: &CommandContext,
-        command: Arc<FinishPayment>,
-    ) -> Result<Option<Finished>, UseCaseError<PaymentCommandRefusal>> {
-        let input = (command, self.events.factory(context, 1));
-        let refund: RefundId = self.ids.next(IdKind::Refund).await?;
-        let refund = (refund, self.ids.reference());
-        with_tx_using(&self.tx, input, move |unit, (command, event_factory), attempt| {
-            Box::pin(async move {
-                let Some(order) = unit.order_by_id(command.tenant, command.order).await? else {
-                    return Ok(None);
-                };
-                if let Some(entry) = &command.entry
-                    && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
-                {
-                    return Ok(outcome(command.mismatch, &order));
-                }
-                let payments = unit.payments_of(order.tenant, &[order.id]).await?;
-                let stored = unit.captures_of(order.tenant, &[order.id]).await?;
-                let captures = cash::captures_of(&payments, stored);
-                let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
-                let money =
-                    OrderMoney { order: &order, payments: &payments, captures: &captures, refunds: &refunds };
-                if !money.mismatches().contains(&command.mismatch) {
-                    return Ok(None);
-                }
-                let finished = finish(unit, &money, command.mismatch, (refund, event_factory)).await?;
-                if finished.is_some()
-                    && let Some(entry) = &command.entry
-                {
-                    unit.outbox().audit(&AuditEntry { changed: 1, ..entry.clone() }).await?;
-                }
-                Ok(finished)
-            })
-        })
-        .await
     }
 }
 
@@ -179,7 +176,7 @@ async fn start_refund(
     // A refunded order was paid by a payment that is not late. `update_time` remains the time of the gateway's report.
     if !payment.refund_due && order.status != OrderStatus::Refunded {
         let late = Payment { refund_due: true, version: payment.version + 1, ..payment.clone() };
-        one_row(unit.advance_payment(&late).await?, "payment")?;
+        unit.advance_payment(&late).await?.or_conflict("payment")?;
     }
     let reason = format!("the order is {}", order.status);
     if !capture.refund_due && order.status != OrderStatus::Refunded {

@@ -22,39 +22,34 @@ impl Ordering {
         command: ListProduct,
     ) -> Result<Product, UseCaseError> {
         let call = call.into();
-        with_unused_ids(&self.ids, || self.list_product_once(&call, command.clone())).await
-    }
-
-    async fn list_product_once(
-        &self,
-        call: &Call<'_, Product>,
-        command: ListProduct,
-    ) -> Result<Product, UseCaseError> {
-        let seller = call.context.require_user()?;
-        let now = self.tx.now();
-        let product = Product {
-            id: self.ids.next(IdKind::Product).await?,
-            tenant: call.context.tenant,
-            seller,
-            title: command.title,
-            price: command.price,
-            status: ProductStatus::OnSale,
-            version: 1,
-            create_time: now,
-            update_time: now,
-        };
-        call.run(&self.tx, product, |unit, product, attempt| {
-            Box::pin(async move {
-                if attempt.may_be_committed() {
-                    let found = unit.product_by_id(product.tenant, product.id).await?;
-                    if let Some(listed) = found.filter(|found| is_the_same_listing(found, product)) {
-                        return Ok(listed);
+        with_unused_ids(&self.ids, || async {
+            let seller = call.context.require_user()?;
+            let now = self.tx.now();
+            let product = Product {
+                id: self.ids.next(IdKind::Product).await?,
+                tenant: call.context.tenant,
+                seller,
+                title: command.title.clone(),
+                price: command.price,
+                status: ProductStatus::OnSale,
+                version: 1,
+                create_time: now,
+                update_time: now,
+            };
+            call.run(&self.tx, product, |unit, product, attempt| {
+                Box::pin(async move {
+                    if attempt.may_be_committed() {
+                        let found = unit.product_by_id(product.tenant, product.id).await?;
+                        if let Some(listed) = found.filter(|found| is_the_same_listing(found, product)) {
+                            return Ok(listed);
+                        }
+                        require_unused(unit, IdKind::Product, product.id.get()).await?;
                     }
-                    require_unused(unit, IdKind::Product, product.id.get()).await?;
-                }
-                unit.insert_product(product).await?;
-                Ok(product.clone())
+                    unit.insert_product(product).await?;
+                    Ok(product.clone())
+                })
             })
+            .await
         })
         .await
     }

@@ -12,6 +12,8 @@ use crate::events::EventSource;
 use crate::ids::Ids;
 use crate::ports::MarketTransactor;
 
+type OrderResult = Result<Order, UseCaseError<OrderRefusal>>;
+
 /// Places orders and changes orders and products.
 #[derive(Clone)]
 pub struct Ordering {
@@ -23,20 +25,12 @@ pub struct Ordering {
 
 impl Ordering {
     /// Cancels the caller's unpaid order and releases its product.
-    pub async fn cancel(
-        &self,
-        call: impl Into<Call<'_, Order>>,
-        id: OrderId,
-    ) -> Result<Order, UseCaseError<OrderRefusal>> {
+    pub async fn cancel(&self, call: impl Into<Call<'_, Order>>, id: OrderId) -> OrderResult {
         self.apply(call.into(), id, OrderAction::Cancel(CancelCause::Buyer)).await
     }
 
     /// Completes the caller's shipped order: the buyer confirms receipt.
-    pub async fn complete(
-        &self,
-        call: impl Into<Call<'_, Order>>,
-        id: OrderId,
-    ) -> Result<Order, UseCaseError<OrderRefusal>> {
+    pub async fn complete(&self, call: impl Into<Call<'_, Order>>, id: OrderId) -> OrderResult {
         self.apply(call.into(), id, OrderAction::Complete).await
     }
 
@@ -46,17 +40,12 @@ impl Ordering {
         call: impl Into<Call<'_, Order>>,
         id: OrderId,
         shipment: Shipment,
-    ) -> Result<Order, UseCaseError<OrderRefusal>> {
+    ) -> OrderResult {
         self.apply(call.into(), id, OrderAction::Ship(shipment)).await
     }
 
     /// Applies an action of a buyer or seller in its own unit of work. For other users the order is not found.
-    async fn apply(
-        &self,
-        call: Call<'_, Order>,
-        id: OrderId,
-        action: OrderAction,
-    ) -> Result<Order, UseCaseError<OrderRefusal>> {
+    async fn apply(&self, call: Call<'_, Order>, id: OrderId, action: OrderAction) -> OrderResult {
         let user = call.context.require_user()?;
         let tenant = call.context.tenant;
         let input = (action, self.events.factory(call.context, 1));

@@ -4,7 +4,7 @@ use marketplace_domain::{
     CouponId, Money, NewOrder, Order, OrderRefusal, Points, ProductId, RequestedAssets,
 };
 
-use super::{Ordering, UseCaseError, one_row};
+use super::{Ordering, UseCaseError};
 use crate::claim::Call;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
@@ -39,50 +39,45 @@ impl Ordering {
         command: PlaceOrder,
     ) -> Result<Order, UseCaseError<OrderRefusal>> {
         let call = call.into();
-        with_unused_ids(&self.ids, || self.place_once(&call, command)).await
-    }
-
-    async fn place_once(
-        &self,
-        call: &Call<'_, Order>,
-        command: PlaceOrder,
-    ) -> Result<Order, UseCaseError<OrderRefusal>> {
-        let buyer = call.context.require_user()?;
-        let event_factory = self.events.factory(call.context, 2);
-        let new = NewOrder { id: self.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
-        let tenant = call.context.tenant;
-        let rules = self.points;
-        call.run(&self.tx, event_factory, move |unit, event_factory, attempt| {
-            Box::pin(async move {
-                if attempt.may_be_committed() {
-                    // The event id proves that an earlier attempt of this command placed the order.
-                    if event_factory.is_announced(unit).await?
-                        && let Some(placed) = unit.order_by_id(tenant, new.id).await?
-                    {
-                        return Ok(placed);
+        with_unused_ids(&self.ids, || async {
+            let buyer = call.context.require_user()?;
+            let event_factory = self.events.factory(call.context, 2);
+            let new = NewOrder { id: self.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
+            let tenant = call.context.tenant;
+            let rules = self.points;
+            call.run(&self.tx, event_factory, move |unit, event_factory, attempt| {
+                Box::pin(async move {
+                    if attempt.may_be_committed() {
+                        // The event id proves that an earlier attempt of this command placed the order.
+                        if event_factory.is_announced(unit).await?
+                            && let Some(placed) = unit.order_by_id(tenant, new.id).await?
+                        {
+                            return Ok(placed);
+                        }
+                        require_unused(unit, IdKind::Order, new.id.get()).await?;
                     }
-                    require_unused(unit, IdKind::Order, new.id.get()).await?;
-                }
-                let product = unit
-                    .product_by_id(tenant, command.product)
-                    .await?
-                    .ok_or(UseCaseError::NotFound { what: "product" })?;
-                let coupon = match command.coupon {
-                    Some(id) => {
-                        let coupon =
-                            unit.coupon_by_id(tenant, id).await?.filter(|coupon| coupon.user == buyer);
-                        Some(coupon.ok_or(UseCaseError::NotFound { what: "coupon" })?)
-                    }
-                    None => None,
-                };
-                let assets = RequestedAssets { coupon, wallet: command.wallet, points: command.points };
-                let (order, sold, events) = Order::place(&product, new, &assets, rules)?;
-                one_row(unit.advance_product(&sold).await?, "product")?;
-                unit.insert_order(&order).await?;
-                let events = event_factory.rows(0, tenant, order.version, &events);
-                append(unit.outbox(), &events).await?;
-                Ok(order)
+                    let product = unit
+                        .product_by_id(tenant, command.product)
+                        .await?
+                        .ok_or(UseCaseError::NotFound { what: "product" })?;
+                    let coupon = match command.coupon {
+                        Some(id) => {
+                            let coupon =
+                                unit.coupon_by_id(tenant, id).await?.filter(|coupon| coupon.user == buyer);
+                            Some(coupon.ok_or(UseCaseError::NotFound { what: "coupon" })?)
+                        }
+                        None => None,
+                    };
+                    let assets = RequestedAssets { coupon, wallet: command.wallet, points: command.points };
+                    let (order, sold, events) = Order::place(&product, new, &assets, rules)?;
+                    unit.advance_product(&sold).await?.or_conflict("product")?;
+                    unit.insert_order(&order).await?;
+                    let events = event_factory.rows(0, tenant, order.version, &events);
+                    append(unit.outbox(), &events).await?;
+                    Ok(order)
+                })
             })
+            .await
         })
         .await
     }

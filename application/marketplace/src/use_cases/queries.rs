@@ -56,12 +56,9 @@ impl Queries {
         before: Option<ProductId>,
         limit: u32,
     ) -> Result<Page<ListingEntry>, UseCaseError> {
-        let items = self
-            .tx
-            .view()
-            .await?
-            .listings_page(context.tenant, context.require_user()?, before, limit.saturating_add(1))
-            .await?;
+        let user = context.require_user()?;
+        let mut view = self.tx.view().await?;
+        let items = view.listings_page(context.tenant, user, before, limit.saturating_add(1)).await?;
         Ok(Page::cut(items, limit, |entry| entry.product.get()))
     }
 
@@ -74,12 +71,8 @@ impl Queries {
         limit: u32,
     ) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
         let user = context.require_user()?;
-        let items = self
-            .tx
-            .view()
-            .await?
-            .shipments_page(context.tenant, user, side, before, limit.saturating_add(1))
-            .await?;
+        let mut view = self.tx.view().await?;
+        let items = view.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
         Ok(Page::cut(items, limit, |row| row.id))
     }
 
@@ -91,12 +84,8 @@ impl Queries {
         limit: u32,
     ) -> Result<Page<Numbered<Notification>>, UseCaseError> {
         let user = context.require_user()?;
-        let items = self
-            .tx
-            .view()
-            .await?
-            .notifications_page(context.tenant, user, before, limit.saturating_add(1))
-            .await?;
+        let mut view = self.tx.view().await?;
+        let items = view.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
         Ok(Page::cut(items, limit, |row| row.id))
     }
 
@@ -168,12 +157,9 @@ impl Queries {
         limit: u32,
     ) -> Result<Page<Order>, UseCaseError> {
         let user = context.require_user()?;
-        let items = self
-            .tx
-            .view()
-            .await?
-            .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
-            .await?;
+        let mut view = self.tx.view().await?;
+        let items =
+            view.orders_page(context.tenant, user, side, status, before, limit.saturating_add(1)).await?;
         Ok(Page::cut(items, limit, |order| order.id.get()))
     }
 

@@ -7,10 +7,10 @@ use marketplace_domain::{
 };
 
 use super::settle_refund::{MAX_EVENTS, apply};
-use super::{Payments, RefundCommandRefusal, UseCaseError, one_row};
+use super::{Payments, RefundCommandRefusal, UseCaseError};
 use crate::claim::Call;
 use crate::context::Role;
-use crate::ids::{IdInUse, with_unused_ids};
+use crate::ids::{id_in_use, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::{cash, privacy};
 use handover_outbox::MASK;
@@ -74,7 +74,7 @@ impl Payments {
                     return if is_ours {
                         Ok(before)
                     } else {
-                        Err(IdInUse::error(IdKind::Refund, id.get()).into())
+                        Err(id_in_use(IdKind::Refund, id.get()).into())
                     };
                 }
                 let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
@@ -127,7 +127,7 @@ impl Payments {
                 }
                 let order = match started {
                     Some(started) => {
-                        one_row(unit.advance_order(&started).await?, "order")?;
+                        unit.advance_order(&started).await?.or_conflict("order")?;
                         started
                     }
                     None => order,

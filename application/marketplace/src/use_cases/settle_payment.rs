@@ -6,7 +6,7 @@ use marketplace_domain::{
     RefundCause, RefundId, ReportKind, ReportOutcome, Settlement,
 };
 
-use super::{PaymentCommandRefusal, Payments, UseCaseError, one_row, transition};
+use super::{PaymentCommandRefusal, Payments, UseCaseError, transition};
 use crate::cash;
 use crate::context::CommandContext;
 use crate::events::EventFactory;
@@ -41,71 +41,66 @@ impl Payments {
         context: &CommandContext,
         command: SettlePayment,
     ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-        with_unused_ids(&self.ids, || self.settle_once(context, command.clone())).await
-    }
-
-    async fn settle_once(
-        &self,
-        context: &CommandContext,
-        command: SettlePayment,
-    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
-        let event_factory = self.events.factory(context, 2);
-        let refund: RefundId = self.ids.next(IdKind::Refund).await?;
-        let refund = (refund, self.ids.reference());
-        let content = content_of(&command, context, &event_factory);
-        let (payment, recorded) =
-            with_tx_using(&self.tx, (command, content, event_factory), move |unit, input, _| {
-                let (SettlePayment { payment: name, report, .. }, content, event_factory) = input;
-                Box::pin(async move {
-                    let payment = match find(unit, *name).await? {
-                        Ok(payment) => payment,
-                        Err(outcome) => {
-                            let id = name.id.map(PaymentId::get);
-                            let recorded =
-                                gateway_reports::record_unknown(unit, content, id, outcome).await?;
-                            return Ok((None, recorded));
+        with_unused_ids(&self.ids, || async {
+            let event_factory = self.events.factory(context, 2);
+            let refund: RefundId = self.ids.next(IdKind::Refund).await?;
+            let refund = (refund, self.ids.reference());
+            let content = content_of(&command, context, &event_factory);
+            let (payment, recorded) =
+                with_tx_using(&self.tx, (command.clone(), content, event_factory), move |unit, input, _| {
+                    let (SettlePayment { payment: name, report, .. }, content, event_factory) = input;
+                    Box::pin(async move {
+                        let payment = match find(unit, *name).await? {
+                            Ok(payment) => payment,
+                            Err(outcome) => {
+                                let id = name.id.map(PaymentId::get);
+                                let recorded =
+                                    gateway_reports::record_unknown(unit, content, id, outcome).await?;
+                                return Ok((None, recorded));
+                            }
+                        };
+                        let key = content.key(payment.id.get(), 1);
+                        if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
+                            let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
+                            return Ok((
+                                Some(Payment { status: answer.unwrap_or(payment.status), ..payment }),
+                                None,
+                            ));
                         }
-                    };
-                    let key = content.key(payment.id.get(), 1);
-                    if let Some(earlier) = unit.gateway_report_by_key(&key).await? {
-                        let answer = earlier.effect.answer.and_then(|status| status.parse().ok());
-                        return Ok((
-                            Some(Payment { status: answer.unwrap_or(payment.status), ..payment }),
-                            None,
-                        ));
-                    }
-                    let order = unit
-                        .order_by_id(payment.tenant, payment.order)
-                        .await?
-                        .ok_or(UseCaseError::NotFound { what: "order" })?;
-                    if payment.status != PaymentStatus::Success {
-                        require_locked_assets(unit, &order).await?;
-                    }
-                    let captures = captures(unit, &payment).await?;
-                    let booked = booked(unit, &report.transaction_id, &payment).await?;
-                    let decision = payment.decide(report, &order, captures, booked, event_factory.now);
-                    let outcome = decision.outcome;
-                    let settling = SettlementContext { actor: OrderActor::Gateway, event_factory, refund };
-                    let settled = apply(unit, &payment, &order, decision, settling).await?;
-                    gateway_reports::close_unknown(unit, content, name.id.map(PaymentId::get)).await?;
-                    let record = GatewayReport {
-                        tenant: Some(payment.tenant),
-                        order: Some(payment.order),
-                        payment: Some(payment.id),
-                        attempt: Some(1),
-                        answer: Some(settled.status.as_str().to_owned()),
-                        ..content.record(key, outcome)
-                    };
-                    unit.insert_gateway_report(&record).await?;
-                    Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
+                        let order = unit
+                            .order_by_id(payment.tenant, payment.order)
+                            .await?
+                            .ok_or(UseCaseError::NotFound { what: "order" })?;
+                        if payment.status != PaymentStatus::Success {
+                            require_locked_assets(unit, &order).await?;
+                        }
+                        let captures = captures(unit, &payment).await?;
+                        let booked = booked(unit, &report.transaction_id, &payment).await?;
+                        let decision = payment.decide(report, &order, captures, booked, event_factory.now);
+                        let outcome = decision.outcome;
+                        let settling =
+                            SettlementContext { actor: OrderActor::Gateway, event_factory, refund };
+                        let settled = apply(unit, &payment, &order, decision, settling).await?;
+                        gateway_reports::close_unknown(unit, content, name.id.map(PaymentId::get)).await?;
+                        let record = GatewayReport {
+                            tenant: Some(payment.tenant),
+                            order: Some(payment.order),
+                            payment: Some(payment.id),
+                            attempt: Some(1),
+                            answer: Some(settled.status.as_str().to_owned()),
+                            ..content.record(key, outcome)
+                        };
+                        unit.insert_gateway_report(&record).await?;
+                        Ok::<_, UseCaseError<PaymentCommandRefusal>>((Some(settled), Some(record)))
+                    })
                 })
-            })
-            .await?;
-        if let Some(report) = &recorded {
-            let trace = payment.as_ref().and_then(|payment| payment.trace.as_ref());
-            log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
-        }
-        payment.ok_or(UseCaseError::NotFound { what: "payment" })
+                .await?;
+            if let Some(report) = &recorded {
+                log_report(report, payment.as_ref().and_then(|payment| payment.trace.as_ref()));
+            }
+            payment.ok_or(UseCaseError::NotFound { what: "payment" })
+        })
+        .await
     }
 }
 
@@ -119,10 +114,10 @@ fn content_of(
         kind: ReportKind::Payment,
         reference: command.payment.reference,
         transaction_id: Some(transaction_id.clone()),
-        result: match result {
+        result: Some(match result {
             PaymentResult::Success => "SUCCESS",
             PaymentResult::Failed => "FAILED",
-        },
+        }),
         amount: Some(*amount),
         body_hash: command.body_hash.clone(),
         trace_id: context.trace.trace_id.clone(),
@@ -215,7 +210,7 @@ pub(super) async fn apply(
     let mut announced_by = None;
     let payment = match settled {
         Some((settled, event)) => {
-            one_row(unit.advance_payment(&settled).await?, "payment")?;
+            unit.advance_payment(&settled).await?.or_conflict("payment")?;
             let rows = event_factory.rows(0, settled.tenant, settled.version, &[event]);
             append(unit.outbox(), &rows).await?;
             announced_by = event_factory.first_id();

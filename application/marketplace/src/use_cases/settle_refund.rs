@@ -6,7 +6,7 @@ use marketplace_domain::{
 };
 use tracing::error;
 
-use super::{Payments, RefundCommandRefusal, UseCaseError, one_row, transition};
+use super::{Payments, RefundCommandRefusal, UseCaseError, transition};
 use crate::cash;
 use crate::context::CommandContext;
 use crate::events::EventFactory;
@@ -90,8 +90,7 @@ impl Payments {
             })
             .await?;
         if let Some(report) = &recorded {
-            let trace = refund.as_ref().and_then(|refund| refund.trace.as_ref());
-            log_report(report, trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str()));
+            log_report(report, refund.as_ref().and_then(|refund| refund.trace.as_ref()));
             if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
                 error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
                 failed; the amount was not paid back, an operator can retry the refund or settle it by hand");
@@ -110,10 +109,10 @@ fn content_of(
         kind: ReportKind::Refund,
         reference: command.refund.reference,
         transaction_id: command.transaction_id.clone(),
-        result: match command.result {
+        result: Some(match command.result {
             RefundResult::Success => "SUCCESS",
             RefundResult::Failed => "FAILED",
-        },
+        }),
         amount: None,
         body_hash: command.body_hash.clone(),
         trace_id: context.trace.trace_id.clone(),
@@ -185,14 +184,14 @@ pub(super) async fn apply(
     // The other refund is written first, because only one refund of the same money may not have failed.
     if let Some((other, event)) = stopped {
         let event_factory = event_factory.in_trace(other.trace.as_ref());
-        one_row(unit.advance_refund(&other).await?, "refund")?;
+        unit.advance_refund(&other).await?.or_conflict("refund")?;
         if let Some(event) = event {
             append(unit.outbox(), &event_factory.rows(2, other.tenant, other.version, &[event])).await?;
         }
     }
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = settled else { return Ok(refund.clone()) };
-    one_row(unit.advance_refund(&settled).await?, "refund")?;
+    unit.advance_refund(&settled).await?.or_conflict("refund")?;
     append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
     if let Some(account) = booked_on {
         let postings = if settled.status == RefundStatus::Success {

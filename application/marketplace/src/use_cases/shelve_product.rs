@@ -2,7 +2,7 @@
 
 use marketplace_domain::{Product, ProductAction, ProductId, ProductRefusal};
 
-use super::{Ordering, UseCaseError, one_row};
+use super::{Ordering, UseCaseError};
 use crate::claim::Call;
 
 /// Whether a product is hidden or shown.
@@ -44,7 +44,7 @@ impl Ordering {
                     return Ok(product);
                 }
                 let after = product.apply_as(action, seller, now)?;
-                one_row(unit.advance_product(&after).await?, "product")?;
+                unit.advance_product(&after).await?.or_conflict("product")?;
                 Ok(after)
             })
         })

@@ -5,7 +5,7 @@ use marketplace_domain::{
     AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
 };
 
-use super::{UseCaseError, one_row};
+use super::UseCaseError;
 use crate::events::EventFactory;
 use crate::ports::Work;
 use handover_events::Trace;
@@ -23,14 +23,14 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
     skip: usize,
 ) -> Result<Order, UseCaseError<R>> {
     let (after, events) = order.apply(action, actor, event_factory.now)?;
-    one_row(unit.advance_order(&after).await?, "order")?;
+    unit.advance_order(&after).await?.or_conflict("order")?;
     if after.status.frees_product() {
         let product = unit
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
         let freed = product.apply(ProductAction::Release, event_factory.now).map_err(OrderRefusal::from)?;
-        one_row(unit.advance_product(&freed).await?, "product")?;
+        unit.advance_product(&freed).await?.or_conflict("product")?;
     }
     append(unit.outbox(), &event_factory.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)

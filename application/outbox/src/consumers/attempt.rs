@@ -337,7 +337,7 @@ fn outcome_of(error: ProcessError) -> Result<AttemptOutcome, StoreError> {
                 Err(error)
             }
             StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
-            StoreError::Corrupt { .. } | StoreError::Backend(_) => {
+            StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
                 Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
             }
         },

@@ -36,6 +36,15 @@ pub enum StoreError {
         /// Reason why the value is invalid.
         why: String,
     },
+    /// An id that was chosen for a new row belongs to another row: the id sequence was reset. Repeat the command with
+    /// another id.
+    #[error("{kind} id {id} is already in use: the id sequence was reset, for example by a restored backup")]
+    IdInUse {
+        /// Kind of the row.
+        kind: &'static str,
+        /// The id in use.
+        id: i64,
+    },
     /// Any other error of the database, or a panic: a defect of this program.
     #[error("unexpected database error or panic: {0}")]
     Backend(#[source] Cause),
@@ -62,6 +71,7 @@ impl StoreError {
             | StoreError::Transient(_)
             | StoreError::Unavailable(_)
             | StoreError::CommitUnknown(_)
+            | StoreError::IdInUse { .. }
             | StoreError::Backend(_) => ErrorKind::of(&self.to_string()),
         }
     }
@@ -73,6 +83,7 @@ impl StoreError {
             StoreError::Conflict { .. }
             | StoreError::Transient(_)
             | StoreError::Corrupt { .. }
+            | StoreError::IdInUse { .. }
             | StoreError::Backend(_) => None,
         }
     }

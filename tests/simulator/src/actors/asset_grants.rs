@@ -46,7 +46,7 @@ async fn coupon(app: &App, faults: &Faults, journal: &Journal, (tenant, user): (
         user,
         discount: amount(9_500).expect("a valid amount"),
         min_spend: amount(5_000).expect("a valid amount"),
-        expires_at: app.now() + life,
+        expires_at: app.tx.now() + life,
         reason: None,
     };
     let context = by_operator(faults, tenant);

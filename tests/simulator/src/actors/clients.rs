@@ -157,5 +157,5 @@ async fn read_order(
     tenant: TenantId,
     id: OrderId,
 ) -> Result<Option<Order>, handover_outbox::ports::StoreError> {
-    app.view().await?.order_by_id(tenant, id).await
+    app.tx.view().await?.order_by_id(tenant, id).await
 }

@@ -44,7 +44,7 @@ pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) 
 pub(crate) async fn insert_invalid(app: &App, faults: &Faults, tenant: TenantId) {
     let Some(row) = random_row(app, faults, tenant).await else { return };
     let Ok(id) = OrderId::try_from(row.aggregate.id) else { return };
-    let Ok(mut view) = app.view().await else { return };
+    let Ok(mut view) = app.tx.view().await else { return };
     let Ok(Some(order)) = view.order_by_id(tenant, id).await else { return };
     drop(view);
     let (event, place) = if faults.random.permille(400) {
@@ -63,7 +63,7 @@ pub(crate) async fn insert_invalid(app: &App, faults: &Faults, tenant: TenantId)
 
 /// A random event of an order, of a type that is applied in the order of `aggregate_seq`.
 async fn random_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<OutboxRow> {
-    let mut view = app.view().await.ok()?;
+    let mut view = app.tx.view().await.ok()?;
     let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };
     let mut rows = view.outbox_view().outbox_page(&filter, None, 50).await.ok()?;
     drop(view);

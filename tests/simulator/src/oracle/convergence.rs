@@ -64,7 +64,7 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, BoxE
 /// events, which is not defined, so a run with a refused lock is not compared.
 async fn has_refused_locks(evidence: &Evidence) -> Result<bool, StoreError> {
     let mut view = evidence.store.view().await?;
-    let orders = money::orders(view.as_mut(), evidence.app.now()).await?;
+    let orders = money::orders(view.as_mut(), evidence.app.tx.now()).await?;
     Ok(orders.iter().any(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed)))
 }
 

@@ -42,7 +42,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
         .filter(|row| row.event_type == EventKind::OrderPaid.as_str() && !is_invalid(&row.event_id))
         .map(|row| (row.aggregate.tenant, row.aggregate.id))
         .collect();
-    for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {
+    for order in orders(checker.view.as_mut(), checker.evidence.app.tx.now()).await? {
         if order.pay_time.is_some() && !paid.contains(&(order.tenant, order.id.get())) {
             pending.push(format!("order {} is paid, but has no ORDER_PAID event", order.id));
         }
@@ -141,7 +141,7 @@ async fn check_purse(
 /// The negated balance of the gateway's account equals captures plus deposits minus refunds.
 async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i64) -> Result<(), StoreError> {
     let mut received = deposits;
-    for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {
+    for order in orders(checker.view.as_mut(), checker.evidence.app.tx.now()).await? {
         if order.tenant != tenant {
             continue;
         }
@@ -220,7 +220,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     let command = Reconcile {
         tenant: None,
         since: DateTime::UNIX_EPOCH,
-        until: app.now() + TimeDelta::hours(1),
+        until: app.tx.now() + TimeDelta::hours(1),
         grace: Duration::ZERO,
         repair: false,
         reason: None,

@@ -50,7 +50,7 @@ pub(super) struct ReferenceRun {
 
 impl ReferenceRun {
     pub(super) async fn begin(run: &Evidence) -> Result<ReferenceRun, BoxError> {
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(run.app.now()));
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(run.app.tx.now()));
         let wake = WakeupNotifier::default();
         let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
@@ -104,7 +104,7 @@ impl ReferenceRun {
             }
             for coupon in view.coupons_page(tenant, user, None, ALL).await? {
                 let Coupon { discount, min_spend, .. } = coupon;
-                let expires_at = self.app.now() + TimeDelta::days(100);
+                let expires_at = self.app.tx.now() + TimeDelta::days(100);
                 let command = IssueCoupon { user, discount, min_spend, expires_at, reason: None };
                 let same = self.app.operations.issue_coupon(&operator, command).await?;
                 self.coupons.insert((tenant, coupon.id), same.id);

@@ -8,8 +8,8 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, Required};
 
-/// The idempotency key of an operation that requires one.
-pub(crate) enum RequiredKey {}
+/// Requires an idempotency key: without a key, a retry cannot be distinguished from a second order or payment.
+pub(crate) struct RequiredKey;
 
 impl IntoParams for RequiredKey {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {

@@ -21,7 +21,8 @@ use utoipa_axum::routes;
 
 use super::{payments, refunds, timeline};
 use crate::bodies;
-use crate::context::{Caller, Command, KeyedCommand};
+use crate::command::Command;
+use crate::context::Caller;
 use crate::edge::Edge;
 use crate::idempotency::{Created, Updated};
 use crate::openapi::{RequiredKey, kinds};
@@ -132,7 +133,8 @@ impl From<Order> for OrderView {
     ),
 )]
 async fn place(
-    KeyedCommand(edge, call): KeyedCommand<Created<OrderView>>,
+    _: RequiredKey,
+    Command(edge, call): Command<Created<OrderView>>,
     JsonBody(body): JsonBody<bodies::NewOrder>,
 ) -> RouteResult {
     let command = body.command(|body, _| {

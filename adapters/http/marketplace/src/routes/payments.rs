@@ -16,7 +16,8 @@ use utoipa_axum::routes;
 use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
-use crate::context::{Gateway, KeyedCommand};
+use crate::command::Command;
+use crate::context::Gateway;
 use crate::edge::Edge;
 use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, Signed, kinds};
@@ -77,7 +78,8 @@ impl From<Payment> for PaymentView {
     ),
 )]
 pub(super) async fn start(
-    KeyedCommand(edge, call): KeyedCommand<Created<PaymentView>>,
+    _: RequiredKey,
+    Command(edge, call): Command<Created<PaymentView>>,
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {

@@ -16,7 +16,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::context::{Caller, Command};
+use crate::command::Command;
+use crate::context::Caller;
 use crate::edge::Edge;
 use crate::idempotency::{Created, Updated};
 use crate::openapi::kinds;

@@ -202,7 +202,7 @@ async fn grant_beyond_maximum_balance_is_rejected() {
         (DEPOSITS, Purse::Wallet, r#"{"amount":0.01}"#, "amount"),
         (GRANTS, Purse::Points, r#"{"points":1}"#, "points"),
     ] {
-        let now = world.app.now();
+        let now = world.app.tx.now();
         let filled = with_tx(&world.app.tx, move |unit, _| {
             Box::pin(async move {
                 let users = [(TenantId::DEFAULT, UserId::try_from(BUYER).unwrap())];

@@ -22,7 +22,7 @@ impl World {
         let mut unit = self.app.tx.begin().await.unwrap();
         let event: EventId = id.parse().unwrap();
         let row = unit.outbox().outbox_by_event(&[event]).await.unwrap().remove(0);
-        let now = self.app.now();
+        let now = self.app.tx.now();
         let dead = Consumption {
             consumer: "inventory".into(),
             event_id: row.event_id.clone(),
@@ -52,7 +52,7 @@ impl World {
     async fn foreign_message(&self) -> String {
         let key = "0123456789abcdef".repeat(4);
         let mut unit = self.app.tx.begin().await.unwrap();
-        unit.outbox().park(&[dead_letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
+        unit.outbox().park(&[dead_letter(QUEUE, &key, "not JSON", self.app.tx.now())]).await.unwrap();
         unit.commit().await.unwrap();
         key
     }

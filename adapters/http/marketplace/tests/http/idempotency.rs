@@ -242,7 +242,8 @@ async fn stored_response_is_kept_for_a_day_and_then_deleted() {
     let world = World::new().await;
     let first = world.listing(SELLER, "k").send().await.expect(201, "00000");
     tokio::time::advance(Duration::from_secs(24 * 3600 - 1)).await;
-    let sweep = RequestSweep::new(world.app.tx.clone(), RequestSettings::default().sweep_interval);
+    let sweep =
+        RequestSweep { tx: world.app.tx.clone(), interval: RequestSettings::default().sweep_interval };
     assert_eq!(sweep.sweep().await.unwrap(), 0);
     let again = world.token(SELLER, 1, &[Role::User]);
     let again = world.post(PRODUCTS).token(&again).header(KEY, "k").json(LAMP).send().await;
@@ -342,6 +343,6 @@ async fn hash_of_lamp(world: &World) -> String {
         route: format!("POST {PRODUCTS}"),
         key: "probe".to_owned(),
     };
-    let mut view = world.app.view().await.unwrap();
+    let mut view = world.app.tx.view().await.unwrap();
     view.request_of(&scope).await.unwrap().unwrap().body_hash
 }

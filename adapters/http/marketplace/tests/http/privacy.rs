@@ -20,7 +20,7 @@ impl World {
             aggregate_seq: 2,
             payload: payload.to_string(),
             metadata: EventMetadata::default(),
-            occurred_at: self.app.now(),
+            occurred_at: self.app.tx.now(),
             max_retry_count: 3,
             routing_key: None,
         };
@@ -33,7 +33,7 @@ impl World {
 
     /// Adds a dead letter of this event with this body.
     async fn park(&self, event: &EventId, body: &str) {
-        let parked = dead_letter("webhook.delivery.queue", event.as_str(), body, self.app.now());
+        let parked = dead_letter("webhook.delivery.queue", event.as_str(), body, self.app.tx.now());
         let mut unit = self.app.tx.begin().await.unwrap();
         unit.outbox().park(&[parked]).await.unwrap();
         unit.commit().await.unwrap();

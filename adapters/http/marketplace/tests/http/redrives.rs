@@ -48,7 +48,7 @@ impl World {
             })
             .collect();
         let mut unit = self.app.tx.begin().await.unwrap();
-        unit.outbox().mark_failed(&failed, self.app.now()).await.unwrap();
+        unit.outbox().mark_failed(&failed, self.app.tx.now()).await.unwrap();
         unit.commit().await.unwrap();
         (order, ids)
     }

@@ -102,6 +102,7 @@ async fn events_of_a_command_carry_the_trace() {
     request.json(body).send().await.expect(201, "00000");
     let rows = world
         .app
+        .tx
         .view()
         .await
         .unwrap()

@@ -141,7 +141,7 @@ impl World {
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
         let tenant = TenantId::try_from(tenant).unwrap();
         let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
-        self.tokens.issue(user, tenant, &roles, HOUR, self.app.now()).unwrap()
+        self.tokens.issue(user, tenant, &roles, HOUR, self.app.tx.now()).unwrap()
     }
 
     /// Options for routers with `/metrics`; the route returns no metrics.

@@ -105,7 +105,7 @@ pub(super) fn broker_error(error: StoreError) -> BrokerError {
         }
         // Only concurrent declarations of a queue or binding can conflict; a retry finds the existing row.
         StoreError::Conflict { .. } => BrokerError::Unreachable(Box::new(error)),
-        StoreError::Corrupt { .. } | StoreError::Backend(_) => {
+        StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
             BrokerError::Refused { what: error.to_string() }
         }
     }

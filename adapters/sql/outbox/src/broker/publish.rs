@@ -80,6 +80,7 @@ fn outcomes(
             | StoreError::Transient(_)
             | StoreError::Unavailable(_)
             | StoreError::Corrupt { .. }
+            | StoreError::IdInUse { .. }
             | StoreError::Backend(_)),
         ) => return Err(broker_error(error)),
     };

@@ -11,7 +11,7 @@ use super::Operations;
 use crate::claim::Call;
 use crate::context::{CommandContext, Role};
 use crate::error::{NotAllowed, UseCaseError};
-use crate::ids::{IdInUse, require_unused, with_unused_ids};
+use crate::ids::{id_in_use, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::{AuditEntry, StoreError};
@@ -136,14 +136,8 @@ impl Operations {
         };
         let is_keyed = call.key().is_some();
         let user_and_amount = (command.user, command.discount.minor());
-        let entry = entry(
-            &operator,
-            Asset::Coupon,
-            OperationKind::Issue,
-            user_and_amount,
-            command.reason.clone(),
-            now,
-        );
+        let reason = command.reason.clone();
+        let entry = entry(&operator, Asset::Coupon, OperationKind::Issue, user_and_amount, reason, now);
         let input = (key, call.context.trace.clone(), command, entry);
         call.run(&self.tx, input, move |unit, (key, trace, command, entry), attempt| {
             Box::pin(async move {
@@ -153,7 +147,7 @@ impl Operations {
                     let is_ours =
                         attempt.may_be_committed() && before.at == now && before.user == command.user;
                     if !is_keyed && !is_ours {
-                        return Err(IdInUse::error(IdKind::Coupon, id.get()).into());
+                        return Err(id_in_use(IdKind::Coupon, id.get()).into());
                     }
                     let coupon = issued_before(unit, tenant, &before, command).await?;
                     record_already_done(unit.outbox(), attempt, entry).await?;

@@ -38,7 +38,7 @@ impl Payments {
         })
         .await?;
         if is_new {
-            log_report(&report, &report.trace_id);
+            log_report(&report, None);
         }
         Ok(())
     }

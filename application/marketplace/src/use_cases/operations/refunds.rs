@@ -9,7 +9,7 @@ use crate::events::EventFactory;
 use crate::ports::{RefundFilter, Work};
 use crate::privacy;
 use crate::use_cases::settle_refund::{MAX_EVENTS, RefundRows, apply, rows_of};
-use crate::use_cases::{RefundCommandRefusal, UseCaseError, one_row};
+use crate::use_cases::{RefundCommandRefusal, UseCaseError};
 use handover_outbox::operations::{
     Action, Operator, Reason, changed_by_earlier_attempt, count, present_fields,
 };
@@ -157,12 +157,12 @@ impl Change {
         if refund.status == RefundStatus::Failed && !capture.refund_due {
             let begin = OrderAction::BeginRefund { refund: refund.id };
             let (started, _) = order.apply(&begin, OrderActor::Operator, now)?;
-            one_row(unit.advance_order(&started).await?, "order")?;
+            unit.advance_order(&started).await?.or_conflict("order")?;
         }
         if let Some(replaced) = replaced {
             unit.insert_superseded_attempt(&replaced).await?;
         }
-        one_row(unit.advance_refund(&after).await?, "refund")?;
+        unit.advance_refund(&after).await?.or_conflict("refund")?;
         Ok(after)
     }
 }

@@ -10,7 +10,7 @@ use crate::support::{pass, report, secs};
 
 fn repair(market: &Market) -> ConsistencyRepair {
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
-    ConsistencyRepair::new(market.app().payments.clone(), settings)
+    ConsistencyRepair { payments: market.app().payments.clone(), settings }
 }
 
 /// Settles the payment of an order and marks the order paid without appending ORDER_PAID, as a bug might.

@@ -88,7 +88,8 @@ impl Play {
         let mut accepts = MockGateway::new();
         accepts.expect_refund().returning(|_| Ok(()));
         let tx = market.app().tx.clone();
-        let dispatcher = RefundDispatcher::new(tx, Arc::new(accepts), RefundSettings::default());
+        let dispatcher =
+            RefundDispatcher { tx, gateway: Arc::new(accepts), settings: RefundSettings::default() };
         Play { market, order, dispatcher, first_references: std::collections::BTreeMap::new() }
     }
 

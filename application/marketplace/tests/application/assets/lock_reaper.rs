@@ -10,11 +10,11 @@ use super::market::{Market, SpentAssets};
 use crate::support::{BUYER, by, pass, secs};
 
 fn reaper(market: &Market) -> LockTimeoutReaper {
-    LockTimeoutReaper::new(
-        market.app().tx.clone(),
-        market.app().handlers.events.clone(),
-        ConsistencySettings::default(),
-    )
+    LockTimeoutReaper {
+        tx: market.app().tx.clone(),
+        events: market.app().handlers.events.clone(),
+        settings: ConsistencySettings::default(),
+    }
 }
 
 /// A marketplace in which one order has its wallet amount locked; no relay and no consumer runs.

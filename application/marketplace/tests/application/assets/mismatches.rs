@@ -58,7 +58,7 @@ async fn refunds(market: &Market, order: OrderId) -> Vec<Refund> {
 /// Runs the repair job. Returns the number of repairs.
 async fn run_job(market: &Market) -> u64 {
     let settings = ConsistencySettings { scan_window: secs(86_400), ..ConsistencySettings::default() };
-    ConsistencyRepair::new(market.app().payments.clone(), settings).repair().await.unwrap()
+    ConsistencyRepair { payments: market.app().payments.clone(), settings }.repair().await.unwrap()
 }
 
 /// Reconciles a window in which no order changed.

@@ -14,7 +14,7 @@ use super::market::{Market, SpentAssets};
 use crate::support::{pass, secs};
 
 fn dispatcher(market: &Market, gateway: Arc<dyn Gateway>) -> RefundDispatcher {
-    RefundDispatcher::new(market.app().tx.clone(), gateway, RefundSettings::default())
+    RefundDispatcher { tx: market.app().tx.clone(), gateway, settings: RefundSettings::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,8 +41,11 @@ async fn settled(market: &Market, payment: &Payment) -> Payment {
 
 async fn sweep(market: &Market) {
     pass(market.world.pending_timeout + secs(1)).await;
-    let sweep =
-        TimeoutSweep::new(market.app().tx.clone(), market.app().handlers.clone(), TimeoutSettings::default());
+    let sweep = TimeoutSweep {
+        tx: market.app().tx.clone(),
+        rules: market.app().handlers.clone(),
+        settings: TimeoutSettings::default(),
+    };
     assert_eq!(sweep.sweep().await.unwrap(), 1);
 }
 
@@ -50,7 +53,7 @@ async fn repair(market: &Market) -> u64 {
     // The scan window excludes the current time, so wait until it contains the changes.
     pass(secs(1)).await;
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
-    ConsistencyRepair::new(market.app().payments.clone(), settings).repair().await.unwrap()
+    ConsistencyRepair { payments: market.app().payments.clone(), settings }.repair().await.unwrap()
 }
 
 async fn row(market: &Market, event_type: EventKind) -> OutboxRow {
@@ -87,8 +90,11 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     let refund = market.app().payments.request_refund(&traced(by(BUYER), "refund"), command).await.unwrap();
     let mut mock = MockGateway::new();
     mock.expect_refund().withf(|request| request.trace == trace("refund")).once().returning(|_| Ok(()));
-    let dispatcher =
-        RefundDispatcher::new(market.app().tx.clone(), Arc::new(mock), RefundSettings::default());
+    let dispatcher = RefundDispatcher {
+        tx: market.app().tx.clone(),
+        gateway: Arc::new(mock),
+        settings: RefundSettings::default(),
+    };
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     let command = refund_report(refund.id, RefundResult::Success);
     market.app().payments.settle_refund(&traced(gateway(), "refund-callback"), command).await.unwrap();
@@ -134,11 +140,11 @@ async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     let created = row(&market, EventKind::OrderCreated).await;
     market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &created).await.unwrap();
     pass(secs(30 * 60)).await;
-    let reaper = LockTimeoutReaper::new(
-        market.app().tx.clone(),
-        market.app().handlers.events.clone(),
-        ConsistencySettings::default(),
-    );
+    let reaper = LockTimeoutReaper {
+        tx: market.app().tx.clone(),
+        events: market.app().handlers.events.clone(),
+        settings: ConsistencySettings::default(),
+    };
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
     assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, trace("place"));
     let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();

@@ -81,7 +81,7 @@ async fn unit(app: &App, work: impl AsyncFnOnce(&mut Work)) {
 async fn failed_order(app: &App) {
     let order = ordered(app).await;
     let about = OutboxFilter { aggregate_id: Some(order.id.get()), ..OutboxFilter::default() };
-    let rows = app.view().await.unwrap().outbox_view().outbox_page(&about, None, 10).await.unwrap();
+    let rows = app.tx.view().await.unwrap().outbox_view().outbox_page(&about, None, 10).await.unwrap();
     let failed: Vec<FailedPublish> = rows
         .into_iter()
         .map(|row| FailedPublish {
@@ -92,7 +92,7 @@ async fn failed_order(app: &App) {
             error: "NO_ROUTE".into(),
         })
         .collect();
-    let now = app.now();
+    let now = app.tx.now();
     unit(app, async |unit| assert_eq!(unit.outbox().mark_failed(&failed, now).await.unwrap(), 2)).await;
 }
 
@@ -100,6 +100,7 @@ async fn failed_order(app: &App) {
 async fn dead_lettered_order(app: &App) {
     ordered(app).await;
     let rows = app
+        .tx
         .view()
         .await
         .unwrap()
@@ -108,7 +109,7 @@ async fn dead_lettered_order(app: &App) {
         .await
         .unwrap();
     let row = rows.into_iter().find(|row| row.event_type == "ORDER_CREATED").unwrap();
-    let now = app.now();
+    let now = app.tx.now();
     let consumption = Consumption {
         consumer: "inventory".into(),
         event_id: row.event_id.clone(),
@@ -179,6 +180,7 @@ fn interrupted_release_is_atomic_with_its_audit_entry() {
     interrupt_at_every_poll("release_aggregate", async |interruption, polls| {
         let action = async |app: &App| {
             let failed = app
+                .tx
                 .view()
                 .await?
                 .outbox_view()

@@ -84,8 +84,11 @@ async fn early_timeout_message_leaves_the_order_to_the_sweep() {
     assert_eq!(world.order(order.id).await, order);
     assert_eq!(world.log_status(TIMEOUT_CONSUMER, &event).await, Some(ConsumeStatus::Success));
     pass(secs(1)).await;
-    let sweep =
-        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), TimeoutSettings::default());
+    let sweep = TimeoutSweep {
+        tx: process.app.tx.clone(),
+        rules: process.app.handlers.clone(),
+        settings: TimeoutSettings::default(),
+    };
     assert_eq!(sweep.sweep().await.unwrap(), 1);
     assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
     world.deliver(TIMEOUT_QUEUE, &event).await;
@@ -130,8 +133,11 @@ async fn concurrent_message_and_sweep_close_an_order_once() {
     }
     let sweeper = world.process();
     pass(DEADLINE).await;
-    let sweep =
-        TimeoutSweep::new(sweeper.app.tx.clone(), sweeper.app.handlers.clone(), TimeoutSettings::default());
+    let sweep = TimeoutSweep {
+        tx: sweeper.app.tx.clone(),
+        rules: sweeper.app.handlers.clone(),
+        settings: TimeoutSettings::default(),
+    };
     sweep.sweep().await.unwrap();
     pass(secs(10)).await;
     for order in orders {
@@ -158,8 +164,11 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let mut unit = world.store.begin().await.unwrap();
     unit.insert_order(&bad).await.unwrap();
     unit.commit().await.unwrap();
-    let sweep =
-        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), TimeoutSettings::default());
+    let sweep = TimeoutSweep {
+        tx: process.app.tx.clone(),
+        rules: process.app.handlers.clone(),
+        settings: TimeoutSettings::default(),
+    };
     start(&process, sweep);
     pass(DEADLINE - secs(1)).await;
     assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
@@ -179,7 +188,7 @@ async fn sweep_continues_at_once_while_batches_are_full() {
     }
     pass(DEADLINE + secs(1)).await;
     let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
-    let sweep = TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), settings);
+    let sweep = TimeoutSweep { tx: process.app.tx.clone(), rules: process.app.handlers.clone(), settings };
     start(&process, sweep);
     pass(secs(1)).await;
     assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
@@ -192,7 +201,11 @@ async fn sweep_resumes_after_a_store_outage() {
     let order = process.ordered().await;
     start(
         &process,
-        TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), Default::default()),
+        TimeoutSweep {
+            tx: process.app.tx.clone(),
+            rules: process.app.handlers.clone(),
+            settings: Default::default(),
+        },
     );
     process.faults.set_unavailable(true);
     pass(DEADLINE + secs(60)).await;

@@ -64,7 +64,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
         user: id(buyer),
         discount: money(300),
         min_spend: money(1_000),
-        expires_at: app.now() + TimeDelta::days(1),
+        expires_at: app.tx.now() + TimeDelta::days(1),
         reason: None,
     };
     let coupon = app.operations.issue_coupon(&operator, coupon).await.unwrap();

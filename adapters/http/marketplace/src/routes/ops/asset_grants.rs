@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::bodies;
-use crate::context::Command;
+use crate::command::Command;
 use crate::idempotency::Created;
 use crate::messages;
 use crate::openapi::kinds;
@@ -159,7 +159,7 @@ pub(super) async fn issue(
     Command(edge, call): Command<Created<IssuedCouponView>>,
     JsonBody(body): JsonBody<bodies::NewCoupon>,
 ) -> RouteResult {
-    let now = edge.app.now();
+    let now = edge.app.tx.now();
     let command = body.command(|body, fields| {
         let expires_at = stored_time(body.expires_at?);
         if expires_at <= now || expires_at.year() > LAST_YEAR {

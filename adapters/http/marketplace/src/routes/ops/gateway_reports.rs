@@ -10,7 +10,8 @@ use marketplace::use_cases::operations::ListGatewayReports;
 use marketplace_domain::ReportState;
 
 use crate::bodies;
-use crate::context::{Command, Operator};
+use crate::command::Command;
+use crate::context::Operator;
 use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathReport;

@@ -13,7 +13,8 @@ use marketplace::CommandContext;
 use marketplace::use_cases::operations::{GRACE, Reconcile};
 
 use crate::bodies;
-use crate::context::{Afterwards, Operator};
+use crate::command::Afterwards;
+use crate::context::Operator;
 use crate::edge::Edge;
 use crate::messages;
 use crate::openapi::kinds;
@@ -83,7 +84,7 @@ struct Selection {
 }
 
 async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) -> RouteResult {
-    let until = selection.to.unwrap_or_else(|| edge.app.now());
+    let until = selection.to.unwrap_or_else(|| edge.app.tx.now());
     let since = match selection.from {
         Some(since) => Some(since),
         None => until.checked_sub_signed(DEFAULT_WINDOW),

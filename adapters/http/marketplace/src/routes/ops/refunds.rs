@@ -9,7 +9,8 @@ use marketplace::use_cases::operations::ListRefunds;
 use marketplace_domain::{RefundId, RefundStatus};
 
 use crate::bodies;
-use crate::context::{Command, Operator};
+use crate::command::Command;
+use crate::context::Operator;
 use crate::idempotency::Updated;
 use crate::openapi::kinds;
 use crate::path::PathId;

@@ -110,12 +110,12 @@ impl CallerKind {
 fn issued(world: &World, secret: &[u8], ago: Duration) -> String {
     let roles: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
     let tokens = Tokens::new(secret).unwrap();
-    tokens.issue(BUYER, TenantId::DEFAULT, &roles, HOUR, world.app.now() - ago).unwrap()
+    tokens.issue(BUYER, TenantId::DEFAULT, &roles, HOUR, world.app.tx.now() - ago).unwrap()
 }
 
 /// A token with the algorithm `none` (RFC 8725 §2.1).
 fn unsigned(world: &World) -> String {
-    let exp = world.app.now().timestamp() + 3600;
+    let exp = world.app.tx.now().timestamp() + 3600;
     let roles: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
     let claims = json!({ "sub": BUYER.to_string(), "tenant": 1, "roles": roles, "exp": exp });
     let encoded = |part: serde_json::Value| base64url(part.to_string().as_bytes());

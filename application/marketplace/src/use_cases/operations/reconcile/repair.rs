@@ -36,15 +36,15 @@ pub(super) async fn repair(
     subscriptions: &Subscriptions,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
+    let entry = entry(by, finding, operations.tx.now());
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
-        return finish(operations, by, finding, (order, mismatch)).await;
+        return finish(operations, by, entry, (order, mismatch)).await;
     }
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
-            let entry = Some(entry(by, finding, operations.tx.now()));
-            announce_missing(&operations.tx, &operations.rules.events, (finding.tenant, order), entry)
-                .await?;
+            let events = &operations.rules.events;
+            announce_missing(&operations.tx, events, (finding.tenant, order), Some(entry)).await?;
             Ok(Some(Repair::Announced))
         }
         (
@@ -75,13 +75,8 @@ pub(super) async fn repair(
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
-            let job = RepairJob {
-                rules: operations.rules.clone(),
-                finding: finding.clone(),
-                order,
-                consumer,
-                entry: entry(by, finding, operations.tx.now()),
-            };
+            let rules = operations.rules.clone();
+            let job = RepairJob { rules, finding: finding.clone(), order, consumer, entry };
             with_tx_using(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
@@ -103,14 +98,13 @@ pub(super) async fn repair(
 async fn finish(
     operations: &Operations,
     by: RepairContext<'_>,
-    finding: &Finding,
+    entry: AuditEntry,
     (order, mismatch): (OrderId, MoneyMismatch),
 ) -> Result<Option<Repair>, StoreError> {
-    let tenant = finding.tenant;
-    let entry = Some(entry(by, finding, operations.tx.now()));
+    let tenant = entry.tenant;
     let actor = Actor::System("reconciliation");
     let context = CommandContext { actor, tenant, trace: by.operator.trace.clone() };
-    let command = FinishPayment { tenant, order, mismatch, entry };
+    let command = FinishPayment { tenant, order, mismatch, entry: Some(entry) };
     Ok(operations.payments.finish(&context, command).await?.map(Repair::from))
 }
 

@@ -1,0 +1,71 @@
+//! Callers of routes that run a command: they claim the idempotency key, and their types say how the response is stored.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use handover_http::header_names::X_IDEMPOTENCY_KEY;
+use handover_http::refusal::Refusal;
+use marketplace::CommandContext;
+use marketplace::idempotency::{Call, UnitClaim};
+
+use crate::caller::caller;
+use crate::edge::Edge;
+use crate::idempotency::{ResponseTo, claim_key, has_key};
+use crate::messages;
+use crate::openapi::RequiredKey;
+
+/// An authenticated caller of a command that stores the response `R` in its transaction.
+pub(crate) struct Command<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
+
+/// A command whose response is `R`, with the claim of its idempotency key.
+pub(crate) struct StoredCall<R> {
+    context: CommandContext,
+    claim: Option<UnitClaim>,
+    response: PhantomData<fn() -> R>,
+}
+
+impl<'a, T, R: ResponseTo<T>> From<&'a StoredCall<R>> for Call<'a, T> {
+    fn from(call: &'a StoredCall<R>) -> Call<'a, T> {
+        Call::new(&call.context, call.claim.as_ref(), R::encode)
+    }
+}
+
+/// An authenticated caller of a route that uses more than one transaction. Its response is stored afterwards, in the store
+/// that `idempotency.store` selects.
+pub(crate) struct Afterwards(pub(crate) Arc<Edge>, pub(crate) CommandContext);
+
+impl<R> FromRequestParts<Arc<Edge>> for Command<R> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
+        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
+        let claim = claim_key(parts, |request| edge.app.idempotency.begin(request)).await?;
+        Ok(Command(Arc::clone(edge), StoredCall { context, claim, response: PhantomData }))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequiredKey {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        caller(parts)?;
+        if has_key(parts) {
+            Ok(RequiredKey)
+        } else {
+            Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED))
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for Afterwards {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
+        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
+        claim_key(parts, |request| edge.app.idempotency.begin_with_deferred_response(request)).await?;
+        Ok(Afterwards(Arc::clone(edge), context))
+    }
+}
