@@ -11,7 +11,8 @@ mod outbox;
 mod outbox_due;
 mod outbox_operations;
 mod page;
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod query_plans;
 
 use std::path::Path;
