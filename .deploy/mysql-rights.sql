@@ -11,6 +11,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_events TO 'handover'@'%'
 GRANT SELECT, INSERT ON handover.outbox_history TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_subscriptions TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_types TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';

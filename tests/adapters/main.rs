@@ -15,6 +15,7 @@ mod otlp;
 mod redis;
 mod sql;
 mod system;
+mod versions;
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 mod broker;
 mod ids;
+mod lent;
 mod migrations;
 mod speed;
 mod store;
@@ -61,6 +62,7 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata { trace_id: Some("trace".into()), ..EventMetadata::default() },
         occurred_at: Utc::now(),
         max_retry_count: 3,
+        routing_key: None,
     }
 }
 

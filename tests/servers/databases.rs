@@ -7,6 +7,7 @@ mod encryption;
 mod errors;
 mod hot_statements;
 mod inserted_rows;
+mod lent;
 mod locks;
 mod migrations;
 mod outages;

@@ -14,3 +14,4 @@ mod databases;
 mod differential;
 mod limits;
 mod rabbitmq;
+mod versions;

@@ -15,6 +15,7 @@ pub mod deployment;
 pub mod differential;
 pub mod faulty;
 pub mod keys_rigs;
+pub mod lent;
 pub mod limiter_rigs;
 pub mod market;
 pub mod process;
@@ -25,5 +26,6 @@ pub mod server_rigs;
 pub mod servers;
 pub mod snapshot;
 pub mod upgrade;
+pub mod versions;
 
 pub use handover_contract::long;

@@ -67,11 +67,17 @@ pub struct App {
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let Rules { pending_timeout, points, .. } = rules;
-        let events = EventSource::new(Arc::clone(tx.clock()), Arc::clone(tx.random()), rules.max_retry_count);
+        let registry = Arc::new(event_types(pending_timeout));
+        let events = EventSource::new(
+            Arc::clone(tx.clock()),
+            Arc::clone(tx.random()),
+            Arc::clone(&registry),
+            rules.max_retry_count,
+        );
         let handlers = HandlerContext { events: events.clone(), pending_timeout, points };
         let consumers = consumers::standard();
         let outbox = Outbox {
-            registry: Arc::new(event_types(pending_timeout)),
+            registry,
             texts: Arc::new(texts()),
             ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
         };

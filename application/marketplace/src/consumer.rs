@@ -286,9 +286,9 @@ impl Consumers {
 
     /// The consumers with their queues, as the outbox runs them.
     pub fn subscribers(&self, context: &HandlerContext) -> Vec<Subscriber<Work>> {
-        let subscriber = |consumer: &Arc<dyn Consumer>| Subscriber {
-            queue: consumer.queue(context.pending_timeout).name.into(),
-            handler: Arc::new(ConsumerHandler { consumer: Arc::clone(consumer), context: context.clone() }),
+        let subscriber = |consumer: &Arc<dyn Consumer>| {
+            let handler = ConsumerHandler { consumer: Arc::clone(consumer), context: context.clone() };
+            Subscriber::new(consumer.queue(context.pending_timeout).name, Arc::new(handler))
         };
         self.iter().map(subscriber).collect()
     }

@@ -4,25 +4,32 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId, Trace};
-use marketplace_domain::EventBody;
+use marketplace_domain::{EventBody, EventKind};
 
 use crate::context::CommandContext;
 use crate::ports::Work;
 use handover_outbox::ports::{Clock, EventMetadata, NewEvent, RandomSource, StoreError};
-use handover_outbox::uuid_v7;
+use handover_outbox::{EventRegistry, uuid_v7};
 
 /// Chooses the ids and the time of events. Clones share clock and random source.
 #[derive(Clone)]
 pub struct EventSource {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
+    registry: Arc<EventRegistry>,
     max_retry_count: u32,
 }
 
 impl EventSource {
-    /// `max_retry_count` is the maximum number of publish retries, stored in each outbox row.
-    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn RandomSource>, max_retry_count: u32) -> EventSource {
-        EventSource { clock, random, max_retry_count }
+    /// `registry` has the routing key of each event type, and `max_retry_count` is the maximum number of publish
+    /// retries; both are stored in each outbox row.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn RandomSource>,
+        registry: Arc<EventRegistry>,
+        max_retry_count: u32,
+    ) -> EventSource {
+        EventSource { clock, random, registry, max_retry_count }
     }
 
     /// Current time of the deployment's clock.
@@ -35,6 +42,11 @@ impl EventSource {
         self.max_retry_count
     }
 
+    /// Routing key of an event type, stored in each outbox row.
+    pub(crate) fn routing_key(&self, event_type: EventKind) -> Option<String> {
+        self.registry.routing_key(event_type.as_str()).map(str::to_owned)
+    }
+
     /// Returns a new event id: a UUIDv7 with the current time of the clock.
     pub fn event_id(&self) -> EventId {
         uuid_v7(self.now(), self.random.as_ref()).into()
@@ -43,7 +55,13 @@ impl EventSource {
     /// Returns an event factory without event ids, for a change that appends no events.
     pub(crate) fn empty_factory(&self, trace_id: &str, now: DateTime<Utc>) -> EventFactory {
         let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
-        EventFactory { ids: Vec::new(), metadata, now, max_retry_count: self.max_retry_count }
+        EventFactory {
+            ids: Vec::new(),
+            metadata,
+            now,
+            registry: Arc::clone(&self.registry),
+            max_retry_count: self.max_retry_count,
+        }
     }
 
     /// Chooses the ids and the time for up to `events` events of a command, before its first attempt.
@@ -52,6 +70,7 @@ impl EventSource {
             ids: (0..events).map(|_| self.event_id()).collect(),
             metadata: context.metadata(),
             now: self.now(),
+            registry: Arc::clone(&self.registry),
             max_retry_count: self.max_retry_count,
         }
     }
@@ -65,6 +84,7 @@ pub struct EventFactory {
     metadata: EventMetadata,
     /// Time of the command.
     pub now: DateTime<Utc>,
+    registry: Arc<EventRegistry>,
     max_retry_count: u32,
 }
 
@@ -126,6 +146,7 @@ impl EventFactory {
                 metadata: self.metadata.clone(),
                 occurred_at: self.now,
                 max_retry_count: self.max_retry_count,
+                routing_key: self.registry.routing_key(body.event_type().as_str()).map(str::to_owned),
             })
             .collect()
     }

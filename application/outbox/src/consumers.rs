@@ -1,7 +1,8 @@
 //! Consumers apply each event exactly once and in the order of its aggregate, or park it as a dead letter for an
 //! operator.
 //!
-//! To add a consumer, implement [`Handler`], wrap it in a [`Subscriber`], and add its queue to the topology.
+//! To add a consumer, implement [`Handler`], wrap it in a [`Subscriber`], and add its queue to the topology. A consumer
+//! whose effects are outside the database implements [`ExternalHandler`]; it handles each event at least once.
 //!
 //! **Invariant:** the consume-log record and the handler's own writes are made in one transaction, which is committed
 //! before the ack.
@@ -18,6 +19,7 @@ mod gate;
 mod group;
 mod outage;
 mod outcome;
+mod registration;
 mod single;
 mod sweep;
 
@@ -28,6 +30,9 @@ pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::dead_record;
 pub use dead_letters::{backfilled_record, retry_record};
+pub(crate) use registration::{keep_registered, register};
 
 pub use crate::error_kind::ErrorKind;
-pub use crate::handler::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, Subscriber};
+pub use crate::handler::{
+    ALREADY_APPLIED, AnyHandler, Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber,
+};

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::error_kind::ErrorKind;
 use crate::message::envelope_of;
 use crate::ports::{OutboxRow, StoreError};
+use crate::settings::OwnSettings;
 
 /// An event passed to a handler: outbox row and envelope.
 #[derive(Debug, Clone)]
@@ -87,7 +88,8 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// Name of the consumer in the consume log and in log messages.
     fn name(&self) -> &str;
 
-    /// Event types that the handler applies. Events of other types in its queue fail as unrecoverable.
+    /// Event types that the handler applies. Events of other types in its queue are left to the process that has
+    /// registered them for the consumer, if there is one; otherwise they fail as unrecoverable.
     fn event_types(&self) -> Vec<&str>;
 
     /// Intended delivery delay of the events, if they pass through a delay queue. The delay is added to the time after
@@ -97,24 +99,115 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     }
 
     /// Applies the events in the order given and returns one result per event. After an error the unit of work is
-    /// rolled back. MUST NOT wait for anything except the unit of work.
+    /// rolled back. MUST NOT wait for anything except the unit of work: a call to another system belongs in an
+    /// [`ExternalHandler`].
     ///
     /// An event may arrive after later events of its aggregate if it was redriven or replayed. Its effect must then
     /// commute with theirs, or be empty.
     async fn apply(&self, unit: &mut U, events: &[Event]) -> Result<Vec<Applied>, HandlerError>;
 }
 
-/// A handler and its queue.
+/// Application code of a consumer whose effects are outside the database, such as an HTTP call or an e-mail.
+///
+/// Each event is handled at least once: outside of any transaction, never in a group, and only after its attempt was
+/// counted and leased in the consume log. A failed attempt is repeated like any other. The effect of an attempt that
+/// succeeded is repeated only if the process ends, or its lease expires, before the attempt was recorded: at most once
+/// for each event in progress.
+#[async_trait]
+pub trait ExternalHandler: Send + Sync + 'static {
+    /// See [`Handler::name`].
+    fn name(&self) -> &str;
+
+    /// See [`Handler::event_types`].
+    fn event_types(&self) -> Vec<&str>;
+
+    /// Handles one event within the time limit of an attempt. MUST allow for repetition, for example by passing the
+    /// event id on as an idempotency key.
+    async fn call(&self, event: &Event) -> Result<Applied, HandlerError>;
+}
+
+/// A handler, its queue and its settings.
 pub struct Subscriber<U: ?Sized> {
     /// Name of the queue.
     pub queue: Cow<'static, str>,
     /// Handler of the events.
-    pub handler: Arc<dyn Handler<U>>,
+    pub handler: AnyHandler<U>,
+    /// Settings that differ from those of all consumers.
+    pub settings: OwnSettings,
+}
+
+/// The two kinds of handlers.
+pub enum AnyHandler<U: ?Sized> {
+    /// Its effects are in the database: exactly once.
+    InTransaction(Arc<dyn Handler<U>>),
+    /// Its effects are outside the database: at least once.
+    External(Arc<dyn ExternalHandler>),
+}
+
+impl<U: ?Sized + 'static> AnyHandler<U> {
+    /// Applies events in a unit of work. An external handler refuses: it runs outside of units of work.
+    pub async fn apply(&self, unit: &mut U, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        match self {
+            AnyHandler::InTransaction(handler) => handler.apply(unit, events).await,
+            AnyHandler::External(_) => {
+                Err(HandlerError::Unrecoverable("an external handler has no unit of work".to_owned()))
+            }
+        }
+    }
+}
+
+impl<U: ?Sized + 'static> Subscriber<U> {
+    /// A consumer whose effects are in the database: it applies each event exactly once.
+    pub fn new(queue: impl Into<Cow<'static, str>>, handler: Arc<dyn Handler<U>>) -> Subscriber<U> {
+        let handler = AnyHandler::InTransaction(handler);
+        Subscriber { queue: queue.into(), handler, settings: OwnSettings::default() }
+    }
+
+    /// A consumer whose effects are outside the database: it handles each event at least once.
+    pub fn external(queue: impl Into<Cow<'static, str>>, handler: Arc<dyn ExternalHandler>) -> Subscriber<U> {
+        let handler = AnyHandler::External(handler);
+        Subscriber { queue: queue.into(), handler, settings: OwnSettings::default() }
+    }
+
+    /// Replaces the settings of this consumer.
+    #[must_use]
+    pub fn with_settings(self, settings: OwnSettings) -> Subscriber<U> {
+        Subscriber { settings, ..self }
+    }
+
+    /// Name of the consumer.
+    pub fn name(&self) -> &str {
+        match &self.handler {
+            AnyHandler::InTransaction(handler) => handler.name(),
+            AnyHandler::External(handler) => handler.name(),
+        }
+    }
+
+    /// Event types that the consumer handles.
+    pub fn event_types(&self) -> Vec<&str> {
+        match &self.handler {
+            AnyHandler::InTransaction(handler) => handler.event_types(),
+            AnyHandler::External(handler) => handler.event_types(),
+        }
+    }
 }
 
 // `derive(Clone)` would also require `U: Clone`.
 impl<U: ?Sized> Clone for Subscriber<U> {
     fn clone(&self) -> Self {
-        Subscriber { queue: self.queue.clone(), handler: Arc::clone(&self.handler) }
+        Subscriber {
+            queue: self.queue.clone(),
+            handler: self.handler.clone(),
+            settings: self.settings.clone(),
+        }
+    }
+}
+
+impl<U: ?Sized> Clone for AnyHandler<U> {
+    fn clone(&self) -> Self {
+        match self {
+            AnyHandler::InTransaction(handler) => AnyHandler::InTransaction(Arc::clone(handler)),
+            AnyHandler::External(handler) => AnyHandler::External(Arc::clone(handler)),
+        }
     }
 }

@@ -48,7 +48,7 @@ pub use outbox::{ConsumerQueue, Outbox};
 pub use page::Page;
 pub use privacy::MASK;
 pub use registry::{EventRegistry, EventSpec};
-pub use settings::{ConsumerSettings, OnOutage, RelaySettings};
+pub use settings::{ConsumeOrder, ConsumerSettings, OnOutage, OwnSettings, RelaySettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use texts::Texts;
 pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx, with_tx_using};

@@ -28,18 +28,33 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     })
 }
 
-/// Envelope of a row as it leaves the outbox: values outside the set of a closed field are replaced.
-pub(crate) fn published_envelope(registry: &EventRegistry, row: &OutboxRow) -> Result<Envelope, String> {
+/// Envelope of a row as it leaves the outbox: values outside the set of a closed field are replaced. The payload of an
+/// unregistered type is not changed: the process that wrote the row knows the type, and a consumer that knows it would
+/// reject a changed payload.
+fn published_envelope(registry: &EventRegistry, row: &OutboxRow) -> Result<Envelope, String> {
     let mut envelope = envelope_of(row)?;
-    registry.close_fields(Some(&row.event_type), &mut envelope.payload);
+    if registry.contains(&row.event_type) {
+        registry.close_fields(Some(&row.event_type), &mut envelope.payload);
+    }
     Ok(envelope)
 }
 
-/// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
-/// succeed, because neither the content of a row nor the registry of a process changes.
+/// Body of the dead letter of a row. Without an envelope, it is the payload.
+pub(crate) fn dead_letter_body(registry: &EventRegistry, row: &OutboxRow) -> String {
+    envelope_of(row).map_or_else(
+        |_| row.payload.clone(),
+        |mut envelope| {
+            registry.close_fields(Some(&row.event_type), &mut envelope.payload);
+            envelope.to_json()
+        },
+    )
+}
+
+/// Message of a row with the routing key of [`EventRegistry::publishing_key`]. The error says why the row cannot be
+/// published. A retry cannot succeed, because neither the content of a row nor the registry of a process changes.
 pub(crate) fn outgoing(registry: &EventRegistry, texts: &Texts, row: &OutboxRow) -> Result<Outgoing, String> {
     let envelope = published_envelope(registry, row)?;
-    let routing_key = registry.routing_key(&envelope, texts)?.to_owned();
+    let routing_key = registry.publishing_key(row, &envelope, texts)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 

@@ -59,9 +59,11 @@ pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
 pub(crate) const PAUSED: &str = "handover.consumer.paused";
+pub(crate) const LEFT: &str = "handover.consumer.left";
+pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
 
 /// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
-pub const METRICS: [Metric; 9] = [
+pub const METRICS: [Metric; 11] = [
     Metric::counter(
         CREATED,
         "Events committed to the outbox by this process; rows inserted by SQL are not counted",
@@ -82,6 +84,15 @@ pub const METRICS: [Metric; 9] = [
     Metric {
         name: PAUSED,
         help: "1 while the breaker of the consumer is open in this process: it tries one event at a time",
+        kind: MetricKind::GaugeOfConsumer,
+    },
+    counter_of_consumer(
+        LEFT,
+        "Deliveries of a type that the consumer does not handle in this process, left to a process that has registered it",
+    ),
+    Metric {
+        name: LEFT_AGE,
+        help: "Age of the oldest event that the consumer left to a process that has registered its type, in seconds; 0: none",
         kind: MetricKind::GaugeOfConsumer,
     },
 ];

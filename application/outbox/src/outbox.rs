@@ -18,6 +18,8 @@ pub struct ConsumerQueue {
     pub queue: String,
     /// Name of the consumer.
     pub consumer: String,
+    /// Event types that the consumer applies in this process.
+    pub event_types: Vec<String>,
 }
 
 /// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
@@ -78,8 +80,11 @@ impl Outbox {
 
     /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
-        let queue = subscriber.queue.clone().into_owned();
-        let added = ConsumerQueue { queue, consumer: subscriber.handler.name().to_owned() };
+        let added = ConsumerQueue {
+            queue: subscriber.queue.clone().into_owned(),
+            consumer: subscriber.name().to_owned(),
+            event_types: subscriber.event_types().into_iter().map(str::to_owned).collect(),
+        };
         Outbox { consumers: self.consumers.iter().cloned().chain([added]).collect(), ..self }
     }
 

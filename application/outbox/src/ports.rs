@@ -26,7 +26,7 @@ pub use broker::{
 pub use clock::{Clock, RandomSource};
 pub use consume::{
     ConsumeCount, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper, ConsumeRecord,
-    Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, Unapplied,
+    Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, RegisteredType, Unapplied,
 };
 pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterQueriesWrapper, DeadLetterRepo,

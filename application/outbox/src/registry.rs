@@ -1,4 +1,5 @@
-//! Registry of event types, used by relay and consumers. An event of an unregistered type is never published.
+//! Registry of event types, used by relay and consumers. An event of an unregistered type is published only with the
+//! routing key of its row.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_events::{Envelope, EventDescription, EventType, Json};
 use tracing::Span;
 
-use crate::ports::UnorderedTypes;
+use crate::ports::{OutboxRow, UnorderedTypes};
 use crate::texts::Texts;
 
 /// Description of one event type.
@@ -144,6 +145,11 @@ impl EventRegistry {
         self.specs.contains_key(event_type)
     }
 
+    /// Routing key with which this type is registered; for [`NewEvent::routing_key`](crate::ports::NewEvent).
+    pub fn routing_key(&self, event_type: &str) -> Option<&str> {
+        self.specs.get(event_type).map(|spec| spec.routing_key.as_str())
+    }
+
     /// Types whose events are not ordered within their aggregate.
     pub fn unordered(&self) -> &UnorderedTypes {
         &self.unordered
@@ -185,13 +191,24 @@ impl EventRegistry {
         span.map_or_else(Span::none, |span| span(aggregate))
     }
 
-    /// Routing key of an envelope. The error says why the event can never be published.
-    pub(crate) fn routing_key(&self, envelope: &Envelope, texts: &Texts) -> Result<&str, String> {
-        let event_type = &envelope.event_type;
-        let spec = self.specs.get(event_type);
-        let spec = spec.ok_or_else(|| texts.unsupported_type(event_type))?;
+    /// Routing key with which a row is published; the envelope is that of the row. The error says why the event can never
+    /// be published.
+    ///
+    /// The key of the row is used, because the process that wrote the row has declared the bindings for it. After a
+    /// counted failure, the key with which the type is registered is used: the key of the row may be the error that a
+    /// later version of the program corrects. The content of an event of an unregistered type is not checked.
+    pub(crate) fn publishing_key<'k>(
+        &'k self,
+        row: &'k OutboxRow,
+        envelope: &Envelope,
+        texts: &Texts,
+    ) -> Result<&'k str, String> {
+        let stored = row.routing_key.as_deref();
+        let Some(spec) = self.specs.get(&row.event_type) else {
+            return stored.ok_or_else(|| texts.unsupported_type(&row.event_type));
+        };
         spec.check(envelope)?;
-        Ok(&spec.routing_key)
+        Ok(stored.filter(|_| row.retry_count == 0).unwrap_or(&spec.routing_key))
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use crate::consumers::{Bound, Consumer, DeadLetterDrainer, broker_timeout, subscribe};
+use crate::consumers::{
+    Bound, Consumer, DeadLetterDrainer, broker_timeout, keep_registered, register, subscribe,
+};
 use crate::outbox::{ConsumerQueue, Outbox};
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
@@ -30,12 +32,14 @@ pub enum PrepareError {
     Broker(#[from] BrokerError),
 }
 
-/// Declares the topology and subscribes every consumer, so that no event is published before its queue exists and its
-/// consumer is subscribed.
+/// Registers the event types of every consumer, declares the topology and subscribes every consumer, so that no event is
+/// published before its queue exists and its consumer is subscribed. A task renews the registration until the process
+/// stops, whatever its roles are.
 ///
 /// Succeeds even if the broker is unreachable or responds late: events stay in the outbox, and a task declares the
 /// topology as soon as the broker permits.
 pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
+    register(outbox).await?;
     match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
@@ -48,6 +52,8 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
         subscribe(outbox, consumer).await?;
     }
+    let registered = outbox.for_background_tasks();
+    keep_running(&outbox.tx, "event-types", move || keep_registered(registered.clone()));
     Ok(())
 }
 

@@ -48,7 +48,7 @@ impl Default for RelaySettings {
     }
 }
 
-/// Settings of all consumers.
+/// Settings of all consumers. A [`Subscriber`](crate::consumers::Subscriber) can have [its own](OwnSettings).
 #[derive(Debug, Clone)]
 pub struct ConsumerSettings {
     /// Maximum number of unsettled deliveries of each consumer (`consumer.prefetch`).
@@ -79,6 +79,43 @@ impl Default for ConsumerSettings {
             sweep_interval: Duration::from_secs(5),
             lost_after: Duration::from_secs(60),
             breaker: 10,
+        }
+    }
+}
+
+/// Settings of one consumer that differ from those of all consumers.
+#[derive(Debug, Clone, Default)]
+pub struct OwnSettings {
+    /// See [`ConsumerSettings::prefetch`].
+    pub prefetch: Option<NonZeroU16>,
+    /// See [`ConsumerSettings::retry`].
+    pub retry: Option<RetryPolicy>,
+    /// See [`ConsumerSettings::attempt_timeout`]. The lease is extended by the same time.
+    pub attempt_timeout: Option<Duration>,
+    /// The order in which the consumer applies the events of one aggregate.
+    pub order: ConsumeOrder,
+}
+
+/// The order in which a consumer applies the events of one aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ConsumeOrder {
+    /// In their sequence, except for event types that are registered as unordered.
+    #[default]
+    Sequence,
+    /// In any order, also at the same time: a failed or slow event delays no other.
+    Any,
+}
+
+impl ConsumerSettings {
+    /// The settings of a consumer with these settings of its own.
+    pub(crate) fn with(&self, own: &OwnSettings) -> ConsumerSettings {
+        let attempt_timeout = own.attempt_timeout.unwrap_or(self.attempt_timeout);
+        ConsumerSettings {
+            prefetch: own.prefetch.unwrap_or(self.prefetch),
+            retry: own.retry.clone().unwrap_or_else(|| self.retry.clone()),
+            attempt_timeout,
+            lease: attempt_timeout + self.lease.saturating_sub(self.attempt_timeout),
+            ..self.clone()
         }
     }
 }

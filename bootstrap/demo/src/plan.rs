@@ -1,13 +1,14 @@
 //! The plan of the day: products, buyers and sellers, payment, and the scenario of each order.
 
 mod assets;
+mod deal;
 
-use handover_events::IdError;
 use marketplace_domain::{Money, UserId};
 
 use super::random_numbers::RandomNumbers;
-pub(super) use assets::{AssetCoverage, AssetGrants, PlannedAssets, PlannedCoupon};
+pub(super) use assets::{AssetGrants, PlannedCoupon};
 use assets::{AssetUse, assign_assets};
+pub(super) use deal::{AssetCoverage, Deal, InvalidPlan, PlannedAssets, Scenario};
 
 /// Number of ordinary buyers and sellers; their ids are 1 to 50.
 const USERS: i64 = 50;
@@ -42,36 +43,6 @@ const PRICES: usize = 49_901;
 const REPORTED_TWICE: usize = 4;
 /// Price of the lamp that all `LAMP_BUYERS` order: 88.50.
 const LAMP_MINOR: i64 = 8_850;
-
-/// Course of an order after it is placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scenario {
-    /// Paid, shipped, received.
-    Completed,
-    /// Paid and shipped.
-    Shipped,
-    Paid,
-    /// The first payment fails, the second succeeds.
-    PaidOnRetry,
-    /// The gateway reports the payment as failed, and later as successful.
-    PaidAfterFailure,
-    /// The gateway captures another amount than that of the first payment; the second payment succeeds.
-    ChargedWrongly,
-    /// The gateway captures the payment twice.
-    ChargedTwice,
-    /// The buyer cancels before paying.
-    Cancelled,
-    /// The buyer never pays.
-    Unpaid,
-    /// The payment fails; this cancels the order because it uses assets.
-    PaymentFailed,
-    /// The buyer cancels while the payment is in progress; then the payment succeeds.
-    PaidAfterCancel,
-    /// Paid, then refunded.
-    Refunded,
-    /// Paid; the first refund fails, and the operator requests another one.
-    RefundedOnRetry,
-}
 
 /// Scenario and asset use of each of 30 orders; a day with more orders repeats the list. A day with fewer orders uses
 /// only the first entries of the list, so rare scenarios come last.
@@ -108,26 +79,6 @@ const SHARES: [(Scenario, AssetUse); 30] = [
     (Scenario::ChargedWrongly, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
 ];
-
-/// A planned sale.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Deal {
-    pub(super) seller: UserId,
-    pub(super) buyer: UserId,
-    pub(super) title: String,
-    pub(super) price: Money,
-    pub(super) scenario: Scenario,
-    pub(super) assets: PlannedAssets,
-    /// Whether the gateway sends each of its reports twice.
-    pub(super) reported_twice: bool,
-}
-
-impl Deal {
-    /// Whether the order will be paid: its scenario pays it, and its buyer is sure to have the assets that it uses.
-    fn is_paid(&self) -> bool {
-        self.scenario.is_paid() && self.assets.cover == AssetCoverage::Sufficient
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -209,37 +160,6 @@ impl Plan {
     /// All buyers and sellers, including the buyers and the seller of the lamp that many buyers order at once.
     pub(super) fn users(&self) -> Vec<UserId> {
         [self.users.as_slice(), &self.lamp_buyers, &self.underfunded, &[self.lamp.seller]].concat()
-    }
-}
-
-impl Scenario {
-    /// Whether a payment succeeds before the order is closed.
-    fn is_paid(self) -> bool {
-        match self {
-            Scenario::Completed
-            | Scenario::Shipped
-            | Scenario::Paid
-            | Scenario::PaidOnRetry
-            | Scenario::PaidAfterFailure
-            | Scenario::ChargedWrongly
-            | Scenario::ChargedTwice
-            | Scenario::Refunded
-            | Scenario::RefundedOnRetry => true,
-            Scenario::Cancelled | Scenario::Unpaid | Scenario::PaymentFailed | Scenario::PaidAfterCancel => {
-                false
-            }
-        }
-    }
-}
-
-/// The plan contains an invalid user id or price: a bug in this module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the plan of the day contains an invalid user id or price")]
-pub(super) struct InvalidPlan;
-
-impl From<IdError> for InvalidPlan {
-    fn from(_: IdError) -> InvalidPlan {
-        InvalidPlan
     }
 }
 

@@ -24,8 +24,10 @@ async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool
     // Ids are chosen before the first attempt, so that a repeated attempt appends no second event.
     let event_id = event_id(&library.tx);
     let now = library.outbox.now();
+    let registry = Arc::clone(&library.outbox.registry);
     with_tx(&library.tx, move |unit, attempt| {
         let event_id = event_id.clone();
+        let registry = Arc::clone(&registry);
         Box::pin(async move {
             let done = unit.outbox().outbox_by_event(std::slice::from_ref(&event_id)).await?;
             if attempt.may_be_committed() && !done.is_empty() {
@@ -45,6 +47,7 @@ async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool
                 metadata: EventMetadata::default(),
                 occurred_at: now,
                 max_retry_count: 3,
+                routing_key: registry.routing_key("BOOK_LENT").map(str::to_owned),
             };
             unit.outbox().append(&[event]).await?;
             Ok(true)
@@ -114,7 +117,7 @@ async fn library(file: &std::path::Path) -> Result<Library, Error> {
 }
 
 fn subscriber() -> Subscriber<Session> {
-    Subscriber { queue: "library.reminders".into(), handler: Arc::new(Reminders) }
+    Subscriber::new("library.reminders", Arc::new(Reminders))
 }
 
 pub(crate) fn topology() -> Topology {

@@ -84,6 +84,7 @@ async fn park(file: &Path) {
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
+        routing_key: None,
     };
     let consumption = Consumption {
         consumer: "reminders".into(),

@@ -9,9 +9,12 @@
 
 mod describe;
 mod error;
+mod item;
 mod keys;
 mod layers;
+mod names;
 mod read;
+mod sources;
 mod value;
 mod variables;
 
@@ -20,9 +23,13 @@ use std::time::Duration;
 
 pub use describe::{Described, Description, Shown};
 pub use error::{ConfigError, ConfigErrors, Origin};
-pub use keys::{Key, Keys, Kind, best, similarity, variable_of};
-pub use layers::Sources;
-pub use read::{Checked, HOURS, Item, MINUTES, Reader, Reported, Unit, show};
+pub use item::{Item, show};
+pub use keys::{Key, Keys, Kind};
+pub use names::{best, similarity, variable_of};
+pub use read::{Checked, HOURS, MINUTES, Reader, Reported, Unit};
+pub use sources::Sources;
+
+use item::Settings;
 pub use value::read_value;
 
 /// The configuration of a program.
@@ -33,9 +40,12 @@ pub trait Configuration: Sized {
     /// [`Configuration::keys`] are those that it reads, and all errors are reported at once.
     fn read(reader: &Reader<'_>) -> Checked<Self>;
 
-    /// All keys.
+    /// All keys: those that [`Configuration::read`] reads from an empty configuration.
     fn keys() -> Keys {
-        Keys::of::<Self>()
+        let nothing_set = Settings::new();
+        let reader = Reader::new(&nothing_set, Vec::new());
+        drop(Self::read(&reader));
+        Keys(reader.into_keys())
     }
 
     /// Reads and validates the configuration of these sources.

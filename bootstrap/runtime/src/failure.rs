@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use handover_outbox::ports::{BrokerError, StoreError, SystemFaultKind};
+use handover_outbox::ports::{BrokerError, StoreError};
 use handover_sql::{ForeignLog, SchemaVersion, UnsuitableSetting};
 use handover_system::EntropyError;
 
@@ -17,7 +17,7 @@ use crate::settings::DatabaseChoice;
 use crate::sibling_file::sibling_file;
 
 pub use remedies::folder_remedy;
-use remedies::{broker_remedy, database_remedy, listen_remedy};
+use remedies::{broker_remedy, database_remedy, listen_remedy, needs_correction};
 
 crate::failures! {
 /// An error that ends the program.
@@ -397,10 +397,4 @@ fn joined(errors: &ConfigErrors, part: fn(Explanation) -> String) -> String {
 
 fn was(count: usize) -> &'static str {
     if count == 1 { "was" } else { "were" }
-}
-
-/// Whether rights or the schema of the database have to be corrected: no later start succeeds by itself.
-fn needs_correction(cause: &StoreError) -> bool {
-    let kind = cause.system_fault().map(|fault| fault.kind);
-    matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod backup;
+mod command;
 mod config;
 mod in_order;
 mod order;
@@ -13,12 +14,10 @@ mod tests;
 mod token;
 mod values;
 
-use clap::{Parser, Subcommand};
-use clap_complete::Shell;
-use handover_runtime::terminal::Common;
-use marketplace_demo::DemoArgs;
+use clap::Parser;
 
 pub use backup::BackupArgs;
+pub use command::Command;
 pub use config::{ConfigCommand, ConfigShowArgs};
 pub use in_order::InOrder;
 pub use order::{OrderCommand, TimelineArgs};
@@ -28,33 +27,7 @@ pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowAr
 pub use serve::ServeArgs;
 pub use token::TokenArgs;
 
-const EXAMPLES: &str = "\
-Examples:
-  handover                                      serve on 127.0.0.1:8080, database in ./handover.db
-  handover serve --listen 127.0.0.1:0           any free port; the first line of output shows it
-  handover serve --database sqlite:///srv/shop/handover.db
-  HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover
-                                                separate listener for operators and /metrics
-  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate
-                                                once; then start any number of `serve`
-                                                (see bootstrap/docs/operations.md)
-  handover demo                                 simulate a market day and verify every promise
-  handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
-  handover backup shop-monday.db                consistent copy of the database file
-  handover doctor                               check what `serve` needs
-  handover outbox list --status failed          events that could not be published
-  handover outbox redrive --status failed       send them again
-  handover order timeline 17                    the history of an order
-  handover reconcile --since 24h                find missing and duplicate events and effects
-  HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover
-                                                close unpaid orders after 3 s
-
-Configuration: built-in defaults < handover.toml (or --config) < HANDOVER_SECTION__KEY < flags.
-Every key has an environment variable: a dot becomes two underscores, a dash becomes one
-(outbox.scan-interval is HANDOVER_OUTBOX__SCAN_INTERVAL). `handover config show` lists all keys.
-
-Results go to stdout, everything else to stderr.
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is unavailable.";
+use command::EXAMPLES;
 
 /// Marketplace order service: orders and their events are committed together, and every event is applied exactly once.
 #[derive(Debug, Parser)]
@@ -71,54 +44,4 @@ pub struct Cli {
     pub command: Option<InOrder>,
     #[command(flatten)]
     pub serve: ServeArgs,
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Serve the API and run relay, consumers and jobs (the default)
-    #[command(after_help = EXAMPLES)]
-    Serve(ServeArgs),
-    #[command(flatten)]
-    Toolkit(handover_cli::Command),
-    /// Copy a database file (SQLite) into a new file; also while `serve` runs
-    #[command(after_help = backup::HELP)]
-    Backup(BackupArgs),
-    /// Simulate a market day with failures, and verify that every promise is kept
-    #[command(after_help = marketplace_demo::HELP)]
-    Demo(DemoArgs),
-    /// Print a token (JWT) for a user
-    #[command(
-        after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
-    )]
-    Token(TokenArgs),
-    /// Show the history of an order; also while `serve` runs
-    #[command(subcommand)]
-    Order(OrderCommand),
-    /// List the reports of the payment gateway, and close those that needed a decision; also while `serve` runs
-    #[command(subcommand)]
-    Payment(PaymentCommand),
-    /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs
-    #[command(subcommand)]
-    Refund(RefundCommand),
-    /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
-    #[command(after_help = reconcile::HELP)]
-    Reconcile(ReconcileArgs),
-    /// Show the configuration
-    #[command(subcommand)]
-    Config(ConfigCommand),
-    /// Print the OpenAPI document of the API, which `serve` publishes at /openapi.json and /docs
-    #[command(name = "openapi", after_help = "Example:\n  handover openapi > openapi.json")]
-    OpenApi,
-    /// Print the AsyncAPI document of the events: exchange, queues, messages and their schemas
-    #[command(name = "asyncapi", after_help = "Example:\n  handover asyncapi > asyncapi.json")]
-    AsyncApi(Common),
-    /// Print a shell completion script
-    #[command(
-        after_help = "Examples:\n  source <(handover completions bash)\n  handover completions fish > ~/.config/fish/completions/handover.fish"
-    )]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
 }

@@ -43,6 +43,7 @@ pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: START,
         max_retry_count: 3,
+        routing_key: None,
     }
 }
 

@@ -149,6 +149,32 @@ async fn recorded_migrations_match_files_read_by_sqlx() {
     }
 }
 
+/// A program starts on the schema of a newer one if every newer migration is marked as compatible.
+#[tokio::test]
+async fn schema_with_newer_migrations_is_accepted_if_all_are_compatible() {
+    let fixture = fixture().await;
+    let mut direct = fixture.direct_connection().await;
+    for (version, description, accepted) in
+        [(8, "compatible sequences", true), (9, "incompatible times", false)]
+    {
+        let insert = format!(
+            "INSERT INTO outbox_migrations (version, description, success, checksum, execution_time) \
+             VALUES ({version}, '{description}', true, x'00', 1)"
+        );
+        direct.execute(AssertSqlSafe(insert)).await.unwrap();
+        let outbox = fixture.store.schema_version().await.unwrap();
+        let found = (outbox.found, outbox.is_newer(), outbox.is_enough(), outbox.is_compatible);
+        assert_eq!(found, (Some(version), true, true, accepted));
+        assert_eq!(fixture.store.migrate().await.is_ok(), accepted, "{description}");
+    }
+    let mut view = fixture.store.view().await.unwrap();
+    assert_eq!(
+        view.outbox_view().registered_types().await.unwrap(),
+        [],
+        "the rest of the schema is migrated"
+    );
+}
+
 /// A host service with tables in the same file uses the driver's own migrations, before or after those of handover.
 #[tokio::test]
 async fn host_service_migrates_before_or_after_handover() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
-use handover_outbox::ports::{Clock, Store, UnreadableRow};
+use handover_outbox::ports::{Clock, EventMetadata, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
@@ -55,6 +55,52 @@ async fn unreadable_rows_of_all_pages_are_listed_by_id_up_to_the_limit() {
     assert_eq!(unreadable(&fixture, None, 2).await, found[..2]);
     assert_eq!(unreadable(&fixture, Some(found[0].id), 10).await, found[1..]);
     assert_eq!(unreadable(&fixture, Some(found[2].id), 10).await, []);
+}
+
+#[tokio::test]
+async fn metadata_is_read_from_any_json_object() {
+    let trace = |trace: &str| EventMetadata { trace_id: Some(trace.to_owned()), ..EventMetadata::default() };
+    let readable = [
+        ("{}", EventMetadata::default()),
+        (r#"{"traceId":"a","traceId":"b"}"#, trace("b")),
+        (r#"{"traceId":"a","requestId":7,"traceparent":[],"userId":"x"}"#, trace("a")),
+        (r#"{"traceId":"a","userId":1.5,"requestId":null,"trace_id":"b"}"#, trace("a")),
+        (r#"{"traceId":"a","userId":9223372036854775808,"number":1e999}"#, trace("a")),
+        (
+            r#" {"userId":-5,"origin":{"traceId":"b"}} "#,
+            EventMetadata { user_id: Some(-5), ..Default::default() },
+        ),
+    ];
+    let invalid = ["[]", "[null,null,null,5]", "null", "\"traceId\"", "7", "", "{", r#"{"traceId":"a"} {}"#];
+    let texts = readable.iter().map(|(text, _)| *text).chain(invalid);
+    let sets: Vec<_> = texts.zip(1..).map(|(text, n)| (n, format!("metadata = '{text}'"))).collect();
+    let sets: Vec<_> = sets.iter().map(|(n, set)| (*n, set.as_str())).collect();
+    let fixture = with_unreadable(14, &sets).await;
+    let events: Vec<EventId> = (1..=14).map(|n| format!("e{n}").parse().unwrap()).collect();
+    let found = fixture.store.view().await.unwrap().outbox_view().outbox_by_event(&events).await.unwrap();
+    let metadata: Vec<_> = found.into_iter().map(|row| row.metadata).collect();
+    assert_eq!(metadata, readable.map(|(_, metadata)| metadata));
+    let found = unreadable(&fixture, None, 20).await;
+    assert_eq!(found.len(), invalid.len());
+    for row in found {
+        assert_eq!(row.column, "metadata");
+        assert!(row.why.starts_with("the value is not a JSON object: "), "{}", row.why);
+    }
+}
+
+#[test]
+fn metadata_text_has_the_fields_with_a_value() {
+    let metadata = EventMetadata {
+        trace_id: Some("a\"b".to_owned()),
+        request_id: Some("r".to_owned()),
+        traceparent: Some("p".to_owned()),
+        user_id: Some(7),
+    };
+    let text = r#"{"traceId":"a\"b","requestId":"r","traceparent":"p","userId":7}"#;
+    assert_eq!(metadata.to_text().as_deref(), Some(text));
+    let user = EventMetadata { user_id: Some(7), ..EventMetadata::default() };
+    assert_eq!(user.to_text().as_deref(), Some(r#"{"userId":7}"#));
+    assert_eq!(EventMetadata::default().to_text(), None);
 }
 
 #[tokio::test]

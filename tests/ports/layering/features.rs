@@ -1,4 +1,5 @@
-//! No crate of the toolkit enables the features of `serde_json` that change how every crate of a program reads JSON.
+//! No crate of the toolkit enables the features of `serde_json` that change how every crate of a program reads JSON, and the
+//! store compiles only the databases that are asked for.
 
 use std::{env, error::Error, path::Path, process::Command};
 
@@ -32,22 +33,44 @@ fn feature_that_a_crate_forces_is_found() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn store_compiles_only_the_databases_that_are_asked_for() -> Outcome {
+    let folder = root().join("adapters/sql/outbox");
+    let drivers = ["sqlx-mysql", "sqlx-postgres", "sqlx-sqlite", "libsqlite3-sys"];
+    for (feature, expected) in [
+        ("mysql", &["sqlx-mysql"][..]),
+        ("postgres", &["sqlx-postgres"]),
+        ("sqlite", &["sqlx-sqlite", "libsqlite3-sys"]),
+    ] {
+        let tree = dependencies(&folder, &["--no-default-features", "--features", feature])?;
+        let is_compiled = |driver: &&str| tree.lines().any(|line| line.starts_with(&format!("{driver} ")));
+        assert_eq!(drivers.iter().copied().filter(is_compiled).collect::<Vec<_>>(), expected, "{feature}");
+    }
+    Ok(())
+}
+
 /// Features of `serde_json` in a build of the crate in this folder with all its features, without its tests. Empty if the
 /// crate does not depend on `serde_json`.
 fn features_of_serde_json(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let tree = dependencies(folder, &["--all-features"])?;
+    let enabled = tree.lines().filter_map(|line| line.strip_prefix("serde_json ")?.split_once('|'));
+    Ok(enabled
+        .flat_map(|(_, features)| features.split(','))
+        .map(|feature| feature.trim_end_matches(" (*)").to_owned())
+        .collect())
+}
+
+/// The packages, with their features, in a build of the crate in this folder with these features, without its tests.
+fn dependencies(folder: &Path, features: &[&str]) -> Result<String, Box<dyn Error>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["tree", "--offline", "--locked", "--all-features", "--edges=normal,build", "--prefix=none"])
+        .args(["tree", "--offline", "--locked", "--edges=normal,build", "--prefix=none"])
+        .args(features)
         .args(["--format={p}|{f}", "--manifest-path"])
         .arg(folder.join("Cargo.toml"))
         .output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
-    let tree = String::from_utf8(output.stdout)?;
-    let enabled = tree.lines().filter_map(|line| line.strip_prefix("serde_json ")?.split_once('|'));
-    Ok(enabled
-        .flat_map(|(_, features)| features.split(','))
-        .map(|feature| feature.trim_end_matches(" (*)").to_owned())
-        .collect())
+    Ok(String::from_utf8(output.stdout)?)
 }

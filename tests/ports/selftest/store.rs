@@ -39,6 +39,7 @@ faults! { broken_by(Fault) {
         "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",
         "a_decision_is_part_of_its_unit_of_work",
         "a_dropped_unit_of_work_changes_no_leader_and_no_job",
+        "a_dropped_unit_of_work_changes_no_registered_type",
         "a_dropped_unit_of_work_does_not_change_leases",
         "a_dropped_unit_of_work_subscribes_no_consumer",
         "a_dropped_unit_of_work_undoes_all_its_writes",

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use handover_tests::snapshot::DatabaseSnapshot;
 
 /// Tables that change without requests: leases and heartbeats of relays, leader leases, records of jobs, sessions of the database broker and their
-/// counter, consumer subscriptions, and id blocks.
-const BACKGROUND_TABLES: [&str; 8] = [
+/// counter, consumer subscriptions, registered event types, and id blocks.
+const BACKGROUND_TABLES: [&str; 9] = [
     "outbox_partitions",
     "outbox_relays",
     "outbox_leaders",
@@ -14,6 +14,7 @@ const BACKGROUND_TABLES: [&str; 8] = [
     "outbox_broker_sessions",
     "outbox_broker_counter",
     "outbox_consumer_subscriptions",
+    "outbox_consumer_types",
     "id_blocks",
 ];
 

@@ -27,10 +27,24 @@ on_every_server!(
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
-/// A separate transaction that holds a lock. The transaction ends when this value is dropped.
+/// A separate transaction that holds a lock.
 enum OpenTransaction {
-    MariaDb { _connection: MySqlConnection },
-    Postgres { _connection: PgConnection },
+    MariaDb(MySqlConnection),
+    Postgres(PgConnection),
+}
+
+impl OpenTransaction {
+    /// Ends the transaction. After this call its locks are free; after a drop the server would release them later.
+    async fn rollback(self) {
+        match self {
+            OpenTransaction::MariaDb(mut connection) => {
+                sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
+            }
+            OpenTransaction::Postgres(mut connection) => {
+                sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
+            }
+        }
+    }
 }
 
 async fn lock_rows(fixture: &Fixture, sql: &'static str) -> OpenTransaction {
@@ -41,14 +55,14 @@ async fn lock_rows(fixture: &Fixture, sql: &'static str) -> OpenTransaction {
             for sql in ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", sql] {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
             }
-            OpenTransaction::MariaDb { _connection: connection }
+            OpenTransaction::MariaDb(connection)
         }
         ServerKind::Postgres => {
             let mut connection = PgConnection::connect(&url).await.unwrap();
             for sql in ["BEGIN ISOLATION LEVEL READ COMMITTED", sql] {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
             }
-            OpenTransaction::Postgres { _connection: connection }
+            OpenTransaction::Postgres(connection)
         }
     }
 }
@@ -156,7 +170,7 @@ async fn lock_of_another_program_delays_only_the_effects_that_need_it(kind: Serv
     expect(LOCKED + 1, 2).await;
     expect(LOCKED + 2, 1).await;
     assert_eq!(cancelled(LOCKED).await, 1, "the lock was not held");
-    drop(transaction);
+    transaction.rollback().await;
     expect(LOCKED, 7).await;
     let counted =
         "UPDATE event_consume_log SET cost_ms = cost_ms + 1 WHERE attempts > 1 OR status <> 'SUCCESS'";
@@ -180,7 +194,7 @@ async fn claim_skips_locked_messages_and_locks_only_claimed_ones(kind: ServerKin
     within("a publish while messages are claimed", broker.publish(vec![outgoing("late", "order.created")]))
         .await
         .unwrap();
-    drop(transaction);
+    transaction.rollback().await;
     subscription.ack(&claimed.iter().map(|one| one.tag).collect::<Vec<_>>()).await.unwrap();
     let rest = within("the locked messages", async {
         loop {

@@ -188,14 +188,15 @@ fn migration_interrupted_after_any_statement_is_resumed() {
 fn upgrade_interrupted_after_any_statement_is_resumed() {
     handover_contract::run(async {
         let expected = complete_size(ServerKind::MariaDb).await;
-        for (part, file, name) in [
-            ("outbox", "0002_jobs.sql", "jobs"),
-            ("marketplace", "0002_gateway_reports.sql", "gateway reports"),
+        for (part, version, file, name) in [
+            ("outbox", 2, "0002_jobs.sql", "jobs"),
+            ("outbox", 3, "0003_compatible_event_types.sql", "compatible event types"),
+            ("marketplace", 2, "0002_gateway_reports.sql", "gateway reports"),
         ] {
             let statements = statements(part, file);
             for done in 0..=statements.len() {
                 let (database, store) = of_first_version(ServerKind::MariaDb).await;
-                interrupt(&database, part, (2, name), &statements[..done]).await;
+                interrupt(&database, part, (version, name), &statements[..done]).await;
                 let after = format!("after {done} statements of the upgrade of the {part}");
                 assert_resumed(&store, &expected, &after).await;
                 upgrade::check_migrated(&store).await;

@@ -210,7 +210,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
             pending.push(format!("outbox {} {} is {}", row.event_type, row.event_id, row.status));
         }
         for subscriber in &subscribers {
-            let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
+            let (name, takes) = (subscriber.name(), subscriber.event_types());
             if !takes.contains(&row.event_type.as_str()) {
                 continue;
             }

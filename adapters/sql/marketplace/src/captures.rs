@@ -1,53 +1,37 @@
 //! Captures of payments, for the repository of payments.
 
-use crate::money;
+use crate::AmountFields;
 use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Row, Value, values};
+use handover_sql::{Table, Value, table, values};
 use marketplace_domain::Capture;
 
-const COLUMNS: &str = "tenant_id, order_id, payment_id, capture_no, transaction_id, amount_minor, refund_due, \
-                       in_suspense, create_time";
+table! {
+    pub(crate) CaptureTable("payment_captures" by "payment_id"),
+    read row as Capture, write capture as &'a Capture;
+    insert {
+        tenant: id("tenant_id" = capture.tenant.get()),
+        order: id("order_id" = capture.order.get()),
+        payment: id("payment_id" = capture.payment.get()),
+        number: count("capture_no" = capture.number),
+        transaction_id: string("transaction_id" = &capture.transaction_id),
+        amount: money("amount_minor" = capture.amount.minor()),
+        refund_due: flag("refund_due" = capture.refund_due),
+        in_suspense: flag("in_suspense" = capture.in_suspense),
+        create_time: time("create_time" = capture.create_time),
+    }
+}
+
+const COLUMNS: &str = CaptureTable::COLUMNS;
 
 /// The query for all captures of an order. Its parameters are the tenant and the order.
 pub(crate) const OF_ORDERS: OfOrders<'_> =
     OfOrders { table: "payment_captures", columns: COLUMNS, sequence: "payment_id, capture_no" };
 
-pub(crate) fn capture(row: &Row) -> Result<Capture, StoreError> {
-    let row = row.of("payment_captures", "payment_id");
-    Ok(Capture {
-        tenant: row.id("tenant_id")?,
-        order: row.id("order_id")?,
-        payment: row.id("payment_id")?,
-        number: row.count("capture_no")?,
-        transaction_id: row.string("transaction_id")?,
-        amount: money(&row, "amount_minor")?,
-        refund_due: row.flag("refund_due")?,
-        in_suspense: row.flag("in_suspense")?,
-        create_time: row.time("create_time")?,
-    })
-}
-
 /// The query for the capture by a transaction of the gateway.
 pub(crate) fn by_transaction(transaction_id: &str) -> (String, Vec<Value>) {
     (format!("SELECT {COLUMNS} FROM payment_captures WHERE transaction_id = ?"), values![transaction_id])
-}
-
-pub(crate) async fn insert(session: &mut MarketSession, capture: &Capture) -> Result<(), StoreError> {
-    let values = values![
-        capture.tenant.get(),
-        capture.order.get(),
-        capture.payment.get(),
-        capture.number,
-        &capture.transaction_id,
-        capture.amount.minor(),
-        capture.refund_due,
-        capture.in_suspense,
-        capture.create_time,
-    ];
-    session.insert(&format!("INSERT INTO payment_captures ({COLUMNS})"), values.len(), values, "").await?;
-    Ok(())
 }
 
 pub(crate) async fn update(session: &mut MarketSession, capture: &Capture) -> Result<Changed, StoreError> {

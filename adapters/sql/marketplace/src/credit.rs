@@ -7,29 +7,28 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use handover_sql::{LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
 use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
 use marketplace_domain::{CreditCounts, OrderId, UserId};
 
-const CHANGE: &str = "tenant_id, buyer_id, order_id, aggregate_seq, step, event_id, create_time";
+table! {
+    ChangeTable("buyer_credit_changes" by "id"), read row as CreditChange, write change as &'a CreditChange;
+    insert {
+        tenant: id("tenant_id" = change.tenant.get()),
+        buyer: id("buyer_id" = change.buyer.get()),
+        order: id("order_id" = change.order.get()),
+        aggregate_seq: int("aggregate_seq" = change.aggregate_seq),
+        step: named("step" = change.step.as_str()),
+        event_id: named("event_id" = &change.event_id),
+        at: time("create_time" = change.at),
+    }
+}
+
 const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancelled_by_timeout, score, \
     last_event_id, update_time";
 const KEY: &str = "tenant_id, buyer_id";
 
 type Buyer = (TenantId, UserId);
-
-fn change(row: &Row) -> Result<CreditChange, StoreError> {
-    let row = row.of("buyer_credit_changes", "id");
-    Ok(CreditChange {
-        tenant: row.id("tenant_id")?,
-        buyer: row.id("buyer_id")?,
-        order: row.id("order_id")?,
-        aggregate_seq: row.int("aggregate_seq")?,
-        step: row.named("step")?,
-        event_id: row.named("event_id")?,
-        at: row.time("create_time")?,
-    })
-}
 
 fn credit(row: &Row) -> Result<BuyerCredit, StoreError> {
     let row = row.of("buyer_credit", "buyer_id");
@@ -75,9 +74,9 @@ impl CreditQueries for MarketSession {
         tenant: TenantId,
         orders: &[OrderId],
     ) -> Result<Vec<CreditChange>, StoreError> {
-        let columns = format!("id, {CHANGE}");
+        let columns = format!("id, {}", ChangeTable::COLUMNS);
         let of_orders = OfOrders { table: "buyer_credit_changes", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), change).await
+        of_orders.fetch(self, (tenant, orders), ChangeTable::read).await
     }
 }
 
@@ -129,21 +128,7 @@ impl MarketSession {
 #[async_trait]
 impl CreditRepo for MarketSession {
     async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
-        let rows = changes
-            .iter()
-            .flat_map(|change| {
-                values![
-                    change.tenant.get(),
-                    change.buyer.get(),
-                    change.order.get(),
-                    change.aggregate_seq,
-                    change.step.as_str(),
-                    &change.event_id,
-                    change.at,
-                ]
-            })
-            .collect();
-        self.insert(&format!("INSERT INTO buyer_credit_changes ({CHANGE})"), 7, rows, "").await?;
+        self.insert_into::<ChangeTable>(ChangeTable::rows(changes), "").await?;
 
         let mut touched: BTreeMap<Buyer, BuyerCredit> = BTreeMap::new();
         for change in changes {

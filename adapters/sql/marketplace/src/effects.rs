@@ -7,15 +7,42 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
-use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use handover_sql::{Fields, LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
 use marketplace::ports::{
     END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind,
     ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
 use marketplace_domain::{OrderId, ProductId, UserId};
 
-const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time";
-const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";
+table! {
+    ChangeTable("listing_changes" by "id"), read row as ListingChange, write change as &'a ListingChange;
+    insert {
+        tenant: id("tenant_id" = change.tenant.get()),
+        seller: id("seller_id" = change.seller.get()),
+        product: id("product_id" = change.product.get()),
+        order: id("order_id" = change.order.get()),
+        aggregate_seq: int("aggregate_seq" = change.aggregate_seq),
+        kind: (change_kind(row))("kind" = change.kind.as_str()),
+        event_id: named("event_id" = &change.event_id),
+        at: time("create_time" = change.at),
+    }
+}
+
+table! {
+    ShipmentTable("shipments" by "id"), read row as ShipmentTask, write task as &'a NewShipmentTask;
+    insert {
+        tenant: id("tenant_id" = task.tenant.get()),
+        order: id("order_id" = task.order.get()),
+        seller: id("seller_id" = task.seller.get()),
+        buyer: id("buyer_id" = task.buyer.get()),
+        aggregate_seq: int("aggregate_seq" = task.aggregate_seq),
+        event_id: named("event_id" = &task.event_id),
+        at: time("create_time" = task.at),
+    }
+}
+
+const CHANGE: &str = ChangeTable::COLUMNS;
+const TASK: &str = ShipmentTable::COLUMNS;
 const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, update_time";
 
 /// Key of a listing.
@@ -48,22 +75,12 @@ fn effect_columns(kind: EffectKind) -> String {
     format!("id, tenant_id, order_id, event_id{fact}")
 }
 
-fn change(row: &Row) -> Result<ListingChange, StoreError> {
-    let row = row.of("listing_changes", "id");
-    Ok(ListingChange {
-        tenant: row.id("tenant_id")?,
-        seller: row.id("seller_id")?,
-        product: row.id("product_id")?,
-        order: row.id("order_id")?,
-        aggregate_seq: row.int("aggregate_seq")?,
-        kind: match row.text("kind")? {
-            "OCCUPIED" => ListingChangeKind::Occupied,
-            "RELEASED" => ListingChangeKind::Released,
-            other => return Err(row.corrupt("kind", format!("{other:?} is unknown"))),
-        },
-        event_id: row.named("event_id")?,
-        at: row.time("create_time")?,
-    })
+fn change_kind(row: Fields<'_>) -> Result<ListingChangeKind, StoreError> {
+    match row.text("kind")? {
+        "OCCUPIED" => Ok(ListingChangeKind::Occupied),
+        "RELEASED" => Ok(ListingChangeKind::Released),
+        other => Err(row.corrupt("kind", format!("{other:?} is unknown"))),
+    }
 }
 
 fn entry(row: &Row) -> Result<ListingEntry, StoreError> {
@@ -79,19 +96,6 @@ fn entry(row: &Row) -> Result<ListingEntry, StoreError> {
     })
 }
 
-fn task(row: &Row) -> Result<ShipmentTask, StoreError> {
-    let row = row.of("shipments", "id");
-    Ok(ShipmentTask {
-        tenant: row.id("tenant_id")?,
-        order: row.id("order_id")?,
-        seller: row.id("seller_id")?,
-        buyer: row.id("buyer_id")?,
-        aggregate_seq: row.int("aggregate_seq")?,
-        event_id: row.named("event_id")?,
-        at: row.time("create_time")?,
-    })
-}
-
 #[async_trait]
 impl EffectQueries for MarketSession {
     async fn listing_changes(
@@ -101,7 +105,7 @@ impl EffectQueries for MarketSession {
     ) -> Result<Vec<ListingChange>, StoreError> {
         let columns = format!("id, {CHANGE}");
         let of_orders = OfOrders { table: "listing_changes", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), change).await
+        of_orders.fetch(self, (tenant, orders), ChangeTable::read).await
     }
 
     async fn listing_changes_of_products(
@@ -161,7 +165,7 @@ impl EffectQueries for MarketSession {
     ) -> Result<Vec<ShipmentTask>, StoreError> {
         let columns = format!("id, {TASK}");
         let of_orders = OfOrders { table: "shipments", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), task).await
+        of_orders.fetch(self, (tenant, orders), ShipmentTable::read).await
     }
 
     async fn listings_page(
@@ -197,10 +201,7 @@ impl EffectQueries for MarketSession {
              ORDER BY id DESC LIMIT ?"
         );
         let values = values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), limit_to];
-        let rows = self.fetch(&sql, values).await?;
-        rows.iter()
-            .map(|row| Ok(Numbered { id: row.of("shipments", "id").int("id")?, effect: task(row)? }))
-            .collect()
+        self.fetch(&sql, values).await?.iter().map(ShipmentTable::numbered).collect()
     }
 }
 
@@ -240,7 +241,7 @@ impl MarketSession {
                 ..LookUp::default()
             });
             for row in self.fetch(&sql, values).await? {
-                changes.push(change(&row)?);
+                changes.push(ChangeTable::read(&row)?);
             }
         }
         Ok(changes)
@@ -280,22 +281,7 @@ fn entries_after(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTr
 #[async_trait]
 impl EffectRepo for MarketSession {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
-        let rows = changes
-            .iter()
-            .flat_map(|change| {
-                values![
-                    change.tenant.get(),
-                    change.seller.get(),
-                    change.product.get(),
-                    change.order.get(),
-                    change.aggregate_seq,
-                    change.kind.as_str(),
-                    &change.event_id,
-                    change.at,
-                ]
-            })
-            .collect();
-        self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
+        self.insert_into::<ChangeTable>(ChangeTable::rows(changes), "").await?;
 
         // The listings are first computed from the new changes only, and written. This write locks them, so that no
         // concurrent unit of work can add a change before all changes are read. A listing is written a second time in
@@ -309,21 +295,6 @@ impl EffectRepo for MarketSession {
     }
 
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
-        let rows = tasks
-            .iter()
-            .flat_map(|task| {
-                values![
-                    task.tenant.get(),
-                    task.order.get(),
-                    task.seller.get(),
-                    task.buyer.get(),
-                    task.aggregate_seq,
-                    &task.event_id,
-                    task.at,
-                ]
-            })
-            .collect();
-        self.insert(&format!("INSERT INTO shipments ({TASK})"), 7, rows, "").await?;
-        Ok(())
+        self.insert_into::<ShipmentTable>(ShipmentTable::rows(tasks), "").await
     }
 }

@@ -1,82 +1,49 @@
 //! Repository of the reports of the payment gateway.
 
+use crate::AmountFields;
 use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use handover_sql::{Dialect, Fields, Row, Value, values};
+use handover_sql::{Dialect, Fields, Table, Value, table, values};
 use marketplace::ports::{GatewayReportFilter, GatewayReportQueries, GatewayReportRepo};
 use marketplace_domain::{ClosedBy, GatewayReport, Money, OrderId, PaymentId, RefundId, ReportState};
 
-const COLUMNS: &str = "report_key, kind, tenant_id, order_id, payment_id, refund_id, attempt_no, reference, \
-                       transaction_id, result, amount_minor, body_hash, error, outcome, answer, state, trace_id, \
-                       create_time, closed_by, close_reason, close_time";
-
-fn report(row: &Row) -> Result<Numbered<GatewayReport>, StoreError> {
-    let row = row.of("gateway_reports", "id");
-    let effect = GatewayReport {
-        key: row.string("report_key")?,
-        kind: row.named("kind")?,
-        tenant: row.opt_id("tenant_id")?,
-        order: row.opt_id("order_id")?,
-        payment: row.opt_id("payment_id")?,
-        refund: row.opt_id("refund_id")?,
-        attempt: row.opt_id("attempt_no")?,
-        reference: row.opt_string("reference")?,
-        transaction_id: row.opt_string("transaction_id")?,
-        result: row.opt_string("result")?,
-        amount: amount(&row)?,
-        body_hash: row.string("body_hash")?,
-        error: row.opt_string("error")?,
-        outcome: row.named("outcome")?,
-        answer: row.opt_string("answer")?,
-        state: row.named("state")?,
-        trace_id: row.string("trace_id")?,
-        create_time: row.time("create_time")?,
-        closed: closed(&row)?,
-    };
-    Ok(Numbered { id: row.int("id")?, effect })
+table! {
+    ReportTable("gateway_reports" by "id"), read row as GatewayReport, write report as &'a GatewayReport;
+    insert {
+        key: string("report_key" = &report.key),
+        kind: named("kind" = report.kind.as_str()),
+        tenant: opt_id("tenant_id" = report.tenant.map(TenantId::get)),
+        order: opt_id("order_id" = report.order.map(OrderId::get)),
+        payment: opt_id("payment_id" = report.payment.map(PaymentId::get)),
+        refund: opt_id("refund_id" = report.refund.map(RefundId::get)),
+        attempt: opt_id("attempt_no" = report.attempt.map(i64::from)),
+        reference: opt_string("reference" = &report.reference),
+        transaction_id: opt_string("transaction_id" = &report.transaction_id),
+        result: opt_string("result" = &report.result),
+        amount: opt_money("amount_minor" = report.amount.map(Money::minor)),
+        body_hash: string("body_hash" = &report.body_hash),
+        error: opt_string("error" = &report.error),
+        outcome: named("outcome" = report.outcome.as_str()),
+        answer: opt_string("answer" = &report.answer),
+        state: named("state" = report.state.as_str()),
+        trace_id: string("trace_id" = &report.trace_id),
+        create_time: time("create_time" = report.create_time),
+        closed: (closed(&row))(
+            "closed_by" = report.closed.as_ref().map(|closed| closed.operator.as_str()),
+            "close_reason" = report.closed.as_ref().map(|closed| closed.reason.as_str()),
+            "close_time" = report.closed.as_ref().map(|closed| closed.at)
+        ),
+    }
 }
 
-fn amount(row: &Fields<'_>) -> Result<Option<Money>, StoreError> {
-    let minor = row.opt_int("amount_minor")?;
-    minor
-        .map(|minor| Money::from_minor(minor).map_err(|error| row.corrupt("amount_minor", error)))
-        .transpose()
-}
+const COLUMNS: &str = ReportTable::COLUMNS;
 
 fn closed(row: &Fields<'_>) -> Result<Option<ClosedBy>, StoreError> {
     let Some(operator) = row.opt_string("closed_by")? else { return Ok(None) };
     Ok(Some(ClosedBy { operator, reason: row.string("close_reason")?, at: row.time("close_time")? }))
-}
-
-/// The values of the [`COLUMNS`].
-fn report_values(report: &GatewayReport) -> Vec<Value> {
-    let closed = report.closed.as_ref();
-    values![
-        &report.key,
-        report.kind.as_str(),
-        report.tenant.map(TenantId::get),
-        report.order.map(OrderId::get),
-        report.payment.map(PaymentId::get),
-        report.refund.map(RefundId::get),
-        report.attempt.map(i64::from),
-        &report.reference,
-        &report.transaction_id,
-        &report.result,
-        report.amount.map(Money::minor),
-        &report.body_hash,
-        &report.error,
-        report.outcome.as_str(),
-        &report.answer,
-        report.state.as_str(),
-        &report.trace_id,
-        report.create_time,
-        closed.map(|closed| closed.operator.as_str()),
-        closed.map(|closed| closed.reason.as_str()),
-        closed.map(|closed| closed.at),
-    ]
 }
 
 /// The query for the report with a key.
@@ -125,7 +92,7 @@ pub(crate) fn page(
 impl GatewayReportQueries for MarketSession {
     async fn gateway_report_by_id(&mut self, id: i64) -> Result<Option<Numbered<GatewayReport>>, StoreError> {
         let sql = format!("SELECT id, {COLUMNS} FROM gateway_reports WHERE id = ?");
-        self.fetch_one(&sql, values![id]).await?.as_ref().map(report).transpose()
+        self.fetch_one(&sql, values![id]).await?.as_ref().map(ReportTable::numbered).transpose()
     }
 
     async fn gateway_report_by_key(
@@ -133,7 +100,7 @@ impl GatewayReportQueries for MarketSession {
         key: &str,
     ) -> Result<Option<Numbered<GatewayReport>>, StoreError> {
         let (sql, values) = by_key(key);
-        self.fetch_one(&sql, values).await?.as_ref().map(report).transpose()
+        self.fetch_one(&sql, values).await?.as_ref().map(ReportTable::numbered).transpose()
     }
 
     async fn gateway_reports_page(
@@ -143,7 +110,7 @@ impl GatewayReportQueries for MarketSession {
         most: u32,
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
         let (sql, values) = page(self.dialect(), filter, before, most);
-        self.fetch(&sql, values).await?.iter().map(report).collect()
+        self.fetch(&sql, values).await?.iter().map(ReportTable::numbered).collect()
     }
 
     async fn gateway_reports_of(
@@ -153,16 +120,14 @@ impl GatewayReportQueries for MarketSession {
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
         let columns = format!("id, {COLUMNS}");
         let of_orders = OfOrders { table: "gateway_reports", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), report).await
+        of_orders.fetch(self, (tenant, orders), ReportTable::numbered).await
     }
 }
 
 #[async_trait]
 impl GatewayReportRepo for MarketSession {
     async fn insert_gateway_report(&mut self, report: &GatewayReport) -> Result<(), StoreError> {
-        let values = report_values(report);
-        self.insert(&format!("INSERT INTO gateway_reports ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<ReportTable>(ReportTable::values(report), "").await
     }
 
     async fn close_gateway_report(&mut self, id: i64, closed: &ClosedBy) -> Result<Changed, StoreError> {

@@ -27,11 +27,30 @@ pub use store::{MIGRATIONS, SqlMarket};
 
 use handover_outbox::ports::StoreError;
 use handover_sql::Fields;
-use marketplace_domain::{Money, Reference};
+use marketplace_domain::{Currency, Money, Reference};
 
-/// Reads an amount that is stored in minor units.
-fn money(row: &Fields<'_>, column: &'static str) -> Result<Money, StoreError> {
-    Money::from_minor(row.int(column)?).map_err(|error| row.corrupt(column, error))
+/// Reads amounts, which are stored in minor units.
+trait AmountFields {
+    fn money(&self, column: &'static str) -> Result<Money, StoreError>;
+    fn opt_money(&self, column: &'static str) -> Result<Option<Money>, StoreError>;
+    fn currency(&self, column: &'static str) -> Result<Currency, StoreError>;
+}
+
+impl AmountFields for Fields<'_> {
+    fn money(&self, column: &'static str) -> Result<Money, StoreError> {
+        Money::from_minor(self.int(column)?).map_err(|error| self.corrupt(column, error))
+    }
+
+    fn opt_money(&self, column: &'static str) -> Result<Option<Money>, StoreError> {
+        self.opt_int(column)?.map(|_| self.money(column)).transpose()
+    }
+
+    fn currency(&self, column: &'static str) -> Result<Currency, StoreError> {
+        match self.text(column)? {
+            text if text == Currency::CNY.as_str() => Ok(Currency::CNY),
+            text => Err(self.corrupt(column, format!("{text:?} is unknown"))),
+        }
+    }
 }
 
 /// The column value of a reference.

@@ -5,32 +5,35 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
-use handover_sql::{Row, values};
+use handover_sql::{Fields, Table, table, values};
 use marketplace::ports::{Notification, NotificationQueries, NotificationRepo, OrderSide};
 use marketplace_domain::{OrderId, UserId};
 
-const COLUMNS: &str = "tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at, \
-    event_id, create_time";
+table! {
+    NotificationTable("notifications" by "id"),
+    read row as Notification, write notification as &'a Notification;
+    insert {
+        tenant: id("tenant_id" = notification.tenant.get()),
+        recipient: id("user_id" = notification.recipient.get()),
+        side: (side(row))("side" = notification.side.as_str()),
+        order: id("order_id" = notification.order.get()),
+        aggregate_seq: int("aggregate_seq" = notification.aggregate_seq),
+        old_status: named("old_status" = notification.old_status.as_str()),
+        new_status: named("new_status" = notification.new_status.as_str()),
+        changed_at: time("changed_at" = notification.changed_at),
+        event_id: named("event_id" = &notification.event_id),
+        at: time("create_time" = notification.at),
+    }
+}
 
-fn notification(row: &Row) -> Result<Numbered<Notification>, StoreError> {
-    let row = row.of("notifications", "id");
-    let effect = Notification {
-        tenant: row.id("tenant_id")?,
-        recipient: row.id("user_id")?,
-        side: match row.text("side")? {
-            "buyer" => OrderSide::Buyer,
-            "seller" => OrderSide::Seller,
-            other => return Err(row.corrupt("side", format!("{other:?} is unknown"))),
-        },
-        order: row.id("order_id")?,
-        aggregate_seq: row.int("aggregate_seq")?,
-        old_status: row.named("old_status")?,
-        new_status: row.named("new_status")?,
-        changed_at: row.time("changed_at")?,
-        event_id: row.named("event_id")?,
-        at: row.time("create_time")?,
-    };
-    Ok(Numbered { id: row.int("id")?, effect })
+const COLUMNS: &str = NotificationTable::COLUMNS;
+
+fn side(row: Fields<'_>) -> Result<OrderSide, StoreError> {
+    match row.text("side")? {
+        "buyer" => Ok(OrderSide::Buyer),
+        "seller" => Ok(OrderSide::Seller),
+        other => Err(row.corrupt("side", format!("{other:?} is unknown"))),
+    }
 }
 
 #[async_trait]
@@ -42,7 +45,7 @@ impl NotificationQueries for MarketSession {
     ) -> Result<Vec<Notification>, StoreError> {
         let columns = format!("id, {COLUMNS}");
         let of_orders = OfOrders { table: "notifications", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), |row| Ok(notification(row)?.effect)).await
+        of_orders.fetch(self, (tenant, orders), NotificationTable::read).await
     }
 
     async fn notifications_page(
@@ -58,31 +61,13 @@ impl NotificationQueries for MarketSession {
         );
         let before = before.unwrap_or(i64::MAX);
         let values = values![tenant.get(), recipient.get(), before, limit_to];
-        self.fetch(&sql, values).await?.iter().map(notification).collect()
+        self.fetch(&sql, values).await?.iter().map(NotificationTable::numbered).collect()
     }
 }
 
 #[async_trait]
 impl NotificationRepo for MarketSession {
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
-        let rows = notifications
-            .iter()
-            .flat_map(|notification| {
-                values![
-                    notification.tenant.get(),
-                    notification.recipient.get(),
-                    notification.side.as_str(),
-                    notification.order.get(),
-                    notification.aggregate_seq,
-                    notification.old_status.as_str(),
-                    notification.new_status.as_str(),
-                    notification.changed_at,
-                    &notification.event_id,
-                    notification.at,
-                ]
-            })
-            .collect();
-        self.insert(&format!("INSERT INTO notifications ({COLUMNS})"), 10, rows, "").await?;
-        Ok(())
+        self.insert_into::<NotificationTable>(NotificationTable::rows(notifications), "").await
     }
 }

@@ -2,56 +2,61 @@
 
 use std::collections::BTreeSet;
 
-use crate::money;
-use crate::session::MarketSession;
+use crate::AmountFields;
+use crate::session::{MarketSession, advance};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Value, padded, values};
+use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Table, Value, padded, table, values};
 use marketplace::ports::{END_OF_IDS, OrderQueries, OrderRepo, OrderSide};
 use marketplace_domain::{
     Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
     Shipment, UserId,
 };
 
-const COLUMNS: &str = "id, order_no, tenant_id, product_id, buyer_id, seller_id, status, cancel_reason, total_minor, \
-                       payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, \
-                       version, create_time, pay_time, update_time";
+table! {
+    OrderTable("orders" by "id"), read row as Order, write order as &'a Order;
+    insert { id: id("id" = order.id.get()), tenant: id("tenant_id" = order.tenant.get()) }
+    update {
+        order_no: (row.string("order_no").map(OrderNo::stored))("order_no" = order.order_no.as_str()),
+        product: id("product_id" = order.product.get()),
+        buyer: id("buyer_id" = order.buyer.get()),
+        seller: id("seller_id" = order.seller.get()),
+        status: named("status" = order.status.as_str()),
+        cancel_reason: opt_named("cancel_reason" = order.cancel_reason.map(CancelReason::as_str)),
+        total: money("total_minor" = order.total.minor()),
+        payable: money("payable_minor" = order.payable.minor()),
+        assets: (assets(row))(
+            "coupon_id" = order.assets.coupon.map(|coupon| coupon.id.get()),
+            "coupon_minor" = order.assets.amount(Asset::Coupon),
+            "wallet_minor" = order.assets.wallet.minor(),
+            "points" = order.assets.points.get()
+        ),
+        refund: opt_id("refund_id" = order.refund.map(RefundId::get)),
+        shipment: (shipment(row))(
+            "carrier" = order.shipment.as_ref().map(Shipment::carrier),
+            "tracking_no" = order.shipment.as_ref().map(Shipment::tracking_no)
+        ),
+        version: int("version" = order.version),
+        create_time: time("create_time" = order.create_time),
+        pay_time: opt_time("pay_time" = order.pay_time),
+        update_time: time("update_time" = order.update_time),
+    }
+}
+
+const COLUMNS: &str = OrderTable::COLUMNS;
 
 /// Unpaid orders that were created at or before a time, oldest first.
 pub(crate) const OVERDUE: &str = "SELECT tenant_id, id FROM orders WHERE status = 'pending' AND create_time <= ? \
                                   ORDER BY create_time, id LIMIT ?";
 
-fn order(row: &Row) -> Result<Order, StoreError> {
-    let row = row.of("orders", "id");
-    Ok(Order {
-        id: row.id("id")?,
-        order_no: OrderNo::stored(row.string("order_no")?),
-        tenant: row.id("tenant_id")?,
-        product: row.id("product_id")?,
-        buyer: row.id("buyer_id")?,
-        seller: row.id("seller_id")?,
-        status: row.named("status")?,
-        cancel_reason: row.opt_named::<CancelReason>("cancel_reason")?,
-        total: money(&row, "total_minor")?,
-        assets: OrderAssets {
-            coupon: coupon(row)?,
-            wallet: money(&row, "wallet_minor")?,
-            points: row.id("points")?,
-        },
-        payable: money(&row, "payable_minor")?,
-        refund: row.opt_id("refund_id")?,
-        shipment: shipment(row)?,
-        version: row.int("version")?,
-        create_time: row.time("create_time")?,
-        pay_time: row.opt_time("pay_time")?,
-        update_time: row.time("update_time")?,
-    })
+fn assets(row: Fields<'_>) -> Result<OrderAssets, StoreError> {
+    Ok(OrderAssets { coupon: coupon(row)?, wallet: row.money("wallet_minor")?, points: row.id("points")? })
 }
 
 fn coupon(row: Fields<'_>) -> Result<Option<CouponUse>, StoreError> {
-    let discount = money(&row, "coupon_minor")?;
+    let discount = row.money("coupon_minor")?;
     match row.opt_id("coupon_id")? {
         Some(id) => Ok(Some(CouponUse { id, discount })),
         None if discount == Money::ZERO => Ok(None),
@@ -70,30 +75,6 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
         (Some(_), None) => Err(row.corrupt("tracking_no", "a carrier without a tracking number")),
         (None, Some(_)) => Err(row.corrupt("carrier", "a tracking number without a carrier")),
     }
-}
-
-/// The values of the [`COLUMNS`] that follow id, order number and tenant.
-fn state_values(order: &Order) -> Vec<Value> {
-    values![
-        order.product.get(),
-        order.buyer.get(),
-        order.seller.get(),
-        order.status.as_str(),
-        order.cancel_reason.map(CancelReason::as_str),
-        order.total.minor(),
-        order.payable.minor(),
-        order.assets.coupon.map(|coupon| coupon.id.get()),
-        order.assets.amount(Asset::Coupon),
-        order.assets.wallet.minor(),
-        order.assets.points.get(),
-        order.refund.map(RefundId::get),
-        order.shipment.as_ref().map(Shipment::carrier),
-        order.shipment.as_ref().map(Shipment::tracking_no),
-        order.version,
-        order.create_time,
-        order.pay_time,
-        order.update_time,
-    ]
 }
 
 /// A page of the orders that changed in a time range.
@@ -128,7 +109,11 @@ pub(crate) fn changed_within(
 impl OrderQueries for MarketSession {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND tenant_id = ?");
-        self.fetch_one(&sql, values![id.get(), tenant.get()]).await?.as_ref().map(order).transpose()
+        self.fetch_one(&sql, values![id.get(), tenant.get()])
+            .await?
+            .as_ref()
+            .map(OrderTable::read)
+            .transpose()
     }
 
     async fn order_of_party(
@@ -141,7 +126,7 @@ impl OrderQueries for MarketSession {
             "SELECT {COLUMNS} FROM orders WHERE id = ? AND tenant_id = ? AND (buyer_id = ? OR seller_id = ?)"
         );
         let values = values![id.get(), tenant.get(), user.get(), user.get()];
-        self.fetch_one(&sql, values).await?.as_ref().map(order).transpose()
+        self.fetch_one(&sql, values).await?.as_ref().map(OrderTable::read).transpose()
     }
 
     async fn orders_page(
@@ -165,7 +150,7 @@ impl OrderQueries for MarketSession {
         }
         sql.push_str(" ORDER BY id DESC LIMIT ?");
         values.push(most.into());
-        self.fetch(&sql, values).await?.iter().map(order).collect()
+        self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
     }
 
     async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError> {
@@ -183,7 +168,7 @@ impl OrderQueries for MarketSession {
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {
-                found.push(order(row)?);
+                found.push(OrderTable::read(row)?);
             }
         }
         Ok(found)
@@ -198,7 +183,7 @@ impl OrderQueries for MarketSession {
         most: u32,
     ) -> Result<Vec<Order>, StoreError> {
         let (sql, values) = changed_within(self.dialect(), tenant, since, until, after, most);
-        self.fetch(&sql, values).await?.iter().map(order).collect()
+        self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
     }
 
     async fn orders_overdue(
@@ -209,7 +194,7 @@ impl OrderQueries for MarketSession {
         let rows = self.fetch(OVERDUE, values![created_by, most]).await?;
         rows.iter()
             .map(|row| {
-                let row = row.of("orders", "id");
+                let row = OrderTable::fields(row);
                 Ok((row.id("tenant_id")?, row.id("id")?))
             })
             .collect()
@@ -219,24 +204,11 @@ impl OrderQueries for MarketSession {
 #[async_trait]
 impl OrderRepo for MarketSession {
     async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
-        let values =
-            [values![order.id.get(), order.order_no.as_str(), order.tenant.get()], state_values(order)]
-                .concat();
-        self.insert(&format!("INSERT INTO orders ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<OrderTable>(OrderTable::values(order), "").await
     }
 
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
-        let sql = "UPDATE orders SET order_no = ?, product_id = ?, buyer_id = ?, seller_id = ?, status = ?, \
-                   cancel_reason = ?, total_minor = ?, payable_minor = ?, coupon_id = ?, coupon_minor = ?, \
-                   wallet_minor = ?, points = ?, refund_id = ?, carrier = ?, tracking_no = ?, version = ?, \
-                   create_time = ?, pay_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let values = [
-            values![after.order_no.as_str()],
-            state_values(after),
-            values![after.id.get(), after.tenant.get(), after.version - 1],
-        ]
-        .concat();
-        Ok(Changed::of(self.execute(sql, values).await?))
+        let updated = OrderTable::updated_values(after);
+        advance::<OrderTable>(self, updated, after.tenant, after.id.get(), after.version - 1).await
     }
 }

@@ -2,44 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use crate::money;
-use crate::session::MarketSession;
+use crate::AmountFields;
+use crate::session::{MarketSession, advance};
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use handover_sql::{Fields, LookUp, MAX_ROWS, Table, Value, padded, table, values};
 use marketplace::ports::{END_OF_IDS, ProductQueries, ProductRepo};
 use marketplace_domain::{Product, ProductId, ProductStatus, Title};
 
-const COLUMNS: &str =
-    "id, tenant_id, seller_id, title, price_minor, status, version, create_time, update_time";
-
-fn product(row: &Row) -> Result<Product, StoreError> {
-    let row = row.of("products", "id");
-    Ok(Product {
-        id: row.id("id")?,
-        tenant: row.id("tenant_id")?,
-        seller: row.id("seller_id")?,
-        title: Title::try_from(row.string("title")?).map_err(|error| row.corrupt("title", error))?,
-        price: money(&row, "price_minor")?,
-        status: row.named("status")?,
-        version: row.int("version")?,
-        create_time: row.time("create_time")?,
-        update_time: row.time("update_time")?,
-    })
+table! {
+    ProductTable("products" by "id"), read row as Product, write product as &'a Product;
+    insert { id: id("id" = product.id.get()), tenant: id("tenant_id" = product.tenant.get()) }
+    update {
+        seller: id("seller_id" = product.seller.get()),
+        title: (title(row))("title" = product.title.as_str()),
+        price: money("price_minor" = product.price.minor()),
+        status: named("status" = product.status.as_str()),
+        version: int("version" = product.version),
+        create_time: time("create_time" = product.create_time),
+        update_time: time("update_time" = product.update_time),
+    }
 }
 
-/// The values of the [`COLUMNS`] that follow id and tenant.
-fn state_values(product: &Product) -> Vec<Value> {
-    values![
-        product.seller.get(),
-        product.title.as_str(),
-        product.price.minor(),
-        product.status.as_str(),
-        product.version,
-        product.create_time,
-        product.update_time,
-    ]
+const COLUMNS: &str = ProductTable::COLUMNS;
+
+fn title(row: Fields<'_>) -> Result<Title, StoreError> {
+    Title::try_from(row.string("title")?).map_err(|error| row.corrupt("title", error))
 }
 
 #[async_trait]
@@ -50,7 +39,11 @@ impl ProductQueries for MarketSession {
         id: ProductId,
     ) -> Result<Option<Product>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM products WHERE id = ? AND tenant_id = ?");
-        self.fetch_one(&sql, values![id.get(), tenant.get()]).await?.as_ref().map(product).transpose()
+        self.fetch_one(&sql, values![id.get(), tenant.get()])
+            .await?
+            .as_ref()
+            .map(ProductTable::read)
+            .transpose()
     }
 
     async fn products_by_id(
@@ -71,7 +64,7 @@ impl ProductQueries for MarketSession {
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {
-                found.push(product(row)?);
+                found.push(ProductTable::read(row)?);
             }
         }
         Ok(found)
@@ -91,7 +84,7 @@ impl ProductQueries for MarketSession {
         }
         sql.push_str(" ORDER BY id DESC LIMIT ?");
         values.push(most.into());
-        self.fetch(&sql, values).await?.iter().map(product).collect()
+        self.fetch(&sql, values).await?.iter().map(ProductTable::read).collect()
     }
 
     async fn products_page(
@@ -109,23 +102,18 @@ impl ProductQueries for MarketSession {
         }
         sql.push_str(" ORDER BY id DESC LIMIT ?");
         values.push(most.into());
-        self.fetch(&sql, values).await?.iter().map(product).collect()
+        self.fetch(&sql, values).await?.iter().map(ProductTable::read).collect()
     }
 }
 
 #[async_trait]
 impl ProductRepo for MarketSession {
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
-        let values = [values![product.id.get(), product.tenant.get()], state_values(product)].concat();
-        self.insert(&format!("INSERT INTO products ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<ProductTable>(ProductTable::values(product), "").await
     }
 
     async fn advance_product(&mut self, after: &Product) -> Result<Changed, StoreError> {
-        let sql = "UPDATE products SET seller_id = ?, title = ?, price_minor = ?, status = ?, version = ?, \
-                   create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let values =
-            [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
-        Ok(Changed::of(self.execute(sql, values).await?))
+        let updated = ProductTable::updated_values(after);
+        advance::<ProductTable>(self, updated, after.tenant, after.id.get(), after.version - 1).await
     }
 }

@@ -1,91 +1,66 @@
 //! Repository of refunds.
 
 use crate::of_orders::OfOrders;
-use crate::session::MarketSession;
-use crate::{money, reference};
+use crate::session::{MarketSession, advance};
+use crate::{AmountFields, reference};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Row, Value, trace_columns, values};
+use handover_sql::{Dialect, Fields, Table, Value, table, values};
 use marketplace::ports::{RefundFilter, RefundQueries, RefundRepo};
-use marketplace_domain::{Currency, OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
+use marketplace_domain::{OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
-const COLUMNS: &str = "id, tenant_id, order_id, payment_id, capture_no, reference, keyed_by_id, attempt_no, \
-                       amount_minor, currency, cause, reason, status, settled_attempt, transaction_id, payouts, \
-                       excess, settled_by, attempts, next_attempt_time, last_error, trace_id, traceparent, version, \
-                       create_time, update_time";
-
-fn refund(row: &Row) -> Result<Refund, StoreError> {
-    let row = row.of("refunds", "id");
-    let currency = row.text("currency")?;
-    if currency != Currency::CNY.as_str() {
-        return Err(row.corrupt("currency", format!("{currency:?} is unknown")));
+table! {
+    RefundTable("refunds" by "id"), read row as Refund, write refund as &'a Refund;
+    insert { id: id("id" = refund.id.get()), tenant: id("tenant_id" = refund.tenant.get()) }
+    update {
+        order: id("order_id" = refund.order.get()),
+        payment: id("payment_id" = refund.payment.get()),
+        capture: count("capture_no" = refund.capture),
+        reference: opt_named("reference" = reference(refund.reference)),
+        is_keyed_by_id: flag("keyed_by_id" = refund.is_keyed_by_id),
+        attempt: count("attempt_no" = refund.attempt),
+        amount: money("amount_minor" = refund.amount.minor()),
+        currency: currency("currency" = refund.currency.as_str()),
+        cause: named("cause" = refund.cause.as_str()),
+        reason: string("reason" = &refund.reason),
+        status: named("status" = refund.status.as_str()),
+        settled_attempt: (settled_attempt(row))("settled_attempt" = refund.settled_attempt.map(i64::from)),
+        transaction_id: opt_string("transaction_id" = &refund.transaction_id),
+        payouts: (payouts(row))("payouts" = refund.payouts),
+        is_excess: flag("excess" = refund.is_excess),
+        settled_by: opt_string("settled_by" = &refund.settled_by),
+        attempts: count("attempts" = refund.attempts),
+        next_attempt_time: opt_time("next_attempt_time" = refund.next_attempt_time),
+        last_error: opt_string("last_error" = &refund.last_error),
+        trace: (row.trace())(
+            "trace_id" = refund.trace.as_ref().map(|trace| trace.trace_id.as_str()),
+            "traceparent" = refund.trace.as_ref().and_then(|trace| trace.traceparent.as_deref())
+        ),
+        version: int("version" = refund.version),
+        create_time: time("create_time" = refund.create_time),
+        update_time: time("update_time" = refund.update_time),
     }
-    let status = row.named("status")?;
-    let attempt = row.count("attempt_no")?;
-    // A process of an earlier version settles a refund without these columns.
-    let succeeded = status == RefundStatus::Success;
-    let settled_attempt = row.opt_id("settled_attempt")?.or(succeeded.then_some(attempt));
-    let payouts = row.count("payouts")?.max(u32::from(succeeded));
-    Ok(Refund {
-        id: row.id("id")?,
-        tenant: row.id("tenant_id")?,
-        order: row.id("order_id")?,
-        payment: row.id("payment_id")?,
-        capture: row.count("capture_no")?,
-        reference: row.opt_named("reference")?,
-        is_keyed_by_id: row.flag("keyed_by_id")?,
-        attempt,
-        amount: money(&row, "amount_minor")?,
-        currency: Currency::CNY,
-        cause: row.named("cause")?,
-        reason: row.string("reason")?,
-        status,
-        settled_attempt,
-        transaction_id: row.opt_string("transaction_id")?,
-        payouts,
-        is_excess: row.flag("excess")?,
-        settled_by: row.opt_string("settled_by")?,
-        attempts: row.count("attempts")?,
-        next_attempt_time: row.opt_time("next_attempt_time")?,
-        last_error: row.opt_string("last_error")?,
-        trace: row.trace()?,
-        version: row.int("version")?,
-        create_time: row.time("create_time")?,
-        update_time: row.time("update_time")?,
-    })
 }
 
-/// The values of the [`COLUMNS`] that follow id and tenant.
-fn state_values(refund: &Refund) -> Vec<Value> {
-    let [trace_id, traceparent] = trace_columns(&refund.trace);
-    values![
-        refund.order.get(),
-        refund.payment.get(),
-        refund.capture,
-        reference(refund.reference),
-        refund.is_keyed_by_id,
-        refund.attempt,
-        refund.amount.minor(),
-        refund.currency.as_str(),
-        refund.cause.as_str(),
-        &refund.reason,
-        refund.status.as_str(),
-        refund.settled_attempt.map(i64::from),
-        &refund.transaction_id,
-        refund.payouts,
-        refund.is_excess,
-        &refund.settled_by,
-        refund.attempts,
-        refund.next_attempt_time,
-        &refund.last_error,
-        trace_id,
-        traceparent,
-        refund.version,
-        refund.create_time,
-        refund.update_time,
-    ]
+const COLUMNS: &str = RefundTable::COLUMNS;
+
+// A process of an earlier version settles a refund without the columns `settled_attempt` and `payouts`.
+
+fn settled_attempt(row: Fields<'_>) -> Result<Option<u32>, StoreError> {
+    match row.opt_id("settled_attempt")? {
+        None if is_paid(row)? => row.count("attempt_no").map(Some),
+        attempt => Ok(attempt),
+    }
+}
+
+fn payouts(row: Fields<'_>) -> Result<u32, StoreError> {
+    Ok(row.count("payouts")?.max(u32::from(is_paid(row)?)))
+}
+
+fn is_paid(row: Fields<'_>) -> Result<bool, StoreError> {
+    Ok(row.named::<RefundStatus>("status")? == RefundStatus::Success)
 }
 
 /// Refunds in processing whose next attempt is due.
@@ -145,7 +120,7 @@ pub(crate) fn page(
 impl RefundQueries for MarketSession {
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM refunds WHERE id = ?");
-        self.fetch_one(&sql, values![id.get()]).await?.as_ref().map(refund).transpose()
+        self.fetch_one(&sql, values![id.get()]).await?.as_ref().map(RefundTable::read).transpose()
     }
 
     async fn attempt_by_reference(
@@ -154,7 +129,7 @@ impl RefundQueries for MarketSession {
     ) -> Result<Option<(RefundId, u32)>, StoreError> {
         let (sql, values) = by_reference(reference);
         if let Some(row) = self.fetch_one(&sql, values).await? {
-            let row = row.of("refunds", "id");
+            let row = RefundTable::fields(&row);
             return Ok(Some((row.id("id")?, row.count("attempt_no")?)));
         }
         let (sql, values) = superseded_by(reference);
@@ -170,37 +145,29 @@ impl RefundQueries for MarketSession {
         most: u32,
     ) -> Result<Vec<Refund>, StoreError> {
         let (sql, values) = page(self.dialect(), filter, before, most);
-        self.fetch(&sql, values).await?.iter().map(refund).collect()
+        self.fetch(&sql, values).await?.iter().map(RefundTable::read).collect()
     }
 
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
         let of_orders = OfOrders { table: "refunds", columns: COLUMNS, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), refund).await
+        of_orders.fetch(self, (tenant, orders), RefundTable::read).await
     }
 
     async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<Refund>, StoreError> {
         let (sql, values) = due(self.dialect(), now, most);
-        self.fetch(&sql, values).await?.iter().map(refund).collect()
+        self.fetch(&sql, values).await?.iter().map(RefundTable::read).collect()
     }
 }
 
 #[async_trait]
 impl RefundRepo for MarketSession {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let values = [values![refund.id.get(), refund.tenant.get()], state_values(refund)].concat();
-        self.insert(&format!("INSERT INTO refunds ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<RefundTable>(RefundTable::values(refund), "").await
     }
 
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError> {
-        let sql = "UPDATE refunds SET order_id = ?, payment_id = ?, capture_no = ?, reference = ?, keyed_by_id = ?, \
-                   attempt_no = ?, amount_minor = ?, currency = ?, cause = ?, reason = ?, status = ?, \
-                   settled_attempt = ?, transaction_id = ?, payouts = ?, excess = ?, settled_by = ?, attempts = ?, \
-                   next_attempt_time = ?, last_error = ?, trace_id = ?, traceparent = ?, version = ?, \
-                   create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let values =
-            [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
-        Ok(Changed::of(self.execute(sql, values).await?))
+        let updated = RefundTable::updated_values(after);
+        advance::<RefundTable>(self, updated, after.tenant, after.id.get(), after.version - 1).await
     }
 
     async fn insert_superseded_attempt(&mut self, attempt: &SupersededAttempt) -> Result<(), StoreError> {

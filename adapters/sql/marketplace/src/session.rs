@@ -3,8 +3,9 @@
 use std::ops::{Deref, DerefMut};
 
 use async_trait::async_trait;
-use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
-use handover_sql::Session;
+use handover_events::TenantId;
+use handover_outbox::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use handover_sql::{Session, Table, Value, values};
 
 /// A session with the marketplace's repositories. It is a newtype, because a crate can implement foreign traits only
 /// for its own types.
@@ -39,4 +40,17 @@ impl UnitOfWork for MarketSession {
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.0.commit().await
     }
+}
+
+/// Updates the row with this id if it has this version. `updated` are the [`Table::updated_values`].
+pub(crate) async fn advance<T: Table>(
+    session: &mut Session,
+    mut updated: Vec<Value>,
+    tenant: TenantId,
+    id: i64,
+    version: i64,
+) -> Result<Changed, StoreError> {
+    let sql = format!("UPDATE {} SET {} WHERE id = ? AND tenant_id = ? AND version = ?", T::NAME, T::SET);
+    updated.extend(values![id, tenant.get(), version]);
+    Ok(Changed::of(session.execute(&sql, updated).await?))
 }

@@ -1,5 +1,6 @@
 //! The traits that an engine implements for the repositories: a connection, and an engine that opens connections.
 
+use std::any::Any;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -12,9 +13,6 @@ use crate::row::Row;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 
-/// The statement that commits a transaction; the same on every engine.
-pub(crate) const COMMIT: &str = "COMMIT";
-
 /// A pooled connection. After it is dropped, an open transaction is rolled back before the connection is used again.
 #[async_trait]
 pub(crate) trait Connection: Send {
@@ -23,6 +21,55 @@ pub(crate) trait Connection: Send {
 
     /// Runs a statement and returns its rows.
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+
+    /// Begins a transaction that may write.
+    async fn begin(&mut self) -> Result<(), StoreError>;
+
+    /// Commits the transaction; refuses if a nested transaction is open.
+    async fn commit(&mut self) -> Result<(), StoreError>;
+
+    /// Prepares the connection for statements of the application: in the transaction, and under the session settings of
+    /// the server.
+    async fn lend(&mut self) -> Result<(), StoreError>;
+
+    /// Prepares the connection for statements of the store again. Fails if the application ended the transaction.
+    async fn reclaim(&mut self) -> Result<(), StoreError>;
+
+    /// The connection of the driver; `None` if it was lost.
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)>;
+}
+
+/// Error of [`Connection::lend`] outside of a transaction.
+pub(crate) fn no_transaction() -> StoreError {
+    StoreError::Backend("only a unit of work lends its connection".into())
+}
+
+/// Error of [`Connection::reclaim`] after a COMMIT or ROLLBACK of the application, or after the database rolled the
+/// transaction back because of an error that the application ignored.
+pub(crate) fn transaction_ended() -> StoreError {
+    StoreError::Backend("the transaction ended while the connection was lent".into())
+}
+
+/// A pooled connection of a driver.
+#[async_trait]
+pub(crate) trait DriverConnection: Send + 'static {
+    /// Runs a statement and returns the number of affected rows.
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
+
+    /// Runs a statement and returns its rows.
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+
+    /// Runs statements without parameters, unprepared, in one message.
+    async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;
+
+    /// Begins a transaction, with another statement than `BEGIN` if one is given.
+    async fn begin(&mut self, statement: Option<&'static str>) -> Result<(), StoreError>;
+
+    /// Commits the transaction; refuses if a nested transaction is open.
+    async fn commit(&mut self) -> Result<(), StoreError>;
+
+    /// The connection of the driver.
+    fn driver(&mut self) -> &mut (dyn Any + Send);
 }
 
 /// A database engine with its connection pool.

@@ -14,9 +14,6 @@ pub enum Claiming {
 
 /// The SQL of one engine, where it differs from the others.
 pub trait Dialect: Send + Sync {
-    /// The statement that begins a transaction that may write.
-    fn begin(&self) -> &'static str;
-
     /// The keyword before a query that returns its plan.
     fn explain(&self) -> &'static str;
 

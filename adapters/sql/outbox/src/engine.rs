@@ -4,7 +4,7 @@ mod access;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
-mod mysql_error;
+pub(crate) mod mysql_error;
 #[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(feature = "mysql")]
@@ -21,15 +21,17 @@ mod postgres_settings;
 mod postgres_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod server;
+#[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+mod transactions;
 
 pub use access::access_refusal;
 
-/// Implements [`Connection`](crate::connection::Connection) for a pooled connection of a driver.
+/// Implements [`DriverConnection`](crate::connection::DriverConnection) for a pooled connection of a driver.
 macro_rules! connection {
     ($database:ty, $arguments:ty, bind: $bind:path, decode: $decode:path, classify: $classify:path, text: $text:path) => {
         #[async_trait::async_trait]
-        impl $crate::connection::Connection for sqlx::pool::PoolConnection<$database> {
+        impl $crate::connection::DriverConnection for sqlx::pool::PoolConnection<$database> {
             async fn execute(
                 &mut self,
                 sql: &str,
@@ -62,6 +64,29 @@ macro_rules! connection {
                     .map(|row| $crate::row::Row { columns: columns.clone(), values: values(row) })
                     .collect())
             }
+
+            async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {
+                // Safe: these statements have no parameters; they consist of constants and known names.
+                let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+                let done = statement.execute(&mut **self).await;
+                Ok(done.map_err(|error| $crate::error::store_error(error, $classify))?.rows_affected())
+            }
+
+            async fn begin(
+                &mut self,
+                statement: Option<&'static str>,
+            ) -> Result<(), handover_outbox::ports::StoreError> {
+                let begun = $crate::engine::transactions::begin::<$database>(self, statement).await;
+                begun.map_err(|error| $crate::error::store_error(error, $classify))
+            }
+
+            async fn commit(&mut self) -> Result<(), handover_outbox::ports::StoreError> {
+                $crate::engine::transactions::commit::<$database>(self, $classify).await
+            }
+
+            fn driver(&mut self) -> &mut (dyn std::any::Any + Send) {
+                &mut **self
+            }
         }
 
         fn bind_all(values: Vec<$crate::value::Value>) -> Result<$arguments, sqlx::Error> {
@@ -81,11 +106,15 @@ macro_rules! server_connection {
     ($database:ty, $classify:path) => {
         #[async_trait::async_trait]
         impl $crate::engine::pooled::ServerConnection for sqlx::pool::PoolConnection<$database> {
-            async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {
-                // Safe: these statements have no parameters; they consist of constants and known names.
-                let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
-                let done = statement.execute(&mut **self).await;
-                Ok(done.map_err(|error| $crate::error::store_error(error, $classify))?.rows_affected())
+            async fn roll_back(&mut self) -> Result<(), handover_outbox::ports::StoreError> {
+                use $crate::connection::DriverConnection as _;
+                use $crate::engine::transactions;
+                if transactions::depth::<$database>(self) == 0 {
+                    // The transaction, if there is one, was begun by a future that was dropped.
+                    return self.simple("ROLLBACK").await.map(drop);
+                }
+                let done = transactions::roll_back::<$database>(self).await;
+                done.map_err(|error| $crate::error::store_error(error, $classify))
             }
 
             fn close_instead_of_pooling(&mut self) {

@@ -4,11 +4,14 @@
 //! that binds and reads a few types of value. An engine adds a connection, a dialect and migrations; it adds no
 //! repository.
 //!
-//! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every
-//! engine), and they are committed atomically with the events that it appends.
+//! Each engine is a feature: `sqlite` (the default; it compiles SQLite), `mysql` (also for MariaDB) and `postgres`.
 //!
-//! **Invariant:** transactions are managed by plain statements, and a connection is rolled back before it is reused:
-//! dropping a unit of work, or the future that begins one, leaves no transaction open.
+//! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every
+//! engine), and they are committed atomically with the events that it appends. It also lends the connection of the driver
+//! ([`HasConnection`]), for statements with the types of sqlx.
+//!
+//! **Invariant:** transactions begin and end through the driver's transaction manager, and a connection is rolled back
+//! before it is reused: dropping a unit of work, or the future that begins one, leaves no transaction open.
 //!
 //! **Invariant:** a unit of work never commits after a failed or abandoned statement.
 //!
@@ -17,18 +20,23 @@
 
 #![warn(missing_docs)]
 
+#[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+compile_error!("handover-sql needs a database: enable one of the features `sqlite`, `mysql` and `postgres`");
+
 mod broker;
 mod connection;
 mod dialect;
 mod engine;
 mod engine_info;
 mod error;
+mod lending;
 mod migrations;
 mod row;
 mod schema;
 mod session;
 mod shared;
 mod store;
+mod table;
 mod timing;
 mod value;
 mod wakeup;
@@ -38,12 +46,17 @@ pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};
+#[cfg(feature = "sqlite")]
 pub use engine::sqlite::{ForeignLog, SqliteOptions};
 pub use engine_info::{ServerInfo, UnsuitableSetting};
+#[doc(hidden)]
+pub use handover_outbox::ports::StoreError;
+pub use lending::{HasConnection, lent_error};
 pub use migrations::{MigrationFile, Migrations};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};
 pub use session::Session;
 pub use store::SqlStore;
+pub use table::Table;
 pub use timing::TARGET as STATEMENT_TARGET;
-pub use value::{Value, trace_columns};
+pub use value::Value;

@@ -11,16 +11,34 @@ pub(crate) static OUTBOX: Migrations = Migrations {
     sqlite: &[
         (1, "baseline", include_str!("../../../../migrations/outbox/sqlite/0001_baseline.sql")),
         (2, "jobs", include_str!("../../../../migrations/outbox/sqlite/0002_jobs.sql")),
+        (
+            3,
+            "compatible event types",
+            include_str!("../../../../migrations/outbox/sqlite/0003_compatible_event_types.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql")),
         (2, "jobs", include_str!("../../../../migrations/outbox/mysql/0002_jobs.sql")),
+        (
+            3,
+            "compatible event types",
+            include_str!("../../../../migrations/outbox/mysql/0003_compatible_event_types.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql")),
         (2, "jobs", include_str!("../../../../migrations/outbox/postgres/0002_jobs.sql")),
+        (
+            3,
+            "compatible event types",
+            include_str!("../../../../migrations/outbox/postgres/0003_compatible_event_types.sql"),
+        ),
     ],
 };
+
+/// Beginning of the description of a compatible migration.
+pub(crate) const COMPATIBLE: &str = "compatible ";
 
 /// A migration: version, description, SQL.
 pub type MigrationFile = (i64, &'static str, &'static str);
@@ -28,6 +46,9 @@ pub type MigrationFile = (i64, &'static str, &'static str);
 /// The migrations of one part of a database: of the outbox, or of an application with tables in the same database.
 ///
 /// A released migration MUST NOT change: its checksum is recorded in every database where it was applied.
+///
+/// A migration whose description begins with `compatible ` MUST be one on whose schema programs of the previous version
+/// work without a change: on a database with newer migrations that are all marked in this way, an older program starts.
 #[derive(Debug)]
 pub struct Migrations {
     /// Name of the part, such as `outbox`.

@@ -2,7 +2,7 @@
 
 use handover_outbox::ports::StoreError;
 
-use crate::migrations::{Migrations, OUTBOX, newest, tables};
+use crate::migrations::{COMPATIBLE, Migrations, OUTBOX, newest, tables};
 use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;
@@ -19,6 +19,9 @@ pub struct SchemaVersion {
     pub found: Option<i64>,
     /// The version that this build requires.
     pub needed: i64,
+    /// Whether this build works on the version of the database, if that is newer than `needed`: every newer migration
+    /// is marked as compatible ([`Migrations`]).
+    pub is_compatible: bool,
 }
 
 /// Reason why the schema of a database cannot be used or migrated.
@@ -43,7 +46,8 @@ impl SqlStore {
         self.migrate_with(&[]).await
     }
 
-    /// Migrates the outbox, then these parts of an application. Changes nothing if any part is rejected.
+    /// Migrates the outbox, then these parts of an application. Changes nothing if any part is rejected. A part that a
+    /// newer build has migrated compatibly is left as it is.
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
         let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
         let mut session = self.reading().await?;
@@ -58,7 +62,10 @@ impl SqlStore {
         }
         drop(session);
         for migrations in parts() {
-            self.engine().migrate(migrations).await?;
+            let version = self.version_of_part(migrations).await?;
+            if !(version.is_newer() && version.is_compatible) {
+                self.engine().migrate(migrations).await?;
+            }
         }
         Ok(())
     }
@@ -74,11 +81,24 @@ impl SqlStore {
         let existing = session.tables().await?;
         let found = session.applied(migrations.table, &existing, "WHERE success").await?;
         let needed = newest(self.engine().files(migrations));
-        Ok(SchemaVersion { part: migrations.part, found, needed })
+        let mut version = SchemaVersion { part: migrations.part, found, needed, is_compatible: true };
+        if version.is_newer() {
+            let sql = format!("SELECT description FROM {} WHERE version > ?", migrations.table);
+            for row in session.fetch(&sql, values![needed]).await? {
+                let description = row.of(migrations.table, "description").string("description")?;
+                version.is_compatible &= description.starts_with(COMPATIBLE);
+            }
+        }
+        Ok(version)
     }
 }
 
 impl SchemaVersion {
+    /// Whether the version is newer than the one that this build requires.
+    pub fn is_newer(&self) -> bool {
+        self.found.is_some_and(|found| found > self.needed)
+    }
+
     /// Whether the version is at least the one that this build requires.
     pub fn is_enough(&self) -> bool {
         self.found.is_some_and(|found| found >= self.needed)

@@ -9,11 +9,13 @@ use chrono::{DateTime, Duration, Utc};
 use handover_events::Partition;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
-use crate::connection::{COMMIT, Connection};
+use crate::connection::Connection;
 use crate::dialect::Dialect;
 use crate::error::commit_error;
+use crate::lending::HasConnection;
 use crate::row::Row;
 use crate::shared::Shared;
+use crate::table::Table;
 use crate::timing::Timed;
 use crate::value::Value;
 
@@ -34,6 +36,8 @@ pub struct Session {
     pub(crate) dialect: &'static dyn Dialect,
     shared: Arc<Shared>,
     state: State,
+    /// Whether the connection is prepared for statements of the application.
+    is_lent: bool,
     appended: Vec<Partition>,
 }
 
@@ -43,7 +47,7 @@ impl Session {
         dialect: &'static dyn Dialect,
         shared: Arc<Shared>,
     ) -> Session {
-        Session { connection, dialect, shared, state: State::Ready, appended: Vec::new() }
+        Session { connection, dialect, shared, state: State::Ready, is_lent: false, appended: Vec::new() }
     }
 
     /// The SQL dialect of the database.
@@ -52,14 +56,16 @@ impl Session {
     }
 
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
-        let begin = self.dialect.begin();
-        self.execute(begin, Vec::new()).await?;
-        Ok(())
+        self.start().await?;
+        let timed = Timed::start();
+        let outcome = self.connection.begin().await;
+        timed.end("BEGIN");
+        self.finish(outcome)
     }
 
     /// Runs a statement and returns the number of affected rows.
     pub async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        self.start()?;
+        self.start().await?;
         let timed = Timed::start();
         let outcome = self.connection.execute(sql, values).await;
         timed.end(sql);
@@ -68,7 +74,7 @@ impl Session {
 
     /// Runs a statement and returns its rows.
     pub async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.start()?;
+        self.start().await?;
         let timed = Timed::start();
         let outcome = self.connection.fetch(sql, values).await;
         timed.end(sql);
@@ -94,6 +100,17 @@ impl Session {
             changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
+    }
+
+    /// Inserts rows of a table: [`Table::rows`]. `after` is the clause after the rows, or empty.
+    pub async fn insert_into<T: Table>(&mut self, rows: Vec<Value>, after: &str) -> Result<(), StoreError> {
+        self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop)
+    }
+
+    /// Inserts rows of a table; updates the rows whose key exists.
+    pub async fn insert_or_update<T: Table>(&mut self, rows: Vec<Value>) -> Result<(), StoreError> {
+        let after = self.dialect.or_replace(T::KEY, T::UPDATED);
+        self.insert_into::<T>(rows, &after).await
     }
 
     /// The current time of the database, plus the offset that tests set.
@@ -145,10 +162,10 @@ impl Session {
 
     /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
-        self.start()?;
+        self.start().await?;
         let timed = Timed::start();
-        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(commit_error);
-        timed.end(COMMIT);
+        let outcome = self.connection.commit().await.map_err(commit_error);
+        timed.end("COMMIT");
         self.finish(outcome)?;
         if !self.appended.is_empty() {
             self.shared.notifier.notify_relays(self.appended.drain(..).collect());
@@ -156,18 +173,40 @@ impl Session {
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), StoreError> {
+    /// Begins a statement of the store. If the connection is lent, it is reclaimed first.
+    async fn start(&mut self) -> Result<(), StoreError> {
         match std::mem::replace(&mut self.state, State::Running) {
-            State::Ready => Ok(()),
+            State::Ready => {}
             State::Running => {
-                Err(StoreError::Backend("an earlier statement of this unit of work was abandoned".into()))
+                return Err(StoreError::Backend(
+                    "an earlier statement of this unit of work was abandoned".into(),
+                ));
             }
             State::Failed(why) => {
                 let refusal = format!("an earlier statement of this unit of work failed: {why}");
                 self.state = State::Failed(why);
-                Err(StoreError::Backend(refusal.into()))
+                return Err(StoreError::Backend(refusal.into()));
             }
         }
+        if std::mem::take(&mut self.is_lent) {
+            let reclaimed = self.connection.reclaim().await;
+            if reclaimed.is_err() {
+                return self.finish(reclaimed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares the connection for statements of the application, until the next statement of the store.
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        if self.is_lent {
+            return Ok(());
+        }
+        self.start().await?;
+        let lent = self.connection.lend().await;
+        self.finish(lent)?;
+        self.is_lent = true;
+        Ok(())
     }
 
     fn finish<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -177,6 +216,18 @@ impl Session {
             Err(error) => State::Failed(error.to_string()),
         };
         outcome
+    }
+}
+
+#[async_trait]
+impl<C: Send + 'static> HasConnection<C> for Session {
+    async fn connection(&mut self) -> Result<&mut C, StoreError> {
+        if self.connection.driver().is_some_and(|driver| !driver.is::<C>()) {
+            return Err(self.refuse("the database is of another kind than the requested connection"));
+        }
+        self.lend().await?;
+        let driver = self.connection.driver().and_then(|driver| driver.downcast_mut());
+        driver.ok_or_else(|| StoreError::Unavailable("the connection was lost".into()))
     }
 }
 

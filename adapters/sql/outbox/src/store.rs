@@ -11,7 +11,7 @@ mod outbox;
 mod outbox_due;
 mod outbox_operations;
 mod page;
-#[cfg(test)]
+#[cfg(all(test, feature = "sqlite"))]
 mod query_plans;
 
 use std::path::Path;
@@ -24,7 +24,6 @@ use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::connection::Engine;
-use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -48,12 +47,14 @@ pub struct SqlStore {
 impl SqlStore {
     /// Opens an SQLite database. The broker uses `clock` for expiry and polling; commits that append events notify
     /// `wake`.
+    #[cfg(feature = "sqlite")]
     pub async fn open_sqlite(
-        options: &SqliteOptions,
+        options: &crate::engine::sqlite::SqliteOptions,
         clock: Arc<dyn Clock>,
         wake: WakeupNotifier,
     ) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
+        let engine = crate::engine::sqlite::SqliteEngine::open(options).await?;
+        Ok(SqlStore::on(Arc::new(engine), clock, wake))
     }
 
     /// Opens a database on a server. Connections are established on first use.

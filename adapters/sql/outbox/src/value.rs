@@ -1,7 +1,7 @@
 //! Values that are bound to statements and read from rows.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use handover_events::{AggregateRef, EventId, Trace};
+use handover_events::{AggregateRef, EventId};
 
 /// A column or parameter value. NULL has a type too, because PostgreSQL requires one for every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,14 +55,8 @@ pub(crate) fn aggregate_columns(of: &AggregateRef) -> [Value; 3] {
     [of.tenant.get().into(), (&of.kind).into(), of.id.into()]
 }
 
-/// The values of the two columns of a trace: `trace_id`, `traceparent`.
-pub fn trace_columns(of: &Option<Trace>) -> [Value; 2] {
-    let trace_id = of.as_ref().map(|trace| trace.trace_id.as_str());
-    let traceparent = of.as_ref().and_then(|trace| trace.traceparent.as_deref());
-    [trace_id.into(), traceparent.into()]
-}
-
 /// Formats a time for SQLite, with a fixed width, so that sorting the texts sorts the times.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

@@ -8,6 +8,7 @@ use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
 use crate::cash;
+use crate::events::EventSource;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
@@ -89,11 +90,12 @@ impl OrderRows<'_> {
 /// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
     tx: &MarketTransactor,
-    max_retry_count: u32,
+    source: &EventSource,
     (tenant, order): (TenantId, OrderId),
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
-    with_tx_using(tx, audit_entry, move |unit, audit_entry, _| {
+    let max_retry_count = source.max_retry_count();
+    with_tx_using(tx, (audit_entry, source.clone()), move |unit, (audit_entry, source), _| {
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
@@ -123,6 +125,7 @@ pub(crate) async fn announce_missing(
                     },
                     occurred_at: event.at,
                     max_retry_count,
+                    routing_key: source.routing_key(event.event_type()),
                 });
                 announced.push((id, event));
             }

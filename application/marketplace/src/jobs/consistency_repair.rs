@@ -36,7 +36,7 @@ impl ConsistencyRepair {
     /// appended events and finished payments and refunds.
     pub async fn repair(&self) -> Result<u64, StoreError> {
         let tx = &self.payments.tx;
-        let max_retry_count = self.payments.events.max_retry_count();
+        let source = &self.payments.events;
         let now = tx.now();
         let since = TimeDelta::from_std(self.settings.scan_window)
             .ok()
@@ -66,7 +66,7 @@ impl ConsistencyRepair {
             drop(view);
             for (tenant, order, missing) in lost {
                 metrics::counter!("consistency.event.missing").increment(missing);
-                for (id, event) in announce_missing(tx, max_retry_count, (tenant, order), None).await? {
+                for (id, event) in announce_missing(tx, source, (tenant, order), None).await? {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);
                     warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),

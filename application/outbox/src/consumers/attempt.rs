@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
-use super::counted_attempt::CountedAttempt;
+use super::counted_attempt::{CountedAttempt, ExternalEffect};
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::outcome::SingleOutcome;
 use crate::error_kind::ErrorKind;
@@ -65,24 +65,37 @@ impl<'p> Attempts<'p> {
     }
 
     /// Runs one attempt in a unit of work, which first checks again that the consume-log record has not changed and
-    /// that the [order gate](super::gate) lets the event pass.
-    pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
+    /// that the [order gate](super::gate) lets the event pass. An external handler runs before the unit of work, which only
+    /// records its effect; then the order gate is not asked again.
+    pub(super) async fn attempt(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<AttemptOutcome, StoreError> {
         let processor = self.processor.clone();
         let planned = Arc::new(step.clone());
         let started_at = self.processor.outbox.now();
+        let effect = match self.external_effect(step, counted).await {
+            Ok(effect) => effect,
+            Err(error) => return outcome_of(ProcessError::Handler(error)),
+        };
         let result = with_tx(&self.processor.tx, move |unit, _| {
             let processor = processor.clone();
             let planned = Arc::clone(&planned);
+            let effect = effect.clone();
             Box::pin(async move {
                 let earlier = processor
                     .unapplied(unit.outbox(), std::slice::from_ref(&planned.event.aggregate))
                     .await?;
                 let same = |u: &&Unapplied| u.event.event_id == planned.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != planned.record);
-                if moved || is_overtaking(&planned.event, &earlier, processor.outbox.registry.unordered()) {
+                let is_early =
+                    effect.is_none() && is_overtaking(&planned.event, &earlier, &processor.unordered);
+                if moved || is_early {
                     return Err(ProcessError::Stale);
                 }
-                processor.apply(unit, &[&planned], &BTreeMap::new(), processor.settings.attempt_timeout).await
+                let limit = processor.settings.attempt_timeout;
+                processor.apply(unit, &[&planned], &BTreeMap::new(), limit, effect).await
             })
         })
         .await;
@@ -103,30 +116,27 @@ impl<'p> Attempts<'p> {
                 }
                 Ok(AttemptOutcome::Applied)
             }
-            Err(ProcessError::Stale) => Ok(AttemptOutcome::Stale),
-            Err(ProcessError::Handler(error @ HandlerError::Recoverable(_))) => {
-                Ok(Failure::of(FailureKind::Recoverable, &error))
-            }
-            Err(ProcessError::Handler(error @ HandlerError::Unrecoverable(_))) => {
-                Ok(Failure::of(FailureKind::Unrecoverable, &error))
-            }
-            // The conflict is not in the consume log: the handler's own writes conflicted in every attempt at the unit
-            // of work. This counts as a failed attempt.
-            Err(ProcessError::Handler(error @ HandlerError::Store(StoreError::Conflict { .. }))) => {
-                Ok(Failure::of(FailureKind::Recoverable, &error))
-            }
-            Err(ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error))) => {
-                match error {
-                    StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
-                        Err(error)
-                    }
-                    StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
-                    StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
-                        Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
-                    }
-                }
-            }
+            Err(error) => outcome_of(error),
         }
+    }
+
+    /// Runs the external handler, unless this attempt has had its effect already; `None` if the consumer has no external
+    /// handler.
+    async fn external_effect(
+        &self,
+        step: &Unapplied,
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<Option<ExternalEffect>, HandlerError> {
+        let Some(handler) = &self.processor.bound.external else { return Ok(None) };
+        let known = counted.as_ref().filter(|counted| counted.is(step)).and_then(|it| it.effect.clone());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let effect = self.processor.call(handler.as_ref(), step).await?;
+        if let Some(counted) = counted.as_mut().filter(|counted| counted.is(step)) {
+            counted.effect = Some(effect.clone());
+        }
+        Ok(Some(effect))
     }
 
     /// Counts an attempt before it runs. `None` if another worker changed the record first.
@@ -139,7 +149,7 @@ impl<'p> Attempts<'p> {
         let lease = TimeDelta::from_std(self.processor.settings.lease).unwrap_or_default();
         let record = self.processor.record(step, ConsumeStatus::Processing, attempts, now);
         let written = self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await?;
-        let counted = CountedAttempt { event: step.event.event_id.clone(), attempts };
+        let counted = CountedAttempt::new(step.event.event_id.clone(), attempts);
         Ok((written == WriteOutcome::Written).then_some(counted))
     }
 
@@ -304,6 +314,33 @@ impl<'p> Attempts<'p> {
             Err(ProcessError::Stale | ProcessError::Handler(_)) => Ok(WriteOutcome::Stale),
             Err(ProcessError::Store(error)) => Err(error),
         }
+    }
+}
+
+/// What an error in a unit of work, or of an external handler, means for the attempt. An outage is no outcome.
+fn outcome_of(error: ProcessError) -> Result<AttemptOutcome, StoreError> {
+    match error {
+        ProcessError::Stale => Ok(AttemptOutcome::Stale),
+        ProcessError::Handler(error @ HandlerError::Recoverable(_)) => {
+            Ok(Failure::of(FailureKind::Recoverable, &error))
+        }
+        ProcessError::Handler(error @ HandlerError::Unrecoverable(_)) => {
+            Ok(Failure::of(FailureKind::Unrecoverable, &error))
+        }
+        // The conflict is not in the consume log: the handler's own writes conflicted in every attempt at the unit of
+        // work. This counts as a failed attempt.
+        ProcessError::Handler(error @ HandlerError::Store(StoreError::Conflict { .. })) => {
+            Ok(Failure::of(FailureKind::Recoverable, &error))
+        }
+        ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error)) => match error {
+            StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
+                Err(error)
+            }
+            StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
+            StoreError::Corrupt { .. } | StoreError::IdInUse { .. } | StoreError::Backend(_) => {
+                Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
+            }
+        },
     }
 }
 

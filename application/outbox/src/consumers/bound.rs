@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::handler::{AnyHandler, Applied, Event, ExternalHandler, HandlerError, Subscriber};
 use crate::ports::{Erased, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
+use crate::settings::OwnSettings;
 
 /// A handler with its queue and its store.
 #[derive(Clone)]
@@ -18,6 +19,9 @@ pub struct Bound {
     /// See [`Handler::delay`].
     pub(super) delay: Duration,
     pub(super) store: Arc<HandlerStore>,
+    /// The handler, if its effects are outside the database.
+    pub(super) external: Option<Arc<dyn ExternalHandler>>,
+    pub(super) settings: OwnSettings,
 }
 
 /// A store whose units of work can run one handler.
@@ -40,24 +44,35 @@ impl Bound {
     pub(super) fn event_types(&self) -> Vec<&str> {
         self.event_types.iter().map(String::as_str).collect()
     }
+
+    /// Whether the handler applies events of this type.
+    pub(super) fn takes(&self, event_type: &str) -> bool {
+        self.event_types.iter().any(|own| own == event_type)
+    }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
     /// Connects the handler to the store in whose units of work it runs.
     pub fn bind<V: View + ?Sized + 'static>(&self, store: &Arc<dyn Store<Unit = U, View = V>>) -> Bound {
+        let (delay, external) = match &self.handler {
+            AnyHandler::InTransaction(handler) => (handler.delay(), None),
+            AnyHandler::External(handler) => (Duration::ZERO, Some(Arc::clone(handler))),
+        };
         Bound {
             queue: (*self.queue).into(),
-            name: self.handler.name().into(),
-            event_types: self.handler.event_types().into_iter().map(str::to_owned).collect(),
-            delay: self.handler.delay(),
-            store: Arc::new(BoundStore { store: Arc::clone(store), handler: Arc::clone(&self.handler) }),
+            name: self.name().into(),
+            event_types: self.event_types().into_iter().map(str::to_owned).collect(),
+            delay,
+            store: Arc::new(BoundStore { store: Arc::clone(store), handler: self.handler.clone() }),
+            external,
+            settings: self.settings.clone(),
         }
     }
 }
 
 struct BoundStore<S: ?Sized, U: ?Sized> {
     store: Arc<S>,
-    handler: Arc<dyn Handler<U>>,
+    handler: AnyHandler<U>,
 }
 
 #[async_trait]
@@ -66,7 +81,7 @@ impl<S: Store + ?Sized> Store for BoundStore<S, S::Unit> {
     type View = dyn View;
 
     async fn begin(&self) -> Result<Box<dyn HandlerUnit>, StoreError> {
-        Ok(Box::new(BoundUnit { unit: self.store.begin().await?, handler: Arc::clone(&self.handler) }))
+        Ok(Box::new(BoundUnit { unit: self.store.begin().await?, handler: self.handler.clone() }))
     }
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
@@ -76,7 +91,7 @@ impl<S: Store + ?Sized> Store for BoundStore<S, S::Unit> {
 
 struct BoundUnit<U: ?Sized> {
     unit: Box<U>,
-    handler: Arc<dyn Handler<U>>,
+    handler: AnyHandler<U>,
 }
 
 impl<U: UnitOfWork + ?Sized> View for BoundUnit<U> {

@@ -23,7 +23,7 @@ use super::single::{CountFirst, SingleEvents};
 use super::sweep;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
-use crate::settings::ConsumerSettings;
+use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::transaction::with_tx;
 
 /// First pause after a failure of store or broker.
@@ -57,7 +57,7 @@ impl Consumer {
         let stopping = self.outbox.tx.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
-            let subscribing = self.outbox.broker.subscribe(&self.bound.queue, self.settings.prefetch);
+            let subscribing = self.outbox.broker.subscribe(&self.bound.queue, processor.settings.prefetch);
             match broker_timeout(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
@@ -154,7 +154,10 @@ impl Worker {
                 },
             };
             let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
-            let group = if self.processor.breaker.is_open() || self.processor.outbox.now() < ungrouped_until {
+            let is_ungrouped = self.processor.bound.external.is_some()
+                || self.processor.breaker.is_open()
+                || self.processor.outbox.now() < ungrouped_until;
+            let group = if is_ungrouped {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
                 Groups::of(&self.processor).apply(fresh).await
@@ -171,12 +174,16 @@ impl Worker {
         end
     }
 
+    fn order(&self) -> ConsumeOrder {
+        self.processor.bound.settings.order
+    }
+
     /// Appends deliveries to the lane of their aggregate, if it has one; returns the others.
     fn join_lanes(&self, deliveries: Vec<ParsedDelivery>) -> Vec<ParsedDelivery> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = Vec::with_capacity(deliveries.len());
         for parsed in deliveries {
-            match lanes.get_mut(&parsed.lane()) {
+            match lanes.get_mut(&parsed.lane(self.order())) {
                 Some(lane) => lane.push_back(parsed),
                 None => fresh.push(parsed),
             }
@@ -187,7 +194,7 @@ impl Worker {
     /// Opens a lane for each aggregate. The lanes run concurrently.
     fn open_lanes(&self, deliveries: Vec<ParsedDelivery>) {
         for parsed in deliveries {
-            let key = parsed.lane();
+            let key = parsed.lane(self.order());
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(lane) = lanes.get_mut(&key) {
                 lane.push_back(parsed);
@@ -290,6 +297,8 @@ impl Worker {
     ) -> Result<SingleOutcome, StoreError> {
         let started_at = self.processor.outbox.now();
         match SingleEvents::of(&self.processor).apply(event, count, counted).await {
+            // An effect outside the database is recorded as soon as possible, so that it is not repeated.
+            Err(error) if counted.as_ref().is_some_and(|counted| counted.effect.is_some()) => Err(error),
             Err(StoreError::Transient(error))
                 if (self.processor.outbox.now() - started_at)
                     .to_std()

@@ -10,16 +10,18 @@ use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
-use crate::handler::{Applied, Event, HandlerError};
-use crate::message::published_envelope;
-use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
+use super::counted_attempt::ExternalEffect;
+use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
+use crate::message::dead_letter_body;
+use crate::metrics::{CONSUMED, IDEMPOTENT, LEFT, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
     HistoryEntry, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
+    UnorderedTypes,
 };
 use crate::registry::EventRegistry;
-use crate::settings::ConsumerSettings;
+use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::storable_text::{hash, storable};
 use crate::transaction::{Transactor, UnitError};
 
@@ -38,6 +40,8 @@ pub(super) struct EventProcessor {
     /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
     pub(super) breaker: Arc<Breaker>,
+    /// Event types that this consumer applies in any order.
+    pub(super) unordered: Arc<UnorderedTypes>,
 }
 
 /// Reason why a unit of work of a consumer was not committed.
@@ -86,13 +90,19 @@ impl EventProcessor {
     ) -> EventProcessor {
         let mut outbox = outbox.clone();
         outbox.tx = outbox.tx.with_max_elapsed(LOCK_WAIT_LIMIT);
+        let settings = Arc::new(settings.with(&bound.settings));
+        let unordered = match bound.settings.order {
+            ConsumeOrder::Sequence => outbox.registry.unordered().clone(),
+            ConsumeOrder::Any => bound.event_types().into_iter().collect(),
+        };
         EventProcessor {
             tx: outbox.tx.with_store(Arc::clone(&bound.store)),
             outbox,
             bound: bound.clone(),
-            settings: Arc::clone(settings),
             after_id,
             breaker: Breaker::new(bound.name.clone(), bound.queue.clone(), settings.breaker),
+            settings,
+            unordered: Arc::new(unordered),
         }
     }
 
@@ -114,13 +124,15 @@ impl EventProcessor {
     }
 
     /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the
-    /// handler's result for each event. Envelopes that are already parsed are passed in `envelopes`.
+    /// handler's result for each event. Envelopes that are already parsed are passed in `envelopes`. If the handler is an
+    /// external one, it has run already; `effect` is its result.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn HandlerUnit,
         steps: &[&Unapplied],
         envelopes: &BTreeMap<EventId, Arc<Envelope>>,
         limit: Duration,
+        effect: Option<ExternalEffect>,
     ) -> Result<Vec<Applied>, ProcessError> {
         let started_at = self.outbox.now();
         let event = |step: &&Unapplied| match envelopes.get(&step.event.event_id) {
@@ -129,16 +141,17 @@ impl EventProcessor {
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(ProcessError::Handler)?;
-        let applied = tokio::time::timeout(limit, unit.apply(&events))
-            .await
-            .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}"))))
-            .map_err(ProcessError::Handler)?;
+        let effect_ms = effect.as_ref().map(|effect| effect.cost_ms);
+        let applied = match effect {
+            Some(effect) => vec![effect.applied],
+            None => in_time(limit, unit.apply(&events)).await.map_err(ProcessError::Handler)?,
+        };
         if applied.len() != events.len() {
             let why = format!("the handler returned {} results for {} events", applied.len(), events.len());
             return Err(ProcessError::Handler(HandlerError::Recoverable(why)));
         }
         let now = self.outbox.now();
-        let cost_ms = (now - started_at).num_milliseconds();
+        let cost_ms = effect_ms.unwrap_or_else(|| (now - started_at).num_milliseconds());
         let records: Vec<Consumption> = steps
             .iter()
             .zip(applied.iter().cloned())
@@ -156,6 +169,18 @@ impl EventProcessor {
         unit.outbox().record(&records).await?;
         count_on_commit(metrics::counter!(CONSUMED, "consumer" => self.bound.name.clone()), records.len());
         Ok(applied)
+    }
+
+    /// Calls the external handler with an event, within the time limit of an attempt.
+    pub(super) async fn call(
+        &self,
+        handler: &dyn ExternalHandler,
+        step: &Unapplied,
+    ) -> Result<ExternalEffect, HandlerError> {
+        let started_at = self.outbox.now();
+        let event = Event::of(&step.event)?;
+        let applied = in_time(self.settings.attempt_timeout, handler.call(&event)).await?;
+        Ok(ExternalEffect { applied, cost_ms: (self.outbox.now() - started_at).num_milliseconds() })
     }
 
     /// Logs that an event was applied; called after the commit.
@@ -176,6 +201,27 @@ impl EventProcessor {
     pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
         info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", self.outbox.texts.duplicate);
+    }
+
+    /// Logs and counts a delivery that is left to another process because this one does not apply events of its type;
+    /// called after the event was recorded as WAITING.
+    pub(super) fn log_left(&self, event: &EventId, event_type: &str, trace_id: &str) {
+        if self.bound.takes(event_type) {
+            return;
+        }
+        metrics::counter!(LEFT, "consumer" => self.bound.name.clone()).increment(1);
+        info!(eventId = %event, eventType = event_type, traceId = trace_id, queue = self.queue(),
+            consumer = self.name(), "[{}] event left to a process that has registered its type", self.name());
+    }
+
+    /// Types that other processes have registered for this consumer and that this process does not apply.
+    pub(super) async fn foreign_types<V: ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+    ) -> Result<Vec<String>, StoreError> {
+        let registered = view.registered_types().await?.into_iter();
+        let of_consumer = registered.filter(|it| it.consumer == self.name());
+        Ok(of_consumer.map(|it| it.event_type).filter(|event_type| !self.bound.takes(event_type)).collect())
     }
 
     pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
@@ -208,8 +254,7 @@ impl EventProcessor {
             tenant: row.aggregate.tenant,
             event_type: Some(row.event_type.clone()),
             trace_id: Some(row.trace_id().to_owned()),
-            body: published_envelope(&self.outbox.registry, row)
-                .map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
+            body: dead_letter_body(&self.outbox.registry, row),
             reason: reason.to_owned(),
             died_at: now,
             status: DeadLetterStatus::Open,
@@ -230,6 +275,15 @@ impl EventProcessor {
         let record = view.consumption(self.name(), id).await?;
         Ok(Some(Unapplied { event, record }))
     }
+}
+
+/// Runs a handler within its time limit.
+async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, HandlerError>>,
+) -> Result<T, HandlerError> {
+    let timed_out = |_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}")));
+    tokio::time::timeout(limit, work).await.unwrap_or_else(timed_out)
 }
 
 /// Fields of the log line for an applied event.
@@ -339,11 +393,12 @@ impl ParsedDelivery {
         ParsedDelivery { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
     }
 
-    /// The aggregate that the message claims. A message without an envelope gets a separate lane.
-    pub(super) fn lane(&self) -> AggregateRef {
-        match &self.envelope {
-            Some(envelope) => claimed_aggregate(envelope, &self.delivery.message),
-            None => AggregateRef {
+    /// The aggregate that the message claims. A message without an envelope gets a separate lane, and so does every
+    /// message of a consumer without order.
+    pub(super) fn lane(&self, order: ConsumeOrder) -> AggregateRef {
+        match (&self.envelope, order) {
+            (Some(envelope), ConsumeOrder::Sequence) => claimed_aggregate(envelope, &self.delivery.message),
+            (None, _) | (_, ConsumeOrder::Any) => AggregateRef {
                 tenant: TenantId::DEFAULT,
                 kind: String::new(),
                 id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX),

@@ -14,7 +14,7 @@ use crate::ports::{Unapplied, UnorderedTypes};
 pub(super) enum Verdict {
     /// The event may be applied now.
     Apply,
-    /// An earlier event has to be settled first.
+    /// An earlier event has to be settled first, or another process applies the event.
     Wait,
     /// The event is owned by another worker, or in backoff, until this time.
     Busy(DateTime<Utc>),
@@ -28,6 +28,9 @@ pub(super) struct Step<'a> {
 
 /// Decides which of the unsettled events of one aggregate, given in order, may be applied now.
 ///
+/// An event of a type that `takes` does not accept is left to another process: it is not applied, and later ordered
+/// events of the aggregate wait for it.
+///
 /// The last ordered event that is a target (delivered, or requested by the sweep) or WAITING ends the range to
 /// process. Within the range, ordered events are applied in order, including events that were not delivered. After the
 /// first busy event, targets wait and other events are skipped. Events that are FAILED in the outbox are skipped
@@ -36,6 +39,7 @@ pub(super) struct Step<'a> {
 pub(super) fn plan<'a>(
     unapplied: &'a [Unapplied],
     targets: &BTreeSet<EventId>,
+    takes: impl Fn(&str) -> bool,
     unordered: &UnorderedTypes,
     own_attempt: Option<&EventId>,
     now: DateTime<Utc>,
@@ -52,11 +56,14 @@ pub(super) fn plan<'a>(
     for (position, event) in unapplied.iter().enumerate() {
         let target = is_target(event);
         let busy = if own_attempt == Some(&event.event.event_id) { None } else { busy_until(event, now) };
+        let verdict = match busy {
+            _ if !takes(&event.event.event_type) => Verdict::Wait,
+            Some(until) => Verdict::Busy(until),
+            None => Verdict::Apply,
+        };
         if !is_ordered(event) {
-            match (target, busy) {
-                (true, Some(until)) => steps.push(Step { event, verdict: Verdict::Busy(until) }),
-                (true, None) => steps.push(Step { event, verdict: Verdict::Apply }),
-                (false, _) => {}
+            if target {
+                steps.push(Step { event, verdict });
             }
             continue;
         }
@@ -64,16 +71,16 @@ pub(super) fn plan<'a>(
         if position >= range_end || (is_failed && !target) {
             continue;
         }
-        match busy {
-            Some(until) => {
+        match verdict {
+            Verdict::Apply if !blocked => steps.push(Step { event, verdict }),
+            Verdict::Apply if target => steps.push(Step { event, verdict: Verdict::Wait }),
+            Verdict::Apply => {}
+            Verdict::Busy(_) | Verdict::Wait => {
                 blocked = true;
                 if target {
-                    steps.push(Step { event, verdict: Verdict::Busy(until) });
+                    steps.push(Step { event, verdict });
                 }
             }
-            None if !blocked => steps.push(Step { event, verdict: Verdict::Apply }),
-            None if target => steps.push(Step { event, verdict: Verdict::Wait }),
-            None => {}
         }
     }
     steps

@@ -112,7 +112,7 @@ impl<'p> Groups<'p> {
                                 *done = Settled::Duplicate;
                             }
                             Settled::Duplicate => self.processor.log_duplicate(fields.id, fields.trace),
-                            Settled::Waiting => {}
+                            Settled::Waiting => self.processor.log_left(fields.id, fields.kind, fields.trace),
                         }
                         end.done.push(delivery.tag);
                     } else {
@@ -155,10 +155,11 @@ impl<'p> Groups<'p> {
             .collect();
         let targets: BTreeSet<EventId> = matching.keys().cloned().collect();
         let now = self.processor.outbox.now();
+        let takes = |event_type: &str| self.processor.bound.takes(event_type);
         let mut apply = Vec::new();
         let mut wait = Vec::new();
         for aggregate in by_aggregate(&unapplied) {
-            for step in plan(aggregate, &targets, self.processor.outbox.registry.unordered(), None, now) {
+            for step in plan(aggregate, &targets, takes, &self.processor.unordered, None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
                     Verdict::Wait => wait.push(step.event),
@@ -178,7 +179,7 @@ impl<'p> Groups<'p> {
         let applied = if apply.is_empty() {
             Vec::new()
         } else {
-            self.processor.apply(unit, &apply, &matching, limit).await?
+            self.processor.apply(unit, &apply, &matching, limit, None).await?
         };
         let waiting: Vec<_> = wait
             .iter()

@@ -1,8 +1,6 @@
 //! Processes events one by one, counts attempts and parks dead letters. Used for deliveries that a group cannot
 //! process.
 
-use std::collections::BTreeSet;
-
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
 
@@ -69,23 +67,29 @@ impl<'p> SingleEvents<'p> {
                 self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
-            let takes = self.processor.bound.event_types().contains(&target.event.event_type.as_str());
-            if end.is_none() && !takes {
-                let why = self.processor.outbox.texts.unsupported_type(&target.event.event_type);
+            let takes = |event_type: &str| self.processor.bound.takes(event_type);
+            if end.is_none()
+                && !takes(&target.event.event_type)
+                && !self.is_left_to_other_process(&target.event).await?
+            {
+                let why = self.unsupported(target);
                 self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }
-            let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
             // After the target is settled, continue with the events that wait for it.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
-            let unordered = self.processor.outbox.registry.unordered();
-            let steps = plan(&list, &targets, unordered, own_attempt.map(|counted| &counted.event), now);
+            let own_attempt = own_attempt.map(|counted| &counted.event);
+            let targets = end.is_none().then_some(event).into_iter();
+            let targets = targets.chain(own_attempt).cloned().collect();
+            let steps = plan(&list, &targets, takes, &self.processor.unordered, own_attempt, now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
                 Verdict::Wait => {
                     if step.event.record.is_some() {
+                        let row = &step.event.event;
+                        self.processor.log_left(&row.event_id, &row.event_type, row.trace_id());
                         return Ok(SingleOutcome::Done);
                     }
                     // The loop calls the order gate again after this write: the earlier event may have been settled
@@ -106,6 +110,27 @@ impl<'p> SingleEvents<'p> {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether another process has registered the type of the event for this consumer.
+    async fn is_left_to_other_process(&self, event: &OutboxRow) -> Result<bool, StoreError> {
+        let mut view = self.processor.outbox.view().await?;
+        let foreign_types = self.processor.foreign_types(view.outbox_view()).await?;
+        Ok(foreign_types.contains(&event.event_type))
+    }
+
+    /// Error of an event whose type no running process has registered for this consumer.
+    fn unsupported(&self, step: &Unapplied) -> String {
+        let text = self.processor.outbox.texts.unsupported_type(&step.event.event_type);
+        if step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Waiting) {
+            let name = self.processor.name();
+            format!(
+                "{text}; the processes that applied events of this type for {name} have ended: start one, then replay \
+                 the dead letter"
+            )
+        } else {
+            text
         }
     }
 
@@ -135,18 +160,23 @@ impl<'p> SingleEvents<'p> {
             let why = "the process ended during the last allowed attempt";
             return self.attempts.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
-        let permit = self.processor.breaker.permit();
+        let has_effect = is_mine && counted.as_ref().is_some_and(|counted| counted.effect.is_some());
+        // An effect outside the database that an attempt already had is only recorded.
+        let permit = if has_effect { Permit::Closed } else { self.processor.breaker.permit() };
         if let Permit::Wait(wait) = permit {
             return self.pause(step, counted, wait).await.map(Some);
         }
         let is_try = matches!(permit, Permit::Try { .. });
-        // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart.
-        if !is_mine && (is_processing(step) || (count == CountFirst::Yes && !is_try)) {
+        // A try is not counted before it runs: if it ends the process, the breaker is closed after the restart. The attempt
+        // of an external handler is always counted first, so that no other worker has the same effect at the same time.
+        let is_external = self.processor.bound.external.is_some();
+        if !is_mine && (is_processing(step) || is_external || (count == CountFirst::Yes && !is_try)) {
             *counted = self.attempts.count(step, now).await?;
             return Ok(None);
         }
-        let outcome = self.attempts.attempt(step).await;
-        if outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
+        let outcome = self.attempts.attempt(step, counted).await;
+        let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
+        if !has_effect && outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
             // The consume log may be writable: the lease would end during the fault, and other workers would count
             // further attempts.
             self.take_back_counted(step, counted).await?;
@@ -173,7 +203,7 @@ impl<'p> SingleEvents<'p> {
         if failure.kind == FailureKind::Unrecoverable {
             return self.attempts.fail(step, failure.kind, &failure.why, now).await;
         }
-        let attempt = CountedAttempt { event: step.event.event_id.clone(), attempts: attempts_after(step) };
+        let attempt = CountedAttempt::new(step.event.event_id.clone(), attempts_after(step));
         let error = (&failure.error, failure.why.as_str());
         match self.processor.breaker.failed(&step.event.aggregate, attempt.clone(), error, is_try) {
             Decision::Wait(wait, earlier) => {

@@ -14,7 +14,8 @@ use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
-use crate::ports::StoreError;
+use crate::metrics::LEFT_AGE;
+use crate::ports::{OutboxView, StoreError};
 use crate::transaction::with_tx;
 
 /// Maximum number of events per query.
@@ -30,6 +31,7 @@ const QUEUED_WAIT_PERCENT: i32 = 150;
 /// Runs the sweep periodically until the process stops.
 pub(super) async fn run(processor: EventProcessor) {
     let stopping = processor.outbox.tx.stopping().clone();
+    metrics::gauge!(LEFT_AGE, "consumer" => processor.bound.name.clone()).set(0.0);
     loop {
         tokio::select! {
             biased;
@@ -42,33 +44,65 @@ pub(super) async fn run(processor: EventProcessor) {
     }
 }
 
+/// Applies unsettled events, then lost ones.
 async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
-    let now = processor.outbox.now();
-    let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
-    let stale_consumptions = processor
-        .outbox
-        .view()
-        .await?
-        .outbox_view()
-        .stale_consumptions(processor.name(), idle_since, now, BATCH)
-        .await?;
-    let mut postponed = 0;
-    for event in stale_consumptions {
-        if processor.outbox.tx.stopping().is_cancelled() {
-            return Ok(());
+    let mut oldest = None;
+    loop {
+        let batch = stale_events(processor).await?;
+        let mut postponed = 0;
+        for event in &batch {
+            if processor.outbox.tx.stopping().is_cancelled() {
+                return Ok(());
+            }
+            info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
+            match apply_event(processor, event).await? {
+                SweepOutcome::Postponed => postponed += 1,
+                SweepOutcome::Paused => return Ok(()),
+                SweepOutcome::Recorded | SweepOutcome::Rejected => {}
+            }
+            // The next sweep starts with the remaining events.
+            if postponed >= MAX_POSTPONED {
+                break;
+            }
         }
-        info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
-        match apply_event(processor, &event).await? {
-            SweepOutcome::Postponed => postponed += 1,
-            SweepOutcome::Paused => return Ok(()),
-            SweepOutcome::Recorded | SweepOutcome::Rejected => {}
-        }
-        // The next sweep starts with the remaining events.
-        if postponed >= MAX_POSTPONED {
+        // A full batch is followed by the next one, unless the oldest event could not be settled: it would be read again.
+        let first = batch.first().cloned();
+        if batch.len() < BATCH as usize || postponed > 0 || first == oldest {
             break;
         }
+        oldest = first;
     }
     find_lost(processor).await
+}
+
+/// Oldest events that may have no delivery left, without those that are left to other processes.
+async fn stale_events(processor: &EventProcessor) -> Result<Vec<EventId>, StoreError> {
+    let now = processor.outbox.now();
+    let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
+    let mut view = processor.outbox.view().await?;
+    let foreign_types = processor.foreign_types(view.outbox_view()).await?;
+    report_left_age(processor, view.outbox_view(), foreign_types.is_empty()).await?;
+    let except: Vec<&str> = foreign_types.iter().map(String::as_str).collect();
+    view.outbox_view().stale_consumptions(processor.name(), &except, idle_since, now, BATCH).await
+}
+
+/// Sets the gauge of the oldest event that is left to other processes.
+async fn report_left_age(
+    processor: &EventProcessor,
+    view: &mut dyn OutboxView,
+    has_none: bool,
+) -> Result<(), StoreError> {
+    let mut age_seconds = 0.0;
+    let now = processor.outbox.now();
+    let own = processor.bound.event_types();
+    if !has_none
+        && let Some(oldest) = view.stale_consumptions(processor.name(), &own, now, now, 1).await?.first()
+        && let Some(record) = view.consumption(processor.name(), oldest).await?
+    {
+        age_seconds = (now - record.consume_time).as_seconds_f64().max(0.0);
+    }
+    metrics::gauge!(LEFT_AGE, "consumer" => processor.bound.name.clone()).set(age_seconds);
+    Ok(())
 }
 
 /// Applies events that the broker confirmed and did not deliver, and advances `checked_until`.

@@ -145,6 +145,19 @@ pub struct ConsumerSubscription {
     pub checked_until: DateTime<Utc>,
 }
 
+/// An event type that processes have registered for a consumer: they run the consumer with a handler of this type.
+/// Processes of other versions leave events of the type to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredType {
+    /// Name of the consumer.
+    pub consumer: String,
+    /// Event type.
+    pub event_type: String,
+    /// End of the lease, by the database clock. The observer decides whether the lease has ended
+    /// ([`crate::LeaseWatch`]).
+    pub alive_until: DateTime<Utc>,
+}
+
 /// Reads the consume log.
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
@@ -156,9 +169,9 @@ pub trait ConsumeQueries: Send {
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError>;
 
-    /// Events of these aggregates and types with an id greater than `after_id` that the consumer has not settled (no
-    /// record, or one that is neither `SUCCESS` nor `DEAD`), with any status in the outbox. Ordered by aggregate,
-    /// `aggregate_seq` and id.
+    /// Events of these aggregates with an id greater than `after_id` that the consumer has not settled (no record, or
+    /// one that is neither `SUCCESS` nor `DEAD`), with any status in the outbox. Their type is one of `types` or
+    /// registered for the consumer; without `types`, the result is empty. Ordered by aggregate, `aggregate_seq` and id.
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -167,7 +180,7 @@ pub trait ConsumeQueries: Send {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
-    /// At most `limit` events that may have no delivery left, oldest `consume_time` first:
+    /// At most `limit` events of other types than `except` that may have no delivery left, oldest `consume_time` first:
     ///
     /// - `WAITING` and `FAILED` events whose record was last written at or before `idle_since` and has no retry time
     ///   later than `idle_since`;
@@ -176,13 +189,15 @@ pub trait ConsumeQueries: Send {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError>;
 
-    /// At most `limit` events of these types with an id greater than `after_id`, sent after `after` and up to
-    /// `until`, that have no record in the consumer's log: the broker lost them. Earliest `sent_time` first.
+    /// At most `limit` events with an id greater than `after_id`, sent after `after` and up to `until`, that have no
+    /// record in the consumer's log: the broker lost them. Their type is one of `types` or registered for the consumer;
+    /// without `types`, the result is empty. Earliest `sent_time` first.
     async fn unconsumed_events(
         &mut self,
         consumer: &str,
@@ -216,6 +231,9 @@ pub trait ConsumeQueries: Send {
         &mut self,
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError>;
+
+    /// The registered types of all consumers, ordered by consumer and type.
+    async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError>;
 }
 
 /// Writes the consume log.
@@ -236,4 +254,13 @@ pub trait ConsumeLog: Send {
 
     /// Sets `checked_until`, also to an earlier time after a clock was set back.
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError>;
+
+    /// Registers these types for a consumer, or renews their registration: its lease ends `for_ms` milliseconds after
+    /// the current time of the database clock. Other types of the consumer stay registered.
+    async fn register_types(&mut self, consumer: &str, types: &[&str], for_ms: u32)
+    -> Result<(), StoreError>;
+
+    /// Removes registrations whose lease has ended. MUST NOT remove one that differs from the given one: a process has
+    /// renewed it since it was read.
+    async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError>;
 }

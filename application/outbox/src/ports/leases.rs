@@ -102,8 +102,8 @@ pub trait LeaseRepo: Send {
         holds: &[OwnedPartition],
     ) -> Result<(), StoreError>;
 
-    /// Removes all heartbeats, releases every partition and every leader lease without changing its epoch, and ends the
-    /// leases of consume-log records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
-    /// file).
+    /// Removes all heartbeats and registrations of event types, releases every partition and every leader lease without
+    /// changing its epoch, and ends the leases of consume-log records in `PROCESSING`. Only for a process that is known
+    /// to be the only one (SQLite, protected by the lock file).
     async fn release_all_leases(&mut self) -> Result<(), StoreError>;
 }

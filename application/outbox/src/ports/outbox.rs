@@ -1,26 +1,55 @@
 //! The outbox: events of committed changes and their publishing status.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, Trace};
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::broker::Confirmed;
 use super::error::StoreError;
 use super::leases::{OwnedPartition, RelayId};
 
-/// Origin of an event: request, user and trace.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Origin of an event: request, user and trace. A store keeps it as the text of a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct EventMetadata {
     /// Trace id of the request; absent in a row inserted by SQL.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub trace_id: Option<String>,
     /// Request id, if the request has one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub request_id: Option<String>,
-    /// User who made the request.
-    pub user_id: Option<i64>,
     /// W3C trace context.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
     pub traceparent: Option<String>,
+    /// User who made the request.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_valid")]
+    pub user_id: Option<i64>,
+}
+
+impl EventMetadata {
+    /// Reads the text of a JSON object, which may have been written by SQL: unknown fields and values of another type
+    /// are ignored, and of several fields with the same name the last applies.
+    pub fn from_text(text: &str) -> Result<EventMetadata, serde_json::Error> {
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+        EventMetadata::deserialize(MapDeserializer::new(fields.into_iter()))
+    }
+
+    /// The text of a JSON object with the fields that have a value; `None` if no field has one.
+    pub fn to_text(&self) -> Option<String> {
+        if *self == EventMetadata::default() { None } else { serde_json::to_string(self).ok() }
+    }
+}
+
+/// Reads a value that may have another type, which counts as absent.
+fn if_valid<'de, D: Deserializer<'de>, T: DeserializeOwned>(value: D) -> Result<Option<T>, D::Error> {
+    let raw = <&RawValue>::deserialize(value)?;
+    Ok(serde_json::from_str(raw.get()).ok().flatten())
 }
 
 /// An event to be appended to the outbox.
@@ -42,6 +71,9 @@ pub struct NewEvent {
     pub occurred_at: DateTime<Utc>,
     /// Maximum number of retries (`max_retry_count`): one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
+    /// Routing key with which the event is published, at most 255 bytes. A relay that does not know the type needs it.
+    /// `None`: the relay uses the routing key of the registered type ([`crate::EventRegistry::routing_key`]).
+    pub routing_key: Option<String>,
 }
 
 /// A row of the outbox.
@@ -67,6 +99,8 @@ pub struct OutboxRow {
     pub retry_count: u32,
     /// Maximum number of retries: one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
+    /// Routing key of the writer; `None` in a row inserted by SQL, and in a row of a process of outbox schema 2.
+    pub routing_key: Option<String>,
     /// Time at which a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// Error of the last failed publish.
@@ -99,7 +133,8 @@ impl OutboxRow {
 }
 
 /// Event types whose events are not ordered within their aggregate: such an event neither blocks other events nor is
-/// blocked by them. The events of every other type are ordered, including those of unregistered types.
+/// blocked by them. The events of every other type are ordered, including those of unregistered types: a process that
+/// does not know a type cannot know that its events need no order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnorderedTypes(BTreeSet<String>);
 

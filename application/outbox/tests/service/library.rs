@@ -32,6 +32,8 @@ pub(crate) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
 pub(crate) struct Library {
     pub(crate) outbox: Outbox,
     pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
+    store: MemoryStore,
+    clock: Arc<VirtualClock>,
     broker: MemoryBroker,
     consumers: Vec<Bound>,
     wake: WakeupNotifier,
@@ -43,22 +45,43 @@ impl Library {
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
         let wake = WakeupNotifier::default();
         let broker = MemoryBroker::new(clock.clone());
-        let tx = Transactor::new(
-            Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
-            clock,
-            Arc::new(SeededRandom::new(7)),
-            Tasks::default(),
-        );
+        let store = MemoryStore::new(clock.clone(), wake.clone());
+        Library::process(store, clock, broker, wake, 7, events)
+    }
+
+    fn process(
+        store: MemoryStore,
+        clock: Arc<VirtualClock>,
+        broker: MemoryBroker,
+        wake: WakeupNotifier,
+        seed: u64,
+        events: impl IntoIterator<Item = EventSpec>,
+    ) -> Library {
+        let random = Arc::new(SeededRandom::new(seed));
+        let tx = Transactor::new(Arc::new(store.clone()) as Arc<_>, clock.clone(), random, Tasks::default());
         let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
         let outbox = Outbox::new(tx.outbox(), Arc::new(broker.clone()), topology);
         let outbox = events.into_iter().fold(outbox, Outbox::with_event);
-        Library { outbox, tx, broker, consumers: Vec::new(), wake }
+        Library { outbox, tx, store, clock, broker, consumers: Vec::new(), wake }
+    }
+
+    /// Another process on the same store and broker, with its own event types and without a consumer.
+    pub(crate) fn another_process(&self, events: impl IntoIterator<Item = EventSpec>) -> Library {
+        let wake = WakeupNotifier::default();
+        let store = self.store.for_process(wake.clone());
+        let seed = self.tx.random().next();
+        Library::process(store, self.clock.clone(), self.broker.clone(), wake, seed, events)
     }
 
     /// Adds a consumer of all book events.
     pub(crate) fn with(self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        self.with_bound(subscriber, &["book.*"])
+    }
+
+    /// Adds a consumer with these bindings.
+    pub(crate) fn with_bound(self, subscriber: &Subscriber<MemoryUnit>, bindings: &[&str]) -> Library {
         let bound = subscriber.bind(self.tx.store());
-        let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
+        let outbox = self.outbox.clone().with_consumer(subscriber, bindings);
         Library { outbox, consumers: vec![bound], ..self }
     }
 
@@ -69,6 +92,14 @@ impl Library {
         Library { outbox, consumers: vec![bound], ..self }
     }
 
+    /// Another process on the same store and broker, with one consumer.
+    pub(crate) fn next_process(&self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        let next = self.another_process([]);
+        let outbox = Outbox { tx: next.tx.outbox(), ..self.outbox.clone() };
+        let consumers = vec![subscriber.bind(next.tx.store())];
+        Library { outbox, consumers, ..next }
+    }
+
     pub(crate) fn with_texts(self, texts: Texts) -> Library {
         Library { outbox: self.outbox.clone().with_texts(texts), ..self }
     }
@@ -77,8 +108,12 @@ impl Library {
         runtime::prepare(&self.outbox).await.unwrap();
     }
 
-    pub(crate) fn start(&self) {
+    pub(crate) fn start_relay(&self) {
         runtime::start_relay(&self.outbox, &self.wake, &RelaySettings::default());
+    }
+
+    pub(crate) fn start(&self) {
+        self.start_relay();
         runtime::start_consumers(&self.outbox, self.consumers.clone(), &ConsumerSettings::default());
     }
 
@@ -98,6 +133,7 @@ impl Library {
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
+            routing_key: None,
         }
     }
 

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
+mod external;
 mod jobs;
 mod library;
 mod lists;
 mod log;
 mod texts;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +52,7 @@ async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<A
             metadata: EventMetadata::default(),
             occurred_at: event.row.create_time,
             max_retry_count: 0,
+            routing_key: None,
         };
         outbox.append(&[note]).await?;
     }
@@ -112,7 +115,7 @@ impl Handler<dyn UnitOfWork> for OutboxOnly {
 }
 
 fn loans() -> Subscriber<MemoryUnit> {
-    Subscriber { queue: QUEUE.into(), handler: Arc::new(Loans) }
+    Subscriber::new(QUEUE, Arc::new(Loans))
 }
 
 fn lent() -> EventSpec {
@@ -211,7 +214,7 @@ async fn registration_decides_whether_an_event_type_is_ordered() {
 
 #[tokio::test(start_paused = true)]
 async fn handler_runs_in_a_unit_of_work_with_only_an_outbox() {
-    let outbox_only = Subscriber { queue: QUEUE.into(), handler: Arc::new(OutboxOnly) };
+    let outbox_only = Subscriber::new(QUEUE, Arc::new(OutboxOnly));
     let library = Library::sending([lent(), noted()]).with_outbox_consumer(&outbox_only).started().await;
     library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted-1"]).await;
@@ -244,7 +247,7 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
 #[tokio::test(start_paused = true)]
 async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stays_in_the_row() {
     const COPIES: &str = "library.copies";
-    let copies = Subscriber { queue: COPIES.into(), handler: Arc::new(OutboxOnly) };
+    let copies = Subscriber::new(COPIES, Arc::new(OutboxOnly));
     let lent = lent().closed("shelf", &["red", "blue"], "other");
     let library = Library::sending([lent, noted()]).with_outbox_consumer(&copies).with(&loans());
     library.prepare().await;
@@ -301,7 +304,7 @@ async fn applied_event_is_logged_in_the_span_of_its_type() {
 #[tokio::test(start_paused = true)]
 async fn consumer_that_fails_for_ten_aggregates_alerts_once_and_logs_when_it_resumes() {
     let handler = Arc::new(Unavailable(AtomicBool::new(false)));
-    let subscriber = Subscriber { queue: QUEUE.into(), handler: Arc::clone(&handler) as Arc<_> };
+    let subscriber = Subscriber::new(QUEUE, Arc::clone(&handler) as Arc<_>);
     let library = Library::sending([lent(), noted()]).with(&subscriber).started().await;
     let lent = |n: i64| library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, r#"{"reader":3}"#);
     library.commit((1..=12).map(lent).collect()).await;

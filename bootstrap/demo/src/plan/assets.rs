@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use marketplace_domain::{Money, Points, UserId};
 
 use super::super::random_numbers::RandomNumbers;
-use super::{Deal, InvalidPlan};
+use super::deal::{AssetCoverage, Deal, InvalidPlan, PlannedAssets};
 
 /// Wallet balance of the buyers who have too little: less than the lowest price.
 const INSUFFICIENT_BALANCE_MINOR: i64 = 50;
@@ -27,33 +27,6 @@ pub(super) enum AssetUse {
     MoreThanBalance,
     /// A coupon that another order also uses.
     SharedCoupon,
-}
-
-/// Whether the buyer has the assets that the order uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum AssetCoverage {
-    Sufficient,
-    /// Two orders use the same coupon; the first to lock it gets it.
-    Contended,
-    Insufficient,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct PlannedAssets {
-    /// Index of the coupon in [`AssetGrants::coupons`].
-    pub(in super::super) coupon: Option<usize>,
-    pub(in super::super) wallet: Money,
-    pub(in super::super) points: Points,
-    pub(in super::super) cover: AssetCoverage,
-}
-
-impl PlannedAssets {
-    pub(super) const NOTHING: PlannedAssets = PlannedAssets {
-        coupon: None,
-        wallet: Money::ZERO,
-        points: Points::ZERO,
-        cover: AssetCoverage::Sufficient,
-    };
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use marketplace_domain::{
 
 use super::super::database_snapshot::DatabaseSnapshot;
 use super::holds::is_tombstone;
-use super::{Evidence, Promise, Violations, promise};
+use super::promise::{Evidence, Promise, Violations, promise};
 
 /// Amount of money, in minor units, that earns one point.
 const MINOR_PER_POINT: i64 = 100;

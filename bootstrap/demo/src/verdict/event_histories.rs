@@ -8,7 +8,7 @@ use marketplace_domain::{
     AggregateType, EventKind, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
 };
 
-use super::{Evidence, Promise, Violations, promise};
+use super::promise::{Evidence, Promise, Violations, promise};
 
 /// The events of each aggregate of this type, by aggregate id; the events of one aggregate are sorted by outbox row id.
 fn events_by_aggregate(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i64, Vec<&OutboxRow>> {

@@ -8,7 +8,7 @@ use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use handover_outbox::ports::DeadLetterStatus;
 use marketplace_domain::{EventKind, OrderStatus};
 
-use super::{Evidence, Promise, Violations, promise, seconds};
+use super::promise::{Evidence, Promise, Violations, promise, seconds};
 
 /// Promise: each order has exactly one ORDER_CREATED event, and each such event has its order.
 pub(super) fn created(evidence: &Evidence<'_>) -> Promise {

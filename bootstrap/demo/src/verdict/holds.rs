@@ -7,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::super::plan::AssetCoverage;
-use super::{Evidence, Promise, Violations, promise};
+use super::promise::{Evidence, Promise, Violations, promise};
 
 /// Promise: every hold is committed or released.
 pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {

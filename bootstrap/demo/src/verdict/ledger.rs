@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_events::TenantId;
 use marketplace_domain::{Account, Asset, OperationKind, OrderStatus, Purse, UserId};
 
-use super::{Evidence, Promise, Violations, promise};
+use super::promise::{Evidence, Promise, Violations, promise};
 
 /// Amount of money, in minor units, that earns one point.
 const MINOR_PER_POINT: i64 = 100;

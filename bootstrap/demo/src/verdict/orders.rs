@@ -11,7 +11,7 @@ use marketplace_domain::{
 
 use super::super::journal::{ClientOrder, Step};
 use super::super::plan::AssetCoverage;
-use super::{Evidence, Promise, Violations, promise, seconds};
+use super::promise::{Evidence, Promise, Violations, promise, seconds};
 
 /// Promise: every request had a response, and each response was a success or an expected conflict.
 pub(super) fn responses(evidence: &Evidence<'_>) -> Promise {

@@ -5,7 +5,7 @@ use marketplace_domain::{
     RefundStatus,
 };
 
-use super::{Evidence, Promise, Violations, promise};
+use super::promise::{Evidence, Promise, Violations, promise};
 
 /// Amounts of one capture: booked and paid out according to the ledger, refunded according to the refunds.
 struct Flow<'a> {

@@ -1,9 +1,8 @@
 //! The configuration without its secrets, for `config show`.
 
 use super::error::{ConfigError, ConfigErrors, Origin};
+use super::item::{Setting, Settings, show_safely, without_password};
 use super::keys::{Key, Keys, Kind};
-use super::layers::{Setting, Settings};
-use super::read::{show_safely, without_password};
 
 /// A setting without its secret parts.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::keys::{is_below, variable_of};
+use super::names::{is_below, variable_of};
 use crate::explanation::Explanation;
 
 /// Source of a value.

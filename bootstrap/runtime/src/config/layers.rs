@@ -3,63 +3,19 @@
 //! **Invariant:** a later layer replaces the whole value of a key, including inline tables: a policy is never merged from
 //! two sources.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{Keys, Kind, variable_of};
-use super::read::{Item, contains_password};
+use super::item::{Item, Setting, Settings, contains_password};
+use super::keys::{Keys, Kind};
+use super::names::variable_of;
+use super::sources::Sources;
 use super::variables::Variable;
 
 /// The file that is read if it exists and `--config` is not given.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
-
-/// External sources of settings. `Debug` shows names only, because values may be secrets.
-#[derive(Clone, Default)]
-pub struct Sources {
-    /// `--config`: read only this file, which must exist.
-    pub file: Option<PathBuf>,
-    /// Name and value of environment variables.
-    pub variables: Vec<(String, String)>,
-    /// Flag, the key that it sets, and the value.
-    pub flags: Vec<(&'static str, &'static str, String)>,
-}
-
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variables: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
-        let flags: Vec<&str> = self.flags.iter().map(|(flag, ..)| *flag).collect();
-        f.debug_struct("Sources")
-            .field("file", &self.file)
-            .field("variables", &variables)
-            .field("flags", &flags)
-            .finish()
-    }
-}
-
-impl Sources {
-    /// The sources of this process, without flags.
-    pub fn of_process(file: Option<PathBuf>) -> Sources {
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| {
-                Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-            })
-            .collect();
-        Sources { file, variables, flags: Vec::new() }
-    }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Setting {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
-}
-
-/// The settings of file, variables and flags by key.
-pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
 /// Merges file, variables and flags. Unknown keys and unreadable files are skipped and reported as errors.
 pub(super) fn merge(sources: &Sources, keys: &Keys) -> (Settings, Vec<ConfigError>) {

@@ -1,8 +1,9 @@
 //! Environment variables with the prefix of this program. Some are settings; others belong to the environment, such as
 //! those that Kubernetes sets in every container for a Service named `handover`.
 
-use super::Sources;
-use super::keys::{Key, Keys, NON_SETTINGS, PREFIX, SECTION_MARK, path_of, variable_of};
+use super::keys::{Key, Keys};
+use super::names::{NON_SETTINGS, PREFIX, SECTION_MARK, path_of, variable_of};
+use super::sources::Sources;
 
 /// Meaning of an environment variable.
 pub(super) enum Variable<'a> {

@@ -29,6 +29,12 @@ pub(super) fn database_remedy(database: &DatabaseChoice, cause: &StoreError) -> 
     }
 }
 
+/// Whether rights or the schema of the database have to be corrected: no later start succeeds by itself.
+pub(super) fn needs_correction(cause: &StoreError) -> bool {
+    let kind = cause.system_fault().map(|fault| fault.kind);
+    matches!(kind, Some(SystemFaultKind::Rights | SystemFaultKind::Schema))
+}
+
 pub(super) fn broker_remedy(error: &BrokerError) -> &'static str {
     match error {
         BrokerError::Refused { .. } => {

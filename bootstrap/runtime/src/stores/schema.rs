@@ -1,7 +1,5 @@
 //! Compares the schema version of a database with the one that this program needs.
 
-use std::cmp::Ordering;
-
 use handover_sql::{SchemaError, SchemaVersion, SqlStore};
 
 use super::Parts;
@@ -11,7 +9,7 @@ use crate::settings::DatabaseChoice;
 /// Result of comparing schema versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// Every part has the version that this program needs.
+    /// Every part has the version that this program needs, or a newer one that is compatible.
     Current,
     /// An older program created the schema, or the database has no schema.
     Older(SchemaVersion),
@@ -32,9 +30,10 @@ impl Schema {
     /// Reads the schema versions of this database.
     pub async fn of(store: &SqlStore, parts: Parts, database: &DatabaseChoice) -> Result<Schema, Failure> {
         let parts = Schema::versions(store, parts).await.map_err(Failure::schema(database))?;
-        let first = |order| parts.iter().find(|part| part.found.unwrap_or(0).cmp(&part.needed) == order);
+        let newer = parts.iter().find(|part| part.is_newer() && !part.is_compatible);
+        let older = parts.iter().find(|part| part.found.unwrap_or(0) < part.needed);
         // If any part is newer, the result is Newer: a database that a newer program created must not be changed.
-        Ok(match (first(Ordering::Greater), first(Ordering::Less)) {
+        Ok(match (newer, older) {
             (Some(newer), _) => Schema::Newer(*newer),
             (None, Some(older)) => Schema::Older(*older),
             (None, None) => Schema::Current,

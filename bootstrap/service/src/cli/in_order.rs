@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command as Definition, Error, FromArgMatches, Subcommand};
 use handover_cli::{argument_with_words, with_words};
 
-use super::Command;
+use super::command::Command;
 
 /// The commands by subject; those of the toolkit stand among those of the marketplace.
 const SEQUENCE: [&str; 18] = [

@@ -182,6 +182,7 @@ async fn doctor_warns_of_clock_behind_newest_event() {
         metadata: EventMetadata::default(),
         occurred_at: SystemClock.now() + TimeDelta::hours(2),
         max_retry_count: 3,
+        routing_key: None,
     };
     world.change(async move |unit| unit.outbox().append(&[event]).await.unwrap()).await;
     let ran = world.run(DOCTOR);

@@ -42,7 +42,7 @@ impl World {
     }
 }
 
-async fn open(database: &Path) -> SqlMarket {
+pub(crate) async fn open(database: &Path) -> SqlMarket {
     let options = SqliteOptions::file(database.to_owned());
     SqlMarket::on(
         SqlStore::open_sqlite(&options, Arc::new(SystemClock), WakeupNotifier::default()).await.unwrap(),
@@ -68,6 +68,7 @@ pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> Ne
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
+        routing_key: None,
     }
 }
 

@@ -11,7 +11,11 @@
 //! `unreleased.sqlite` has the baseline migration of both from before the first release, in the table
 //! `handover_migrations`.
 
+use handover_outbox::ports::{Store as _, UnitOfWork as _};
+use handover_sql::SqlStore;
+
 use crate::program::World;
+use crate::redrive;
 
 pub(crate) const NEWER: &[u8] = include_bytes!("schemas/newer.sqlite");
 pub(crate) const OLDER: &[u8] = include_bytes!("schemas/older.sqlite");
@@ -41,6 +45,24 @@ fn newer_schema_is_refused_and_left_unchanged() {
     assert!(!world.files().iter().any(|name| name.contains("secret")), "{:?}", world.files());
 }
 
+/// A newer version migrated the database compatibly: this version starts on it and migrates nothing.
+#[tokio::test]
+async fn newer_compatible_schema_is_accepted() {
+    let world = World::new();
+    world.run("migrate").done();
+    let store = redrive::open(&world.path("handover.db")).await;
+    let mut unit = SqlStore::begin(&store).await.unwrap();
+    let newer = "INSERT INTO outbox_migrations (version, description, success, checksum, execution_time) \
+                 VALUES (9000, 'compatible sequences', true, x'00', 1)";
+    unit.execute(newer, Vec::new()).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+    for command in ["migrate", "outbox list", "doctor"] {
+        world.run(command).done();
+    }
+    drop(world.serve(""));
+}
+
 #[test]
 fn older_schema_is_migrated_by_serve_and_migrate_only() {
     for command in ["serve", "migrate"] {
@@ -58,7 +80,7 @@ fn older_schema_is_migrated_by_serve_and_migrate_only() {
             drop(world.serve(""));
         } else {
             assert!(world.run("migrate").done().starts_with(
-                "handover.db is at version 2 of the outbox schema and version 2 of the marketplace schema"
+                "handover.db is at version 3 of the outbox schema and version 2 of the marketplace schema"
             ));
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "the output must be only the header");

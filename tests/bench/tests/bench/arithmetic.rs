@@ -125,6 +125,7 @@ fn baseline_message_has_same_bytes_as_service() {
             status: OutboxStatus::New,
             retry_count: 0,
             max_retry_count: 3,
+            routing_key: None,
             next_retry_time: None,
             last_error: None,
             create_time: at,

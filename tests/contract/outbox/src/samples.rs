@@ -73,6 +73,7 @@ pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata { trace_id: Some("trace-1".into()), ..EventMetadata::default() },
         occurred_at: start(),
         max_retry_count: 4,
+        routing_key: None,
     }
 }
 

@@ -28,6 +28,7 @@ pub mod outbox_due;
 pub mod outbox_reads;
 pub mod races;
 pub mod redriving;
+pub mod registered_types;
 pub mod settling;
 pub mod units;
 pub mod wakeup;
@@ -301,6 +302,16 @@ crate::rules! { store_rules: StoreRig;
         an_ended_relay_is_removed,
         ending_all_leases_frees_every_partition,
         ending_all_leases_ends_leases_of_processing_events,
+    ]
+    registered_types: [
+        registered_types_are_ordered_by_consumer_and_type,
+        a_registration_is_renewed_from_the_database_time,
+        a_registration_renewed_since_it_was_read_is_not_removed,
+        ending_all_leases_removes_every_registered_type,
+        a_dropped_unit_of_work_changes_no_registered_type,
+        an_event_of_a_registered_type_is_unapplied,
+        an_event_of_a_registered_type_is_unconsumed,
+        stale_records_of_excepted_types_are_omitted,
     ]
     jobs: [
         the_first_candidate_of_a_name_leads,

@@ -36,6 +36,9 @@ faults! { broken_by(Fault) {
         "an_appended_event_is_a_new_row_with_all_its_data",
         "settling_does_not_change_the_event",
     ]
+    append_drops_routing_keys: AppendDropsRoutingKeys breaks [
+        "an_appended_event_is_a_new_row_with_all_its_data",
+    ]
     retry_times_are_truncated_to_milliseconds: RetryTimesAreTruncatedToMilliseconds breaks [
         "a_failed_publish_is_stored",
         "a_retry_is_due_at_its_next_retry_time_and_not_before",
@@ -98,6 +101,35 @@ faults! { broken_by(Fault) {
     unapplied_excludes_failed: UnappliedExcludesFailed breaks [
         "an_unapplied_event_is_returned_with_its_rows",
         "an_event_without_settled_record_is_unapplied",
+    ]
+    unapplied_excludes_registered_types: UnappliedExcludesRegisteredTypes breaks [
+        "an_event_of_a_registered_type_is_unapplied",
+    ]
+    unconsumed_excludes_registered_types: UnconsumedExcludesRegisteredTypes breaks [
+        "an_event_of_a_registered_type_is_unconsumed",
+    ]
+    stale_records_include_excepted_types: StaleRecordsIncludeExceptedTypes breaks [
+        "stale_records_of_excepted_types_are_omitted",
+    ]
+    excepted_types_count_against_limit: ExceptedTypesCountAgainstLimit breaks [
+        "stale_records_of_excepted_types_are_omitted",
+    ]
+    registered_types_ignore_case: RegisteredTypesIgnoreCase breaks [
+        "registered_types_are_ordered_by_consumer_and_type",
+    ]
+    registrations_are_not_renewed: RegistrationsAreNotRenewed breaks [
+        "a_registration_is_renewed_from_the_database_time",
+        "a_registration_renewed_since_it_was_read_is_not_removed",
+    ]
+    registrations_replace_others: RegistrationsReplaceOthers breaks [
+        "a_registration_is_renewed_from_the_database_time",
+        "registered_types_are_ordered_by_consumer_and_type",
+    ]
+    renewed_registrations_are_removed: RenewedRegistrationsAreRemoved breaks [
+        "a_registration_renewed_since_it_was_read_is_not_removed",
+    ]
+    ending_leases_keeps_registered_types: EndingLeasesKeepsRegisteredTypes breaks [
+        "ending_all_leases_removes_every_registered_type",
     ]
     id_blocks_are_not_raised: IdBlocksAreNotRaised breaks [
         "block_beyond_largest_id_is_refused_by_name",

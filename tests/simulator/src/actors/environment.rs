@@ -98,7 +98,7 @@ pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStor
         status: Some(OutboxStatus::Sent),
         ..OutboxFilter::default()
     };
-    let consumers = plain.subscribers().iter().filter(|it| it.handler.event_types().contains(&paid)).count();
+    let consumers = plain.subscribers().iter().filter(|it| it.event_types().contains(&paid)).count();
     if !faults.has(Fault::RowDeleted) {
         return;
     }

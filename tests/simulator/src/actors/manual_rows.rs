@@ -31,6 +31,7 @@ pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) 
         metadata: row.metadata.clone(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
+        routing_key: None,
     };
     faults
         .note("an operator", || format!("inserts {} {} as {}", row.event_type, row.event_id, event.event_id));
@@ -130,6 +131,7 @@ fn manual_row(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, 
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
+        routing_key: None,
     }
 }
 

@@ -26,8 +26,8 @@ pub(super) fn check(checker: &mut Checker<'_>) {
         }
         if is_contradiction(&row.event_id) {
             for subscriber in &subscribers {
-                if subscriber.handler.event_types().contains(&row.event_type.as_str()) {
-                    check_contradiction(checker, (subscriber.handler.name(), &subscriber.queue), row, &event);
+                if subscriber.event_types().contains(&row.event_type.as_str()) {
+                    check_contradiction(checker, (subscriber.name(), &subscriber.queue), row, &event);
                 }
             }
         }

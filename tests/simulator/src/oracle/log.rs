@@ -39,7 +39,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         }
     }
     for subscriber in checker.evidence.app.subscribers() {
-        let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
+        let (name, takes) = (subscriber.name(), subscriber.event_types());
         let is_consumed =
             |row: &&OutboxRow| takes.contains(&row.event_type.as_str()) && !is_invalid(&row.event_id);
         for row in checker.rows.iter().filter(is_consumed) {

@@ -334,6 +334,7 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         limit: u32,
@@ -341,7 +342,7 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
         if self.defect == Defect::LeftoversHidden {
             return Ok(Vec::new());
         }
-        self.inner.outbox_view().stale_consumptions(consumer, idle_since, now, limit).await
+        self.inner.outbox_view().stale_consumptions(consumer, except, idle_since, now, limit).await
     }
 
     async fn unconsumed_events(

@@ -136,7 +136,9 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             rendered(found.map(|found| found.into_iter().map(comparable).collect::<Vec<_>>()))
         }
         Query::Leftovers { consumer, idle_since, now, limit } => rendered(
-            view.outbox_view().stale_consumptions(consumer, moment(idle_since), moment(now), limit).await,
+            view.outbox_view()
+                .stale_consumptions(consumer, &[], moment(idle_since), moment(now), limit)
+                .await,
         ),
         Query::Unseen { consumer, types, skip, after, until, limit } => {
             let after_id = position(view, skip).await;

@@ -22,6 +22,7 @@ impl World {
             metadata: EventMetadata::default(),
             occurred_at: self.app.tx.now(),
             max_retry_count: 3,
+            routing_key: None,
         };
         let id = event.event_id.clone();
         let mut unit = self.app.tx.begin().await.unwrap();

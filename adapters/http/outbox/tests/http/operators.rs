@@ -67,7 +67,7 @@ impl Library {
             Tasks::default(),
         );
         let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
-        let reminders = Subscriber { queue: QUEUE.into(), handler: Arc::new(Reminders) };
+        let reminders = Subscriber::new(QUEUE, Arc::new(Reminders));
         let outbox = Outbox::new(tx.outbox(), Arc::new(broker), topology)
             .with_event(EventSpec::new("BOOK_LENT", "book.lent"))
             .with_consumer(&reminders, &["book.lent"]);
@@ -91,6 +91,7 @@ impl Library {
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
+            routing_key: None,
         }
     }
 

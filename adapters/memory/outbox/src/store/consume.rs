@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
-    Numbered, OutboxRow, StoreError, Unapplied,
+    Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
 use super::outbox_index::{of_aggregate, sent_between};
@@ -74,6 +74,15 @@ impl Row<OutboxTables> for SubscriptionRow {
     }
 }
 
+impl Row<OutboxTables> for RegisteredType {
+    type Key = (String, String);
+    type Index = ();
+
+    fn key(&self) -> (String, String) {
+        (self.consumer.clone(), self.event_type.clone())
+    }
+}
+
 fn record_of(row: &ConsumptionRow) -> ConsumeRecord {
     ConsumeRecord {
         status: row.is.status,
@@ -116,8 +125,18 @@ pub(super) fn find<'s>(
     statement.consumptions().get(&(consumer.to_owned(), event.clone()))
 }
 
-fn handles(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
-    row.id > after_id && types.contains(&row.event_type.as_str())
+/// Whether the consumer, with a handler of these types, has to settle the event: it applies it, or leaves it to a process
+/// that has registered its type.
+fn has_to_settle(
+    statement: &Statement<'_>,
+    consumer: &str,
+    types: &[&str],
+    after_id: i64,
+    row: &OutboxRow,
+) -> bool {
+    let key = || (consumer.to_owned(), row.event_type.clone());
+    let is_registered = || !types.is_empty() && statement.registered_types().get(&key()).is_some();
+    row.id > after_id && (types.contains(&row.event_type.as_str()) || is_registered())
 }
 
 /// Whether only the sweep can process the row, because it has neither a running attempt nor a pending redelivery.
@@ -155,7 +174,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
             let mut unapplied = Vec::new();
-            for event in events.filter(|event| handles(types, after_id, event)) {
+            for event in events.filter(|event| has_to_settle(statement, consumer, types, after_id, event)) {
                 let row = find(statement, consumer, &event.event_id);
                 if row.is_none_or(|row| !row.is.status.is_settled()) {
                     unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
@@ -169,6 +188,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         limit: u32,
@@ -180,6 +200,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
                 open.filter_map(|entry| Some((entry, table.get(&(consumer.to_owned(), entry.2.clone()))?)))
             });
             oldest_first
+                .filter(|row| !except.contains(&row.is.event_type.as_str()))
                 .filter(|row| is_leftover(&row.is, idle_since, now))
                 .take(limited(limit))
                 .map(|row| row.is.event_id.clone())
@@ -199,7 +220,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         self.read_outbox(|statement| {
             sent_between(statement, after, until)
-                .filter(|event| handles(types, after_id, event))
+                .filter(|event| has_to_settle(statement, consumer, types, after_id, event))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
                 .take(limited(limit))
                 .cloned()
@@ -276,5 +297,9 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
         self.read_outbox(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is))
             .await
+    }
+
+    async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {
+        self.read_outbox(|statement| statement.registered_types().all().cloned().collect()).await
     }
 }

@@ -2,14 +2,18 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+use handover_outbox::ports::{
+    ConsumeLog, ConsumerSubscription, Consumption, Expected, RegisteredType, StoreError,
+};
 
 use super::consume::find;
 use super::errors::conflict;
+use super::leases::in_ms;
 use super::locks::Lock;
 use super::outbox_tables::OutboxRows as _;
 use super::rows::{ConsumptionRow, SubscriptionRow};
 use super::statement::{Tables, next};
+use super::tables::Row as _;
 use super::unit::MemoryUnit;
 
 #[async_trait]
@@ -66,6 +70,41 @@ impl<X: Tables> ConsumeLog for MemoryUnit<X> {
             };
             row.is.checked_until = until;
             statement.own.subscriptions.put(row);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn register_types(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        for_ms: u32,
+    ) -> Result<(), StoreError> {
+        let lock = |event_type: &&str| Lock::RegisteredType(consumer.to_owned(), (*event_type).to_owned());
+        self.write_outbox(types.iter().map(lock).collect(), |statement| {
+            let alive_until = in_ms(statement, for_ms);
+            for event_type in types {
+                statement.own.registered_types.put(RegisteredType {
+                    consumer: consumer.to_owned(),
+                    event_type: (*event_type).to_owned(),
+                    alive_until,
+                });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError> {
+        let lock = |it: &RegisteredType| Lock::RegisteredType(it.consumer.clone(), it.event_type.clone());
+        self.write_outbox(ended.iter().map(lock).collect(), |statement| {
+            for registered in ended {
+                let key = registered.key();
+                if statement.registered_types().get(&key) == Some(registered) {
+                    statement.own.registered_types.remove(&key);
+                }
+            }
             Ok(())
         })
         .await

@@ -154,13 +154,21 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
                 let processing = consumptions.all().filter(|row| row.is.status == ConsumeStatus::Processing);
                 let processing =
                     processing.map(|row| Lock::Consumption(row.is.consumer.clone(), row.is.event_id.clone()));
-                Partition::all().map(Lock::Partition).chain(relays).chain(leaders).chain(processing).collect()
+                let types = statement.registered_types();
+                let types =
+                    types.all().map(|row| Lock::RegisteredType(row.consumer.clone(), row.event_type.clone()));
+                let leases = Partition::all().map(Lock::Partition).chain(relays).chain(leaders).chain(types);
+                leases.chain(processing).collect()
             })
             .await?;
         self.write_outbox(locks, |statement| {
             let relays: Vec<_> = statement.relays().all().map(|row| row.relay.clone()).collect();
             for relay in relays {
                 statement.own.relays.remove(&relay);
+            }
+            let types: Vec<_> = statement.registered_types().all().map(Row::key).collect();
+            for key in types {
+                statement.own.registered_types.remove(&key);
             }
             let leases: Vec<_> =
                 statement.partitions().all().filter(|row| row.owner.is_some()).cloned().collect();

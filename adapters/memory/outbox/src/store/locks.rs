@@ -16,6 +16,7 @@ pub(super) enum Lock {
     Event(EventId),
     Consumption(String, EventId),
     Subscription(String),
+    RegisteredType(String, String),
     DeadLetter(String, String),
     Relay(RelayId),
     Partition(Partition),

@@ -378,6 +378,7 @@ fn new_row(id: i64, event: &NewEvent) -> OutboxRow {
         status: OutboxStatus::New,
         retry_count: 0,
         max_retry_count: event.max_retry_count,
+        routing_key: event.routing_key.clone(),
         next_retry_time: None,
         last_error: None,
         create_time: event.occurred_at,

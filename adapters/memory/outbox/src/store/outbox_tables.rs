@@ -3,6 +3,7 @@
 use handover_events::Partition;
 use handover_outbox::ports::{
     AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
+    RegisteredType,
 };
 
 use super::locks::Lock;
@@ -16,6 +17,7 @@ tables! {
         history: Numbered<HistoryEntry>,
         consumptions: ConsumptionRow,
         subscriptions: SubscriptionRow,
+        registered_types: RegisteredType,
         dead_letters: DeadLetterRow,
         audit_log: Numbered<AuditEntry>,
         relays: Heartbeat,

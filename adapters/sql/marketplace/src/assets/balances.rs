@@ -5,41 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use handover_sql::{Dialect, LookUp, MAX_ROWS, Session, Table, Value, padded, table, values};
 use marketplace_domain::{Balance, Purse, UserId};
 
-const COLUMNS: &str = "tenant_id, user_id, purse, available, frozen, debt, version, update_time";
-const KEY: &str = "tenant_id, user_id, purse";
-const REPLACED: &[&str] = &["available", "frozen", "debt", "version", "update_time"];
+table! {
+    BalanceTable("asset_balances" by "user_id"), read row as Balance, write balance as &'a Balance;
+    insert {
+        tenant: id("tenant_id" = balance.tenant.get()),
+        user: id("user_id" = balance.user.get()),
+        purse: named("purse" = balance.purse.as_str()),
+    }
+    update {
+        available: int("available" = balance.available),
+        frozen: int("frozen" = balance.frozen),
+        debt: int("debt" = balance.debt),
+        version: int("version" = balance.version),
+        update_time: time("update_time" = balance.update_time),
+    }
+}
+
+const COLUMNS: &str = BalanceTable::COLUMNS;
 
 type Owner = (TenantId, UserId);
-
-fn balance(row: &Row) -> Result<Balance, StoreError> {
-    let row = row.of("asset_balances", "user_id");
-    Ok(Balance {
-        tenant: row.id("tenant_id")?,
-        user: row.id("user_id")?,
-        purse: row.named("purse")?,
-        available: row.int("available")?,
-        frozen: row.int("frozen")?,
-        debt: row.int("debt")?,
-        version: row.int("version")?,
-        update_time: row.time("update_time")?,
-    })
-}
-
-fn row_of(balance: &Balance) -> Vec<Value> {
-    values![
-        balance.tenant.get(),
-        balance.user.get(),
-        balance.purse.as_str(),
-        balance.available,
-        balance.frozen,
-        balance.debt,
-        balance.version,
-        balance.update_time,
-    ]
-}
 
 pub(super) async fn of(
     session: &mut Session,
@@ -52,7 +39,7 @@ pub(super) async fn of(
         "SELECT {COLUMNS} FROM asset_balances WHERE tenant_id = ? AND user_id = ? AND purse = ? AND version > 0"
     );
     let values = values![tenant.get(), user.get(), purse.as_str()];
-    session.fetch_one(&sql, values).await?.as_ref().map(balance).transpose()
+    session.fetch_one(&sql, values).await?.as_ref().map(BalanceTable::read).transpose()
 }
 
 /// The statement that reads and locks the balances of these users.
@@ -90,17 +77,11 @@ async fn lock_existing(
         for users in users.chunks(MAX_ROWS) {
             let (sql, values) = locking(session.dialect(), purse, tenant, padded(users));
             for row in &session.fetch(&sql, values).await? {
-                let balance = balance(row)?;
+                let balance = BalanceTable::read(row)?;
                 found.insert((balance.tenant, balance.user), balance);
             }
         }
     }
-    Ok(())
-}
-
-async fn put_rows(session: &mut Session, rows: Vec<Value>, replaced: &[&str]) -> Result<(), StoreError> {
-    let after = session.dialect().or_replace(KEY, replaced);
-    session.insert(&format!("INSERT INTO asset_balances ({COLUMNS})"), 8, rows, &after).await?;
     Ok(())
 }
 
@@ -117,8 +98,12 @@ pub(super) async fn lock(
     if !missing.is_empty() {
         // A missing row cannot be locked, so it is created. If another unit of work creates it concurrently, the
         // upsert waits for that unit of work and leaves the row unchanged.
-        let empty = |(tenant, user): &Owner| row_of(&Balance::empty(*tenant, *user, purse, now));
-        put_rows(session, missing.iter().flat_map(empty).collect(), &["purse"]).await?;
+        let empty = missing
+            .iter()
+            .map(|(tenant, user)| Balance::empty(*tenant, *user, purse, now))
+            .collect::<Vec<_>>();
+        let unchanged = session.dialect().or_replace(BalanceTable::KEY, &["purse"]);
+        session.insert_into::<BalanceTable>(BalanceTable::rows(&empty), &unchanged).await?;
         lock_existing(session, purse, missing.into_iter(), &mut found).await?;
     }
     let with_time = |balance: Balance| {
@@ -131,5 +116,5 @@ pub(super) async fn put(session: &mut Session, balances: &[Balance]) -> Result<(
     // One statement cannot write a row twice, so only the last version of each balance is written.
     let last: BTreeMap<_, &Balance> =
         balances.iter().map(|balance| ((balance.tenant, balance.user, balance.purse), balance)).collect();
-    put_rows(session, last.into_values().flat_map(row_of).collect(), REPLACED).await
+    session.insert_or_update::<BalanceTable>(BalanceTable::rows(last.into_values())).await
 }

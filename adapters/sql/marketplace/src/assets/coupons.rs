@@ -1,47 +1,30 @@
 //! Statements on the table `coupons`.
 
-use crate::money;
+use crate::AmountFields;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Row, Session, Value, values};
+use handover_sql::{Dialect, Session, Table, Value, table, values};
 use marketplace::ports::END_OF_IDS;
 use marketplace_domain::{Coupon, CouponId, OrderId, UserId};
 
-const COLUMNS: &str = "id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, order_id, version, \
-                       create_time, update_time";
-
-fn coupon(row: &Row) -> Result<Coupon, StoreError> {
-    let row = row.of("coupons", "id");
-    Ok(Coupon {
-        id: row.id("id")?,
-        tenant: row.id("tenant_id")?,
-        user: row.id("user_id")?,
-        discount: money(&row, "discount_minor")?,
-        min_spend: money(&row, "min_spend_minor")?,
-        expires_at: row.time("expires_at")?,
-        status: row.named("status")?,
-        order: row.opt_id("order_id")?,
-        version: row.int("version")?,
-        create_time: row.time("create_time")?,
-        update_time: row.time("update_time")?,
-    })
+table! {
+    CouponTable("coupons" by "id"), read row as Coupon, write coupon as &'a Coupon;
+    insert { id: id("id" = coupon.id.get()), tenant: id("tenant_id" = coupon.tenant.get()) }
+    update {
+        user: id("user_id" = coupon.user.get()),
+        discount: money("discount_minor" = coupon.discount.minor()),
+        min_spend: money("min_spend_minor" = coupon.min_spend.minor()),
+        expires_at: time("expires_at" = coupon.expires_at),
+        status: named("status" = coupon.status.as_str()),
+        order: opt_id("order_id" = coupon.order.map(OrderId::get)),
+        version: int("version" = coupon.version),
+        create_time: time("create_time" = coupon.create_time),
+        update_time: time("update_time" = coupon.update_time),
+    }
 }
 
-/// The values of the [`COLUMNS`] that follow id and tenant.
-fn state_values(coupon: &Coupon) -> Vec<Value> {
-    values![
-        coupon.user.get(),
-        coupon.discount.minor(),
-        coupon.min_spend.minor(),
-        coupon.expires_at,
-        coupon.status.as_str(),
-        coupon.order.map(OrderId::get),
-        coupon.version,
-        coupon.create_time,
-        coupon.update_time,
-    ]
-}
+const COLUMNS: &str = CouponTable::COLUMNS;
 
 pub(super) async fn by_id(
     session: &mut Session,
@@ -49,7 +32,12 @@ pub(super) async fn by_id(
     id: CouponId,
 ) -> Result<Option<Coupon>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM coupons WHERE id = ? AND tenant_id = ?");
-    session.fetch_one(&sql, values![id.get(), tenant.get()]).await?.as_ref().map(coupon).transpose()
+    session
+        .fetch_one(&sql, values![id.get(), tenant.get()])
+        .await?
+        .as_ref()
+        .map(CouponTable::read)
+        .transpose()
 }
 
 pub(super) async fn page(
@@ -64,7 +52,7 @@ pub(super) async fn page(
     );
     let before = before.map_or(END_OF_IDS, CouponId::get);
     let values = values![tenant.get(), user.get(), before, most];
-    session.fetch(&sql, values).await?.iter().map(coupon).collect()
+    session.fetch(&sql, values).await?.iter().map(CouponTable::read).collect()
 }
 
 /// Available coupons whose expiry time has passed.
@@ -83,20 +71,15 @@ pub(super) async fn expired(
     most: u32,
 ) -> Result<Vec<Coupon>, StoreError> {
     let (sql, values) = to_expire(session.dialect(), now, most);
-    session.fetch(&sql, values).await?.iter().map(coupon).collect()
+    session.fetch(&sql, values).await?.iter().map(CouponTable::read).collect()
 }
 
 pub(super) async fn insert(session: &mut Session, coupon: &Coupon) -> Result<(), StoreError> {
-    let values = [values![coupon.id.get(), coupon.tenant.get()], state_values(coupon)].concat();
-    session.insert(&format!("INSERT INTO coupons ({COLUMNS})"), values.len(), values, "").await?;
-    Ok(())
+    session.insert_into::<CouponTable>(CouponTable::values(coupon), "").await
 }
 
 pub(super) async fn advance(session: &mut Session, after: &Coupon) -> Result<Changed, StoreError> {
-    let sql = "UPDATE coupons SET user_id = ?, discount_minor = ?, min_spend_minor = ?, expires_at = ?, status = ?, \
-               order_id = ?, version = ?, create_time = ?, update_time = ? \
-               WHERE id = ? AND tenant_id = ? AND version = ?";
-    let values =
-        [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
-    Ok(Changed::of(session.execute(sql, values).await?))
+    let updated = CouponTable::updated_values(after);
+    crate::session::advance::<CouponTable>(session, updated, after.tenant, after.id.get(), after.version - 1)
+        .await
 }

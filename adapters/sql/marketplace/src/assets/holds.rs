@@ -5,55 +5,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use handover_sql::{Dialect, LookUp, MAX_ROWS, Session, Table, Value, padded, table, values};
 use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 
 use crate::of_orders::OfOrders;
 
-const COLUMNS: &str = "tenant_id, order_id, asset, user_id, amount, coupon_id, status, reverted, version, create_time, \
-                       update_time";
-const KEY: &str = "tenant_id, order_id, asset";
-/// The columns that an update of a hold overwrites: all but the key.
-const REPLACED: &[&str] =
-    &["user_id", "amount", "coupon_id", "status", "reverted", "version", "create_time", "update_time"];
+table! {
+    HoldTable("asset_holds" by "order_id"), read row as Hold, write hold as &'a Hold;
+    insert {
+        tenant: id("tenant_id" = hold.tenant.get()),
+        order: id("order_id" = hold.order.get()),
+        asset: named("asset" = hold.asset.as_str()),
+    }
+    update {
+        user: id("user_id" = hold.user.get()),
+        amount: int("amount" = hold.amount),
+        coupon: opt_id("coupon_id" = hold.coupon.map(CouponId::get)),
+        status: named("status" = hold.status.as_str()),
+        reverted: flag("reverted" = hold.reverted),
+        version: int("version" = hold.version),
+        create_time: time("create_time" = hold.create_time),
+        update_time: time("update_time" = hold.update_time),
+    }
+}
+
+const COLUMNS: &str = HoldTable::COLUMNS;
 
 type Key = (TenantId, OrderId, Asset);
 
 fn key(hold: &Hold) -> Key {
     (hold.tenant, hold.order, hold.asset)
-}
-
-fn hold(row: &Row) -> Result<Hold, StoreError> {
-    let row = row.of("asset_holds", "order_id");
-    Ok(Hold {
-        tenant: row.id("tenant_id")?,
-        order: row.id("order_id")?,
-        asset: row.named("asset")?,
-        user: row.id("user_id")?,
-        amount: row.int("amount")?,
-        coupon: row.opt_id("coupon_id")?,
-        status: row.named("status")?,
-        reverted: row.flag("reverted")?,
-        version: row.int("version")?,
-        create_time: row.time("create_time")?,
-        update_time: row.time("update_time")?,
-    })
-}
-
-fn row_of(hold: &Hold) -> Vec<Value> {
-    values![
-        hold.tenant.get(),
-        hold.order.get(),
-        hold.asset.as_str(),
-        hold.user.get(),
-        hold.amount,
-        hold.coupon.map(CouponId::get),
-        hold.status.as_str(),
-        hold.reverted,
-        hold.version,
-        hold.create_time,
-        hold.update_time,
-    ]
 }
 
 pub(super) async fn of_orders(
@@ -63,7 +44,7 @@ pub(super) async fn of_orders(
 ) -> Result<Vec<Hold>, StoreError> {
     let columns = format!("{COLUMNS}, asset_no");
     let of_orders = OfOrders { table: "asset_holds", columns: &columns, sequence: "asset_no" };
-    of_orders.fetch(session, (tenant, orders), hold).await
+    of_orders.fetch(session, (tenant, orders), HoldTable::read).await
 }
 
 pub(super) async fn of_user(
@@ -78,7 +59,7 @@ pub(super) async fn of_user(
         index = session.dialect().index("idx_holds_user"),
     );
     let values = values![tenant.get(), user.get(), asset.as_str()];
-    session.fetch(&sql, values).await?.iter().map(hold).collect()
+    session.fetch(&sql, values).await?.iter().map(HoldTable::read).collect()
 }
 
 /// The value of the generated column `asset_no`, which defines the sort order of assets.
@@ -122,7 +103,7 @@ pub(super) async fn frozen(
     most: u32,
 ) -> Result<Vec<Hold>, StoreError> {
     let (sql, values) = pending(session.dialect(), created_by, after, most);
-    session.fetch(&sql, values).await?.iter().map(hold).collect()
+    session.fetch(&sql, values).await?.iter().map(HoldTable::read).collect()
 }
 
 pub(super) async fn lock(
@@ -151,7 +132,7 @@ pub(super) async fn lock(
                 ..LookUp::default()
             });
             for row in &session.fetch(&sql, values).await? {
-                holds.push(hold(row)?);
+                holds.push(HoldTable::read(row)?);
             }
         }
     }
@@ -183,11 +164,7 @@ async fn put_distinct(session: &mut Session, holds: &[Hold]) -> Result<(), Store
             return Err(session.conflict("asset_holds.version"));
         }
     }
-    let insert = format!("INSERT INTO asset_holds ({COLUMNS})");
-    let replace = session.dialect().or_replace(KEY, REPLACED);
-    let rows = |holds: Vec<&Hold>| holds.into_iter().flat_map(row_of).collect();
-    session.insert(&insert, 11, rows(existing), &replace).await?;
+    session.insert_or_update::<HoldTable>(HoldTable::rows(existing)).await?;
     // If a hold that should be new exists already, the primary key makes the insert fail.
-    session.insert(&insert, 11, rows(new), "").await?;
-    Ok(())
+    session.insert_into::<HoldTable>(HoldTable::rows(new), "").await
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
-use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Table, Value, padded, table, values};
 use marketplace::ports::LedgerEntry;
 use marketplace_domain::{
     Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
@@ -12,28 +12,28 @@ use marketplace_domain::{
 
 use crate::of_orders::OfOrders;
 
-const OPERATION: &str = "tenant_id, idempotency_key, asset, kind, user_id, order_id, refund_id, coupon_id, amount, \
-                         balance_after, event_id, trace_id, create_time";
-const ENTRY: &str = "tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time";
-
-fn operation(row: &Row) -> Result<AssetOperation, StoreError> {
-    let row = row.of("asset_operations", "idempotency_key");
-    Ok(AssetOperation {
-        tenant: row.id("tenant_id")?,
-        key: OperationKey::stored(row.string("idempotency_key")?),
-        asset: row.named("asset")?,
-        kind: row.named("kind")?,
-        user: row.id("user_id")?,
-        order: row.opt_id("order_id")?,
-        refund: row.opt_id("refund_id")?,
-        coupon: row.opt_id("coupon_id")?,
-        amount: row.int("amount")?,
-        balance_after: row.opt_int("balance_after")?,
-        event_id: row.opt_named("event_id")?,
-        trace_id: row.opt_string("trace_id")?,
-        at: row.time("create_time")?,
-    })
+table! {
+    OperationTable("asset_operations" by "idempotency_key"),
+    read row as AssetOperation, write operation as &'a AssetOperation;
+    insert {
+        tenant: id("tenant_id" = operation.tenant.get()),
+        key: (row.string("idempotency_key").map(OperationKey::stored))("idempotency_key" = operation.key.as_str()),
+        asset: named("asset" = operation.asset.as_str()),
+        kind: named("kind" = operation.kind.as_str()),
+        user: id("user_id" = operation.user.get()),
+        order: opt_id("order_id" = operation.order.map(OrderId::get)),
+        refund: opt_id("refund_id" = operation.refund.map(RefundId::get)),
+        coupon: opt_id("coupon_id" = operation.coupon.map(CouponId::get)),
+        amount: int("amount" = operation.amount),
+        balance_after: opt_int("balance_after" = operation.balance_after),
+        event_id: opt_named("event_id" = operation.event_id.as_ref().map(EventId::as_str)),
+        trace_id: opt_string("trace_id" = &operation.trace_id),
+        at: time("create_time" = operation.at),
+    }
 }
+
+const OPERATION: &str = OperationTable::COLUMNS;
+const ENTRY: &str = "tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time";
 
 fn numbered(row: &Row) -> Result<Numbered<LedgerEntry>, StoreError> {
     let entry = row.of("ledger_entries", "entry_id");
@@ -46,7 +46,7 @@ fn numbered(row: &Row) -> Result<Numbered<LedgerEntry>, StoreError> {
                 amount: entry.int("entry_amount")?,
                 balance_after: entry.opt_int("entry_balance")?,
             },
-            operation: operation(row)?,
+            operation: OperationTable::read(row)?,
         },
     })
 }
@@ -81,7 +81,7 @@ pub(super) async fn operations_by_key(
         let keys = padded(keys);
         let (sql, values) = rows_by_key(session.dialect(), OPERATION, "asset_operations", tenant, &keys);
         for row in &session.fetch(&sql, values).await? {
-            found.push(operation(row)?);
+            found.push(OperationTable::read(row)?);
         }
     }
     Ok(found)
@@ -119,7 +119,7 @@ pub(super) async fn of_orders(
 ) -> Result<Vec<AssetOperation>, StoreError> {
     let columns = format!("id, {OPERATION}");
     let of_orders = OfOrders { table: "asset_operations", columns: &columns, sequence: "id" };
-    of_orders.fetch(session, (tenant, orders), operation).await
+    of_orders.fetch(session, (tenant, orders), OperationTable::read).await
 }
 
 const fn accounts(purse: Purse) -> &'static [Account] {
@@ -171,24 +171,6 @@ pub(super) async fn entries_page(
     session.fetch(&sql, values).await?.iter().map(numbered).collect()
 }
 
-fn operation_row(operation: &AssetOperation) -> Vec<Value> {
-    values![
-        operation.tenant.get(),
-        operation.key.as_str(),
-        operation.asset.as_str(),
-        operation.kind.as_str(),
-        operation.user.get(),
-        operation.order.map(OrderId::get),
-        operation.refund.map(RefundId::get),
-        operation.coupon.map(CouponId::get),
-        operation.amount,
-        operation.balance_after,
-        operation.event_id.as_ref().map(EventId::as_str),
-        &operation.trace_id,
-        operation.at,
-    ]
-}
-
 fn entry_row(operation: &AssetOperation, entry: &Entry) -> Vec<Value> {
     values![
         operation.tenant.get(),
@@ -205,8 +187,8 @@ pub(super) async fn post(session: &mut Session, postings: &[Posting]) -> Result<
     if !postings.iter().all(Posting::is_balanced) {
         return Err(session.refuse("the entries of an operation do not sum to zero"));
     }
-    let operations = postings.iter().flat_map(|posting| operation_row(&posting.operation)).collect();
-    session.insert(&format!("INSERT INTO asset_operations ({OPERATION})"), 13, operations, "").await?;
+    let operations = OperationTable::rows(postings.iter().map(|posting| &posting.operation));
+    session.insert_into::<OperationTable>(operations, "").await?;
     let entries = postings
         .iter()
         .flat_map(|posting| posting.entries.iter().flat_map(|entry| entry_row(&posting.operation, entry)))

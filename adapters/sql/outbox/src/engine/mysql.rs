@@ -10,7 +10,7 @@ use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::mysql_error::number;
-use super::mysql_settings::set_up;
+use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
@@ -44,7 +44,7 @@ impl Engine for MysqlEngine {
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         let acquired = acquire(&self.pool, &self.connect, set_up).await;
-        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, &LENDING)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -154,15 +154,9 @@ fn server_info(version: &str, settings: &[(String, String)]) -> ServerInfo {
     }
 }
 
-const BEGIN: &str = "START TRANSACTION";
-
 struct MysqlDialect;
 
 impl Dialect for MysqlDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
     fn explain(&self) -> &'static str {
         "EXPLAIN"
     }
@@ -224,7 +218,7 @@ fn to_store_error(error: sqlx::Error) -> StoreError {
     store_error(error, classify)
 }
 
-fn classify(error: &dyn DatabaseError) -> ErrorClass {
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }

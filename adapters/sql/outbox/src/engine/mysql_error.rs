@@ -3,7 +3,7 @@
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
-pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
+pub(crate) fn number(error: &dyn DatabaseError) -> Option<u16> {
     error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
 }
 

@@ -1,9 +1,11 @@
 //! Session settings on MySQL and MariaDB, and settings that a connection cannot change.
 
+use std::sync::LazyLock;
+
 use sqlx::mysql::MySqlConnection;
 
 use super::mysql_error::number;
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, STATEMENT_S};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, Lending, STATEMENT_S};
 use crate::engine_info::UnsuitableSetting;
 
 /// ER_OPTION_PREVENTS_STATEMENT.
@@ -13,19 +15,57 @@ const WAIT_S: u32 = 28_800;
 /// Smallest `max_allowed_packet` with which every statement and row can be transferred.
 const MIN_PACKET: u64 = 1_048_576;
 
-/// Session settings of every connection, independent of the server's defaults and of `init_connect`.
+/// Session settings for the statements of the store. The statements of an application on a lent connection run without
+/// them. Strict mode, because without it strings and numbers that do not fit are truncated silently.
+fn of_statements() -> [(&'static str, String); 9] {
+    [
+        ("sql_mode", "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'".to_owned()),
+        ("sql_select_limit", "18446744073709551615".to_owned()),
+        ("sql_big_selects", "1".to_owned()),
+        ("sql_safe_updates", "0".to_owned()),
+        ("sql_auto_is_null", "0".to_owned()),
+        ("foreign_key_checks", "1".to_owned()),
+        ("unique_checks", "1".to_owned()),
+        ("innodb_lock_wait_timeout", LOCK_WAIT_S.to_string()),
+        ("lock_wait_timeout", LOCK_WAIT_S.to_string()),
+    ]
+}
+
+/// `SET SESSION` with one assignment for each of these settings and for the time limit of a statement, which has another
+/// name and unit on MariaDB than on MySQL.
+fn set(assignment: impl Fn(&str, &str) -> String) -> String {
+    let assignments = of_statements().map(|(name, value)| assignment(name, &value)).join(", ");
+    let on_mariadb = assignment("max_statement_time", &STATEMENT_S.to_string());
+    let on_mysql = assignment("max_execution_time", &format!("{STATEMENT_S}000"));
+    format!("SET {assignments} /*M! , {on_mariadb} */ /*!50708 , {on_mysql} */")
+}
+
+fn set_own() -> String {
+    set(|name, value| format!("SESSION {name} = {value}"))
+}
+
+/// MySQL reverts no setting at the end of a transaction, so [`set_up`] keeps those of the server in variables. The end of a
+/// transaction removes every savepoint.
+pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
+    let of_server = set(|name, _| format!("SESSION {name} = @handover_{name}"));
+    Lending {
+        lend: format!("SAVEPOINT handover_lent; {of_server}"),
+        reclaim: format!("RELEASE SAVEPOINT handover_lent; {}", set_own()),
+        reclaimed_rows: 0,
+        reset: Some(set_own()),
+    }
+});
+
+/// Sets the session settings of the store, independent of the server's defaults and of `init_connect`.
 pub(super) async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         // READ COMMITTED, because REPEATABLE READ (the default) mixes snapshot reads with current locked rows, and
-        // locks gaps. Strict mode, because without it strings and numbers that do not fit are truncated silently.
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; SET NAMES utf8mb4; \
-         SET SESSION autocommit = 1, completion_type = 0, \
-         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-         sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, sql_auto_is_null = 0, \
-         foreign_key_checks = 1, unique_checks = 1, wait_timeout = {WAIT_S}, \
-         innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
-         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S}, max_statement_time = {STATEMENT_S} */ \
-         /*!50708 , max_execution_time = {STATEMENT_S}000 */"
+        // locks gaps.
+        "{kept}; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; SET NAMES utf8mb4; {own}; \
+         SET SESSION autocommit = 1, completion_type = 0, wait_timeout = {WAIT_S} \
+         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S} */",
+        kept = set(|name, _| format!("@handover_{name} = @@SESSION.{name}")),
+        own = set_own(),
     );
     // Safe: the statement is a constant.
     sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;

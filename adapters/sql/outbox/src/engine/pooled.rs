@@ -2,21 +2,21 @@
 //!
 //! **Invariant:** a connection returns to the pool outside a transaction, or it is closed. The flag for an open
 //! transaction is set before BEGIN is sent, because the future may be dropped before the server responds.
-//! `sqlx::Transaction` is not used: it does not roll back in that case.
 //!
 //! **Invariant:** every statement has a time limit: a stopped or unreachable server is reported as unavailable.
 
+use std::any::Any;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{ConnectOptions, Connection as _, Database, Pool};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::connection::{COMMIT, Connection};
+use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
 use crate::row::Row;
 use crate::value::Value;
 
@@ -99,28 +99,42 @@ where
     }
 }
 
-/// A pooled connection of a driver.
+/// A pooled connection of a driver to a server.
 #[async_trait]
-pub(crate) trait ServerConnection: Connection {
-    /// Runs a statement without parameters, unprepared: MySQL can prepare neither BEGIN nor ROLLBACK.
-    async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;
+pub(crate) trait ServerConnection: DriverConnection {
+    /// Rolls back every transaction, including one that was begun by a dropped future.
+    async fn roll_back(&mut self) -> Result<(), StoreError>;
 
     /// Closes the connection on drop instead of returning it to the pool.
     fn close_instead_of_pooling(&mut self);
 }
 
-/// A connection whose open transaction is rolled back before it is reused.
-pub(crate) struct Pooled<C: ServerConnection + 'static> {
-    /// `None` after the connection was lost or returned.
-    connection: Option<C>,
-    begin: &'static str,
-    /// Whether a transaction may be open.
-    in_transaction: bool,
+/// The statements before and after the time in which a connection is lent to the application.
+pub(super) struct Lending {
+    /// Sets the session settings of the server.
+    pub(super) lend: String,
+    /// Sets those of the store again, and finds out whether the transaction is still the same.
+    pub(super) reclaim: String,
+    /// Number of rows that `reclaim` returns if it is.
+    pub(super) reclaimed_rows: u64,
+    /// Sets those of the store after a rollback, if the rollback does not.
+    pub(super) reset: Option<String>,
 }
 
-impl<C: ServerConnection + 'static> Pooled<C> {
-    pub(super) fn new(connection: C, begin: &'static str) -> Pooled<C> {
-        Pooled { connection: Some(connection), begin, in_transaction: false }
+/// A connection whose open transaction is rolled back before it is reused.
+pub(crate) struct Pooled<C: ServerConnection> {
+    /// `None` after the connection was lost or returned.
+    connection: Option<C>,
+    /// Whether a transaction may be open.
+    in_transaction: bool,
+    /// Whether the connection may have the session settings of the server.
+    is_lent: bool,
+    lending: &'static Lending,
+}
+
+impl<C: ServerConnection> Pooled<C> {
+    pub(super) fn new(connection: C, lending: &'static Lending) -> Pooled<C> {
+        Pooled { connection: Some(connection), in_transaction: false, is_lent: false, lending }
     }
 }
 
@@ -148,44 +162,85 @@ macro_rules! with_timeout {
 }
 
 #[async_trait]
-impl<C: ServerConnection + 'static> Connection for Pooled<C> {
+impl<C: ServerConnection> Connection for Pooled<C> {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        if sql == self.begin {
-            self.in_transaction = true;
-        }
-        let changed = if values.is_empty() {
-            with_timeout!(self, |connection| connection.simple(sql))?
+        if values.is_empty() {
+            with_timeout!(self, |connection| connection.simple(sql))
         } else {
-            with_timeout!(self, |connection| connection.execute(sql, values))?
-        };
-        if sql == COMMIT {
-            self.in_transaction = false;
+            with_timeout!(self, |connection| connection.execute(sql, values))
         }
-        Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         with_timeout!(self, |connection| connection.fetch(sql, values))
     }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.in_transaction = true;
+        with_timeout!(self, |connection| connection.begin(None))
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        with_timeout!(self, |connection| connection.commit())?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        if !self.in_transaction {
+            return Err(no_transaction());
+        }
+        self.is_lent = true;
+        with_timeout!(self, |connection| connection.simple(&self.lending.lend)).map(drop)
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        match with_timeout!(self, |connection| connection.simple(&self.lending.reclaim)) {
+            Ok(rows) if rows == self.lending.reclaimed_rows => {
+                self.is_lent = false;
+                Ok(())
+            }
+            Ok(_) => Err(transaction_ended()),
+            // The statements name no table or column: the savepoint does not exist.
+            Err(error) if error.system_fault().is_some_and(|fault| fault.kind == SystemFaultKind::Schema) => {
+                Err(transaction_ended())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
+        self.connection.as_mut().map(DriverConnection::driver)
+    }
 }
 
-impl<C: ServerConnection + 'static> Drop for Pooled<C> {
+impl<C: ServerConnection> Drop for Pooled<C> {
     #[allow(clippy::disallowed_methods, reason = "the rollback outlives the caller, as in the driver's pool")]
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take().filter(|_| self.in_transaction) else { return };
         match Handle::try_current() {
             // If the task is dropped, the runtime is shutting down, and the connection is closed.
-            Ok(runtime) => drop(runtime.spawn(roll_back(connection))),
+            Ok(runtime) => {
+                let reset = self.lending.reset.as_deref().filter(|_| self.is_lent);
+                drop(runtime.spawn(roll_back(connection, reset)));
+            }
             Err(_) => connection.close_instead_of_pooling(),
         }
     }
 }
 
-async fn roll_back<C: ServerConnection>(connection: C) {
+async fn roll_back<C: ServerConnection>(connection: C, reset: Option<&'static str>) {
     // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
-    if matches!(timeout(RESPONSE_TIMEOUT, open.simple("ROLLBACK")).await, Ok(Ok(_))) {
+    let rolled_back = async {
+        open.roll_back().await?;
+        match reset {
+            Some(reset) => open.simple(reset).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    if matches!(timeout(RESPONSE_TIMEOUT, rolled_back).await, Ok(Ok(()))) {
         drop(connection.0.take());
     }
 }

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgRow, PgVa
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
-use super::postgres_settings::{self, set_up};
+use super::postgres_settings::{self, LENDING, set_up};
 use super::postgres_wakeup;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, insert_values, numbered, placeholders};
@@ -28,9 +28,10 @@ pub(crate) struct PostgresEngine {
 
 impl PostgresEngine {
     pub(crate) fn open(connect: &PgConnectOptions, connections: NonZeroU32) -> PostgresEngine {
+        let name = connect.get_application_name().unwrap_or("handover");
         let connect = connect
             .clone()
-            .application_name("handover")
+            .application_name(name)
             .statement_cache_capacity(PREPARED)
             .disable_statement_logging();
         let pool = pool(connections)
@@ -48,7 +49,7 @@ impl Engine for PostgresEngine {
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         let acquired = acquire(&self.pool, &self.connect, set_up).await;
-        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, BEGIN)))
+        Ok(Box::new(Pooled::new(acquired.map_err(to_store_error)?, &LENDING)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -121,15 +122,9 @@ impl Engine for PostgresEngine {
     }
 }
 
-const BEGIN: &str = "BEGIN";
-
 struct PostgresDialect;
 
 impl Dialect for PostgresDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
     fn explain(&self) -> &'static str {
         "EXPLAIN"
     }
@@ -249,7 +244,7 @@ pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
     matches!(code, Some("28000" | "28P01" | "3D000" | "42501"))
 }
 
-fn classify(error: &dyn DatabaseError) -> ErrorClass {
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
         return ErrorClass::UniqueViolation;
     }

@@ -1,20 +1,60 @@
 //! Session settings on PostgreSQL, and settings that a connection cannot change.
 
+use std::sync::LazyLock;
+
 use sqlx::postgres::PgConnection;
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, STATEMENT_S};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, Lending, STATEMENT_S};
 use crate::engine_info::UnsuitableSetting;
 
-/// Session settings of every connection, independent of those of the server, the database and the user. JIT is off
-/// because the statements are short: compilation costs more than it saves. Sequential and bitmap scans are off because a
-/// plan that was made for an empty queue would scan the whole table and be reused when the queue is full; every statement
-/// can use an index. Timeouts that only some versions have are switched off: they would close idle connections.
+/// Session settings for the statements of the store, independent of those of the server, the database and the user. The
+/// statements of an application on a lent connection run without them. JIT is off because the statements are short:
+/// compilation costs more than it saves. Sequential and bitmap scans are off because a plan that was made for an empty
+/// queue would scan the whole table and be reused when the queue is full; every statement can use an index.
+fn of_statements() -> [(&'static str, String); 6] {
+    [
+        ("lock_timeout", format!("'{LOCK_WAIT_S}s'")),
+        ("TimeZone", "'UTC'".to_owned()),
+        ("jit", "off".to_owned()),
+        ("enable_seqscan", "off".to_owned()),
+        ("enable_bitmapscan", "off".to_owned()),
+        ("enable_indexscan", "on".to_owned()),
+    ]
+}
+
+/// Statements that set them; `set` is `SET` or `SET LOCAL`.
+fn set_own(set: &str) -> String {
+    of_statements().iter().map(|(name, value)| format!("{set} {name} = {value}; ")).collect()
+}
+
+/// Marks the transaction in which a connection is lent: the end of a transaction reverts the setting.
+const MARK: &str = "handover.is_lent";
+
+/// `SET LOCAL .. TO DEFAULT` sets the value at the start of the session: that of the server, the database, the user or the
+/// connection options.
+pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
+    let names = of_statements().map(|(name, _)| name);
+    let names = names.iter().chain(&["statement_timeout"]);
+    let lend: String = names.map(|name| format!("SET LOCAL {name} TO DEFAULT; ")).collect();
+    let own = set_own("SET LOCAL");
+    Lending {
+        lend: format!("{lend} SET LOCAL {MARK} = 'on'"),
+        reclaim: format!(
+            "{own} SET LOCAL statement_timeout = '{STATEMENT_S}s'; \
+             SELECT 1 WHERE current_setting('{MARK}', true) = 'on'"
+        ),
+        reclaimed_rows: 1,
+        reset: None,
+    }
+});
+
+/// Sets the session settings of the store. Timeouts that only some versions have are switched off: they would close idle
+/// connections.
 pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let own = set_own("SET");
     let settings = format!(
-        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
-         SET lock_timeout = '{LOCK_WAIT_S}s'; \
-         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
-         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexscan = on; \
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; {own} \
+         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; \
          SELECT set_config(name, '0', false) FROM pg_settings \
          WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
     );

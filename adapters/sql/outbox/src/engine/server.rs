@@ -82,6 +82,19 @@ impl ServerOptions {
         }
     }
 
+    /// The options of an application's own connections to PostgreSQL. Schema (`search_path`) and application name are
+    /// kept; the size of the cache of prepared statements is not.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(options: PgConnectOptions) -> ServerOptions {
+        ServerOptions { driver: Driver::Postgres(Box::new(options)), connections: DEFAULT_CONNECTIONS }
+    }
+
+    /// The options of an application's own connections to MySQL or MariaDB, which must name a database.
+    #[cfg(feature = "mysql")]
+    pub fn mysql(options: MySqlConnectOptions) -> ServerOptions {
+        ServerOptions { driver: Driver::MySql(Box::new(options)), connections: DEFAULT_CONNECTIONS }
+    }
+
     /// Sets the maximum number of connections; the default is 8.
     #[must_use]
     pub fn connections(mut self, connections: NonZeroU32) -> ServerOptions {

@@ -5,12 +5,14 @@
 
 mod backup;
 mod checkpoints;
+mod connections;
 mod dialect;
 mod error;
 mod log_check;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,24 +21,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
-use crate::connection::{COMMIT, Connection, Engine};
+use crate::connection::{Connection, Engine};
 use crate::dialect::Dialect;
 use crate::migrations::{MigrationFile, Migrations};
-use crate::row::Row;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
 
 use checkpoints::Checkpoints;
-use dialect::{BEGIN, SqliteDialect};
-use error::{classify, to_store_error};
+use connections::{BEGIN, Reader, Writer};
+use dialect::SqliteDialect;
+pub(crate) use error::classify;
+use error::to_store_error;
 pub use log_check::ForeignLog;
 use storage::{Problem, Storage};
+use upkeep::Upkeep;
 
 /// Time limit for waiting for a connection of the pool, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,12 +51,24 @@ const CREATE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     path: PathBuf,
+    connect: SqliteConnectOptions,
 }
 
 impl SqliteOptions {
     /// A database file. If it does not exist, it is created; on Unix only its owner may read and write it.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions { path: path.into() }
+        SqliteOptions { path: path.into(), connect: SqliteConnectOptions::new() }
+    }
+
+    /// The options of an application's own connections, of which the settings that the store needs are replaced:
+    /// write-ahead log, synchronous commits, foreign keys, time limits, cache sizes. `None` for an in-memory database:
+    /// each connection would open a separate one.
+    pub fn of(connect: SqliteConnectOptions) -> Option<SqliteOptions> {
+        let path = connect.get_filename().to_owned();
+        let is_file = path
+            .to_str()
+            .is_none_or(|path| !path.is_empty() && !path.starts_with([':']) && !path.starts_with("file:"));
+        is_file.then_some(SqliteOptions { path, connect })
     }
 
     /// Parses a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
@@ -80,14 +95,6 @@ pub(crate) struct SqliteEngine {
     upkeep: Arc<Upkeep>,
 }
 
-/// State of the file that all connections share.
-struct Upkeep {
-    checkpoints: Checkpoints,
-    storage: Storage,
-    /// Whether the log of this process begins with a mark.
-    marked: AtomicBool,
-}
-
 impl SqliteEngine {
     /// Opens the file, and creates it if it does not exist. Fails with [`ForeignLog`] before anything is read or changed if
     /// the write-ahead log beside it belongs to another file.
@@ -100,8 +107,14 @@ impl SqliteEngine {
             storage: Storage::new(&options.path, &log),
             marked: AtomicBool::new(false),
         });
-        let connect = SqliteConnectOptions::new()
+        let connect = options
+            .connect
+            .clone()
             .filename(&options.path)
+            .in_memory(false)
+            .shared_cache(false)
+            .read_only(false)
+            .immutable(false)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .synchronous(SqliteSynchronous::Full)
@@ -128,20 +141,9 @@ impl SqliteEngine {
                 connected.storage.opened();
                 Box::pin(std::future::ready(Ok(())))
             })
-            // The driver's own transactions are not rolled back when a future is dropped in `begin`.
             .after_release(move |connection, _| {
                 let is_open = open.swap(false, Ordering::AcqRel);
-                Box::pin(async move {
-                    if !is_open {
-                        return Ok(true);
-                    }
-                    match sqlx::query("ROLLBACK").execute(connection).await {
-                        Ok(_) => Ok(true),
-                        Err(error) => Ok(error
-                            .as_database_error()
-                            .is_some_and(|error| error.message().contains("no transaction is active"))),
-                    }
-                })
+                Box::pin(async move { Ok(!is_open || connections::roll_back(connection).await.is_ok()) })
             })
             .connect_lazy_with(
                 connect
@@ -210,7 +212,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.readers.acquire().await.map_err(to_store_error)?))
+        Ok(Box::new(Reader(self.readers.acquire().await.map_err(to_store_error)?)))
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
@@ -265,72 +267,6 @@ impl Engine for SqliteEngine {
         // The readers are closed first: the last connection runs the checkpoint, and readers cannot run it.
         self.readers.close().await;
         self.writer.close().await;
-    }
-}
-
-impl Upkeep {
-    /// Begins an empty log with a mark. A failure is not reported: the caller's own write meets the same cause.
-    async fn mark_empty_log(&self, writer: &mut PoolConnection<Sqlite>) {
-        if self.marked.load(Ordering::Acquire) {
-            return;
-        }
-        if self.checkpoints.log_is_empty()
-            && let Err(error) = checkpoints::mark(writer).await
-        {
-            tracing::debug!(%error, "sqlite: cannot mark the write-ahead log");
-            return;
-        }
-        self.marked.store(true, Ordering::Release);
-    }
-}
-
-/// The writer connection; tracks whether it may be in a transaction.
-struct Writer {
-    connection: PoolConnection<Sqlite>,
-    in_transaction: Arc<AtomicBool>,
-    upkeep: Arc<Upkeep>,
-}
-
-impl Writer {
-    /// Runs a checkpoint if one is due and no transaction is open.
-    async fn checkpoint(&mut self) {
-        if self.in_transaction.load(Ordering::Acquire) || !self.upkeep.checkpoints.is_due() {
-            return;
-        }
-        // This future may be dropped while the mark is written.
-        self.in_transaction.store(true, Ordering::Release);
-        match self.upkeep.checkpoints.run(&mut self.connection).await {
-            Ok(()) => self.in_transaction.store(false, Ordering::Release),
-            Err(error) => tracing::debug!(%error, "sqlite: checkpoint failed; the next commit repeats it"),
-        }
-    }
-}
-
-#[async_trait]
-impl Connection for Writer {
-    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        // The flag is set before BEGIN is sent: this future may be dropped while the statement runs.
-        if sql == BEGIN {
-            self.in_transaction.store(true, Ordering::Release);
-            self.upkeep.mark_empty_log(&mut self.connection).await;
-        }
-        if sql == COMMIT {
-            self.upkeep.storage.check()?;
-        }
-        let changed = self.connection.execute(sql, values).await;
-        let changed = changed.map_err(|error| self.upkeep.storage.named(error))?;
-        if sql == COMMIT {
-            self.in_transaction.store(false, Ordering::Release);
-        }
-        self.checkpoint().await;
-        Ok(changed)
-    }
-
-    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let rows = self.connection.fetch(sql, values).await;
-        let rows = rows.map_err(|error| self.upkeep.storage.named(error))?;
-        self.checkpoint().await;
-        Ok(rows)
     }
 }
 

@@ -6,30 +6,28 @@ use handover_events::TenantId;
 use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::page::Page;
-use crate::row::Row;
 use crate::session::Session;
-use crate::value::{Value, values};
+use crate::table::{Table, table};
+use crate::value::Value;
 
-const COLUMNS: &str = "tenant_id, actor, action, selection, matched, changed, reason, trace_id, create_time";
-
-fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
-    let row = row.of("outbox_audit_log", "id");
-    let effect = AuditEntry {
-        tenant: row.id("tenant_id")?,
-        actor: row.string("actor")?,
-        action: row.string("action")?,
-        selection: row.string("selection")?,
-        matched: row.id("matched")?,
-        changed: row.id("changed")?,
-        reason: row.opt_string("reason")?,
-        trace_id: row.string("trace_id")?,
-        at: row.time("create_time")?,
-    };
-    Ok(Numbered { id: row.int("id")?, effect })
+table! {
+    AuditTable("outbox_audit_log" by "id"), read row as AuditEntry, write entry as &'a AuditEntry;
+    insert {
+        tenant: id("tenant_id" = entry.tenant.get()),
+        actor: string("actor" = &entry.actor),
+        action: string("action" = &entry.action),
+        selection: string("selection" = &entry.selection),
+        matched: id("matched" = i64::try_from(entry.matched).unwrap_or(i64::MAX)),
+        changed: id("changed" = i64::try_from(entry.changed).unwrap_or(i64::MAX)),
+        reason: opt_string("reason" = &entry.reason),
+        trace_id: string("trace_id" = &entry.trace_id),
+        at: time("create_time" = entry.at),
+    }
 }
 
 pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    Page::below(&format!("SELECT id, {COLUMNS} FROM outbox_audit_log"), "id", before)
+    let select = format!("SELECT id, {} FROM outbox_audit_log", AuditTable::COLUMNS);
+    Page::below(&select, "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("is_change = ?", filter.changes.then_some(1_i64))
         .limit(most)
@@ -44,25 +42,13 @@ impl AuditQueries for Session {
         most: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
         let (sql, values) = page(filter, before, most);
-        self.fetch(&sql, values).await?.iter().map(entry).collect()
+        self.fetch(&sql, values).await?.iter().map(AuditTable::numbered).collect()
     }
 }
 
 #[async_trait]
 impl AuditRepo for Session {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
-        let values = values![
-            entry.tenant.get(),
-            &entry.actor,
-            &entry.action,
-            &entry.selection,
-            i64::try_from(entry.matched).unwrap_or(i64::MAX),
-            i64::try_from(entry.changed).unwrap_or(i64::MAX),
-            &entry.reason,
-            &entry.trace_id,
-            entry.at,
-        ];
-        self.insert(&format!("INSERT INTO outbox_audit_log ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<AuditTable>(AuditTable::values(entry), "").await
     }
 }

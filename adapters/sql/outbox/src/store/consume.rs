@@ -6,21 +6,21 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{
-    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Numbered,
-    OutboxRow, StoreError, Unapplied,
+    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
+    Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
-use super::outbox::{COLUMNS, outbox_row};
+use super::outbox::OutboxTable;
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
-use crate::row::Row;
+use crate::row::{Fields, Row};
 use crate::session::Session;
+use crate::table::{Table, table};
 use crate::value::{Value, values};
 
 const RECORD: &str = "event_id, status, attempts, next_retry_time, lease_until, error_message, consume_time";
 
-fn record(row: &Row) -> Result<ConsumeRecord, StoreError> {
-    let row = row.of("event_consume_log", "event_id");
+fn record(row: Fields<'_>) -> Result<ConsumeRecord, StoreError> {
     Ok(ConsumeRecord {
         status: row.named("status")?,
         attempts: row.count("attempts")?,
@@ -31,32 +31,45 @@ fn record(row: &Row) -> Result<ConsumeRecord, StoreError> {
     })
 }
 
-const CONSUMED: &str = "SELECT id, consumer, event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
-    aggregate_seq, status, attempts, next_retry_time, lease_until, error_message, consume_time, idempotency_key, \
-    consume_result, payload_hash, trace_id, cost_ms FROM event_consume_log";
+table! {
+    pub(super) ConsumeLogTable("event_consume_log" by "event_id"),
+    read row as Consumed, write one as &'a Consumption;
+    insert {
+        consumer: string("consumer" = &one.consumer),
+        event_id: named("event_id" = &one.event_id),
+    }
+    update {
+        event_type: string("event_type" = &one.event_type),
+        aggregate: (row.aggregate())(
+            "tenant_id" = one.aggregate.tenant.get(),
+            "aggregate_type" = &one.aggregate.kind,
+            "aggregate_id" = one.aggregate.id
+        ),
+        aggregate_seq: int("aggregate_seq" = one.aggregate_seq),
+        record: (record(row))(
+            "status" = one.status.as_str(),
+            "attempts" = one.attempts,
+            "next_retry_time" = one.next_retry_time,
+            "lease_until" = one.lease_until,
+            "error_message" = &one.error_message,
+            "consume_time" = one.consume_time
+        ),
+        idempotency_key: opt_string("idempotency_key" = &one.idempotency_key),
+        consume_result: opt_string("consume_result" = &one.consume_result),
+        payload_hash: string("payload_hash" = &one.payload_hash),
+        trace_id: string("trace_id" = &one.trace_id),
+        cost_ms: int("cost_ms" = one.cost_ms),
+    }
+}
 
-fn consumed(row: &Row) -> Result<Numbered<Consumed>, StoreError> {
-    let fields = row.of("event_consume_log", "event_id");
-    let effect = Consumed {
-        consumer: fields.string("consumer")?,
-        event_id: fields.named("event_id")?,
-        event_type: fields.string("event_type")?,
-        aggregate: fields.aggregate()?,
-        aggregate_seq: fields.int("aggregate_seq")?,
-        record: record(row)?,
-        idempotency_key: fields.opt_string("idempotency_key")?,
-        consume_result: fields.opt_string("consume_result")?,
-        payload_hash: fields.string("payload_hash")?,
-        trace_id: fields.string("trace_id")?,
-        cost_ms: fields.int("cost_ms")?,
-    };
-    Ok(Numbered { id: fields.int("id")?, effect })
+fn select() -> String {
+    format!("SELECT id, {} FROM event_consume_log", ConsumeLogTable::COLUMNS)
 }
 
 /// Every consume-log record of these events.
 pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
     let events = padded(events);
-    let sql = format!("{CONSUMED} WHERE event_id IN ({})", placeholders(events.len()));
+    let sql = format!("{} WHERE event_id IN ({})", select(), placeholders(events.len()));
     (sql, events.iter().map(Value::from).collect())
 }
 
@@ -82,7 +95,7 @@ pub(super) fn page(
     // other pages are read in id order.
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
-    let page = Page::below(CONSUMED, id, before)
+    let page = Page::below(&select(), id, before)
         .with(&format!("{id} > ?"), filter.above_id)
         .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
         .with("event_id = ?", filter.event_id.as_ref())
@@ -96,7 +109,7 @@ pub(super) fn page(
 }
 
 fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
-    let log = row.of("event_consume_log", "event_id");
+    let log = ConsumeLogTable::fields(row);
     let record = match log.opt_text("log_status")? {
         None => None,
         Some(_) => Some(ConsumeRecord {
@@ -108,7 +121,7 @@ fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
             consume_time: log.time("consume_time")?,
         }),
     };
-    Ok(Unapplied { event: outbox_row(row)?, record })
+    Ok(Unapplied { event: OutboxTable::read(row)?, record })
 }
 
 /// The events that the consumer has not settled, each with its record. All `ids` are of aggregates of one tenant and
@@ -122,26 +135,34 @@ fn unapplied_of(
 ) -> (String, Vec<Value>) {
     let mut values = values![kind, tenant];
     values.extend(types.iter().cloned());
-    values.push(after_id.into());
+    values.extend(values![consumer, after_id]);
     dialect.look_up(LookUp {
         columns: &format!(
-            "{COLUMNS}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
-             l.lease_until, l.error_message, l.consume_time"
+            "{}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
+             l.lease_until, l.error_message, l.consume_time",
+            OutboxTable::COLUMNS,
         ),
         from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
         joined: (join_record(dialect), values![consumer]),
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
-            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {id} > ? \
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} AND {id} > ? \
              AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
-            event_type = dialect.unindexed("o.event_type"),
+            of_type = of_type(dialect, types.len()),
             id = dialect.unindexed("o.id"),
-            types = placeholders(types.len()),
         ),
         values,
         ..LookUp::default()
     })
+}
+
+/// The condition that the event `o` has one of so many types, or a type that is registered for the consumer. Its values
+/// are the types and the consumer.
+fn of_type(dialect: &dyn Dialect, types: usize) -> String {
+    let event_type = dialect.unindexed("o.event_type");
+    let registered = "SELECT t.event_type FROM outbox_consumer_types t WHERE t.consumer = ?";
+    format!("({event_type} IN ({}) OR {event_type} IN ({registered}))", placeholders(types))
 }
 
 /// Joins the consumer's record of the event `o`.
@@ -163,6 +184,15 @@ pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError
     Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
 }
 
+fn registered_type(row: &Row) -> Result<RegisteredType, StoreError> {
+    let row = row.of("outbox_consumer_types", "consumer");
+    Ok(RegisteredType {
+        consumer: row.string("consumer")?,
+        event_type: row.string("event_type")?,
+        alive_until: row.time("alive_until")?,
+    })
+}
+
 #[async_trait]
 impl ConsumeQueries for Session {
     async fn consumption(
@@ -171,7 +201,8 @@ impl ConsumeQueries for Session {
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError> {
         let sql = format!("SELECT {RECORD} FROM event_consume_log WHERE consumer = ? AND event_id = ?");
-        self.fetch_one(&sql, values![consumer, event]).await?.as_ref().map(record).transpose()
+        let row = self.fetch_one(&sql, values![consumer, event]).await?;
+        row.as_ref().map(ConsumeLogTable::fields).map(record).transpose()
     }
 
     async fn unapplied(
@@ -210,12 +241,18 @@ impl ConsumeQueries for Session {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         most: u32,
     ) -> Result<Vec<EventId>, StoreError> {
+        let except = type_values(except);
+        let other_type = match except.len() {
+            0 => String::new(),
+            types => format!("AND event_type NOT IN ({})", placeholders(types)),
+        };
         let sql = format!(
-            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? \
+            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? {other_type} \
              AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
              AND ((status <> 'PROCESSING' AND consume_time <= ? \
                    AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
@@ -224,7 +261,9 @@ impl ConsumeQueries for Session {
              ORDER BY consume_time, id LIMIT ?",
             index = self.dialect.index("idx_consume_unsettled"),
         );
-        let values = values![consumer, idle_since, idle_since, now, now, most];
+        let mut values = values![consumer];
+        values.extend(except);
+        values.extend(values![idle_since, idle_since, now, now, most]);
         let rows = self.fetch(&sql, values).await?;
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }
@@ -243,19 +282,19 @@ impl ConsumeQueries for Session {
         }
         let types = type_values(types);
         let sql = format!(
-            "SELECT {COLUMNS} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
-             AND {id} > ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+            "SELECT {columns} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
+             AND {id} > ? AND {of_type} AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+            columns = OutboxTable::COLUMNS,
             index = self.dialect.index("idx_outbox_sent"),
             record = join_record(self.dialect),
             id = self.dialect.unindexed("o.id"),
-            event_type = self.dialect.unindexed("o.event_type"),
-            types = placeholders(types.len()),
+            of_type = of_type(self.dialect, types.len()),
         );
         let mut values = values![consumer, after, until, after_id];
         values.extend(types);
-        values.push(most.into());
+        values.extend(values![consumer, most]);
         let rows = self.fetch(&sql, values).await?;
-        Ok(self.readable(&rows, outbox_row))
+        Ok(self.readable(&rows, OutboxTable::read))
     }
 
     async fn consumed_page(
@@ -265,7 +304,7 @@ impl ConsumeQueries for Session {
         most: u32,
     ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
         let (sql, values) = page(self.dialect, filter, before, most);
-        self.fetch(&sql, values).await?.iter().map(consumed).collect()
+        self.fetch(&sql, values).await?.iter().map(ConsumeLogTable::numbered).collect()
     }
 
     async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
@@ -273,7 +312,7 @@ impl ConsumeQueries for Session {
         for events in events.chunks(MAX_ROWS) {
             let (sql, values) = of_events(events);
             for row in &self.fetch(&sql, values).await? {
-                found.push(consumed(row)?);
+                found.push(ConsumeLogTable::numbered(row)?);
             }
         }
         // Removes duplicates: an event id that occurs in two chunks is read twice.
@@ -285,9 +324,9 @@ impl ConsumeQueries for Session {
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
         let mut found = Vec::new();
         for of in aggregates {
-            let sql = format!("{CONSUMED} WHERE aggregate_type = ? AND aggregate_id = ? AND tenant_id = ?");
+            let sql = format!("{} WHERE aggregate_type = ? AND aggregate_id = ? AND tenant_id = ?", select());
             for row in &self.fetch(&sql, values![&of.kind, of.id, of.tenant.get()]).await? {
-                found.push(consumed(row)?.effect);
+                found.push(ConsumeLogTable::read(row)?);
             }
         }
         Ok(found)
@@ -315,5 +354,14 @@ impl ConsumeQueries for Session {
         let sql =
             "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ?";
         self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
+    }
+
+    async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {
+        let sql = "SELECT consumer, event_type, alive_until FROM outbox_consumer_types";
+        let rows = self.fetch(sql, Vec::new()).await?;
+        let mut types = rows.iter().map(registered_type).collect::<Result<Vec<_>, _>>()?;
+        // The rows are sorted here, because the collations of the engines differ.
+        types.sort_by(|a, b| (&a.consumer, &a.event_type).cmp(&(&b.consumer, &b.event_type)));
+        Ok(types)
     }
 }

@@ -4,35 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+use handover_outbox::ports::{
+    ConsumeLog, ConsumerSubscription, Consumption, Expected, RegisteredType, StoreError,
+};
 
 use handover_events::{ConsumeStatus, EventId, MAX_ID};
 
-use super::consume::subscription;
+use super::consume::{ConsumeLogTable, subscription};
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
-use crate::value::{Value, aggregate_columns, values};
-
-const KEY: &str = "consumer, event_id";
-/// The columns that an update of a record overwrites: all but the key. The row keeps its id.
-const REPLACED: &[&str] = &[
-    "event_type",
-    "consume_time",
-    "status",
-    "attempts",
-    "cost_ms",
-    "error_message",
-    "idempotency_key",
-    "consume_result",
-    "payload_hash",
-    "trace_id",
-    "lease_until",
-    "next_retry_time",
-    "aggregate_seq",
-    "tenant_id",
-    "aggregate_type",
-    "aggregate_id",
-];
+use crate::table::Table;
+use crate::value::{Value, values};
 
 impl Session {
     /// Writes records that are distinct by consumer and event. Fails if a stored record differs from what the caller
@@ -43,9 +25,9 @@ impl Session {
         let mut expected: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for one in consumptions {
             match one.expected {
-                Expected::Absent => new.extend(row(one)),
+                Expected::Absent => new.push(one),
                 Expected::At(status, attempts) => {
-                    existing.extend(row(one));
+                    existing.push(one);
                     expected.entry(&one.consumer).or_default().push((&one.event_id, status, attempts));
                 }
             }
@@ -55,13 +37,9 @@ impl Session {
                 self.lock_expected(consumer, expected).await?;
             }
         }
-        let insert = format!("INSERT INTO event_consume_log ({KEY}, {})", REPLACED.join(", "));
-        let columns = 2 + REPLACED.len();
-        let replace = self.dialect.or_replace(KEY, REPLACED);
-        self.insert(&insert, columns, existing, &replace).await?;
+        self.insert_or_update::<ConsumeLogTable>(ConsumeLogTable::rows(existing)).await?;
         // If a record that should be new exists already, the unique key makes the insert fail.
-        self.insert(&insert, columns, new, "").await?;
-        Ok(())
+        self.insert_into::<ConsumeLogTable>(ConsumeLogTable::rows(new), "").await
     }
 
     /// Locks records of one consumer and checks that they have the expected status and attempts.
@@ -83,7 +61,7 @@ impl Session {
         });
         let mut found: BTreeMap<EventId, (ConsumeStatus, u32)> = BTreeMap::new();
         for row in self.fetch(&sql, values).await? {
-            let row = row.of("event_consume_log", "event_id");
+            let row = ConsumeLogTable::fields(&row);
             found.insert(row.named("event_id")?, (row.named("status")?, row.count("attempts")?));
         }
         if expected.iter().any(|(event, status, attempts)| found.get(*event) != Some(&(*status, *attempts))) {
@@ -91,29 +69,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// The values of the columns in [`KEY`] and [`REPLACED`].
-fn row(one: &Consumption) -> Vec<Value> {
-    let mut row = values![
-        &one.consumer,
-        &one.event_id,
-        &one.event_type,
-        one.consume_time,
-        one.status.as_str(),
-        one.attempts,
-        one.cost_ms,
-        &one.error_message,
-        &one.idempotency_key,
-        &one.consume_result,
-        &one.payload_hash,
-        &one.trace_id,
-        one.lease_until,
-        one.next_retry_time,
-        one.aggregate_seq,
-    ];
-    row.extend(aggregate_columns(&one.aggregate));
-    row
 }
 
 #[async_trait]
@@ -154,6 +109,32 @@ impl ConsumeLog for Session {
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
         let sql = "UPDATE outbox_consumer_subscriptions SET checked_until = ? WHERE consumer = ?";
         self.execute(sql, values![until, consumer]).await?;
+        Ok(())
+    }
+
+    async fn register_types(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        for_ms: u32,
+    ) -> Result<(), StoreError> {
+        let (_, until) = self.now_and(for_ms).await?;
+        // Processes renew the same rows: the common sequence of types prevents deadlocks, and one statement cannot write
+        // a row twice.
+        let types: BTreeSet<&str> = types.iter().copied().collect();
+        let rows = types.into_iter().flat_map(|event_type| values![consumer, event_type, until]).collect();
+        let after = self.dialect.or_replace("consumer, event_type", &["alive_until"]);
+        let into = "INSERT INTO outbox_consumer_types (consumer, event_type, alive_until)";
+        self.insert(into, 3, rows, &after).await?;
+        Ok(())
+    }
+
+    async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError> {
+        for RegisteredType { consumer, event_type, alive_until } in ended {
+            let sql = "DELETE FROM outbox_consumer_types \
+                       WHERE consumer = ? AND event_type = ? AND alive_until = ?";
+            self.execute(sql, values![consumer, event_type, *alive_until]).await?;
+        }
         Ok(())
     }
 }

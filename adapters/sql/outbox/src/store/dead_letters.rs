@@ -11,37 +11,35 @@ use handover_outbox::ports::{
 
 use super::page::Page;
 use crate::dialect::{LookUp, MAX_ROWS, padded, placeholders};
-use crate::row::Row;
+use crate::row::Fields;
 use crate::session::Session;
+use crate::table::{Table, table};
 use crate::value::{Value, values};
 
-const PARKED: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
+table! {
+    DeadLetterTable("dead_letters" by "message_key"),
+    read row as DeadLetter, write dead_letter as &'a DeadLetter;
+    insert {
+        queue: string("queue" = &dead_letter.queue),
+        key: string("message_key" = &dead_letter.key),
+        tenant: id("tenant_id" = dead_letter.tenant.get()),
+        event_type: opt_string("event_type" = &dead_letter.event_type),
+        trace_id: opt_string("trace_id" = &dead_letter.trace_id),
+        body: string("body" = &dead_letter.body),
+        reason: string("reason" = &dead_letter.reason),
+        died_at: time("died_at" = dead_letter.died_at),
+        status: (status(row))("status" = DeadLetterStatus::Open.as_str()),
+    }
+    read { decided_at: opt_time("decided_at"), note: opt_string("note") }
+}
+
+fn status(row: Fields<'_>) -> Result<DeadLetterStatus, StoreError> {
+    let status = row.text("status")?;
+    DeadLetterStatus::named(status).ok_or_else(|| row.corrupt("status", format!("{status:?} is unknown")))
+}
 
 fn select() -> String {
-    format!("SELECT id, {PARKED}, decided_at, note FROM dead_letters")
-}
-
-fn dead_letter(row: &Row) -> Result<DeadLetter, StoreError> {
-    let row = row.of("dead_letters", "message_key");
-    let status = row.text("status")?;
-    Ok(DeadLetter {
-        queue: row.string("queue")?,
-        key: row.string("message_key")?,
-        tenant: row.id("tenant_id")?,
-        event_type: row.opt_string("event_type")?,
-        trace_id: row.opt_string("trace_id")?,
-        body: row.string("body")?,
-        reason: row.string("reason")?,
-        died_at: row.time("died_at")?,
-        status: DeadLetterStatus::named(status)
-            .ok_or_else(|| row.corrupt("status", format!("{status:?} is unknown")))?,
-        decided_at: row.opt_time("decided_at")?,
-        note: row.opt_string("note")?,
-    })
-}
-
-fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
-    Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: dead_letter(row)? })
+    format!("SELECT id, {} FROM dead_letters", DeadLetterTable::COLUMNS)
 }
 
 pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
@@ -70,7 +68,7 @@ pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
 impl DeadLetterQueries for Session {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
         let sql = format!("{} WHERE queue = ? AND message_key = ?", select());
-        self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(dead_letter).transpose()
+        self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(DeadLetterTable::read).transpose()
     }
 
     async fn dead_letters_page(
@@ -81,7 +79,7 @@ impl DeadLetterQueries for Session {
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
         let (sql, values) = page(filter, before, most);
         let rows = self.fetch(&sql, values).await?;
-        rows.iter().map(numbered).collect()
+        rows.iter().map(DeadLetterTable::numbered).collect()
     }
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
@@ -89,7 +87,7 @@ impl DeadLetterQueries for Session {
         for keys in keys.chunks(MAX_ROWS) {
             let (sql, values) = of_keys(keys);
             for row in &self.fetch(&sql, values).await? {
-                found.push(numbered(row)?);
+                found.push(DeadLetterTable::numbered(row)?);
             }
         }
         // Removes duplicates: a message key that occurs in two chunks is read twice.
@@ -136,7 +134,7 @@ impl Session {
                     ..LookUp::default()
                 });
                 for row in self.fetch(&sql, values).await? {
-                    let row = row.of("dead_letters", "message_key");
+                    let row = DeadLetterTable::fields(&row);
                     let is_open = row.text("status")? == DeadLetterStatus::Open.as_str();
                     existing.insert((row.string("queue")?, row.string("message_key")?), is_open);
                 }
@@ -166,20 +164,9 @@ impl DeadLetterRepo for Session {
                 self.execute(sql, values).await?;
                 continue;
             }
-            let row = values![
-                &dead_letter.queue,
-                &dead_letter.key,
-                dead_letter.tenant.get(),
-                &dead_letter.event_type,
-                &dead_letter.trace_id,
-                &dead_letter.body,
-                &dead_letter.reason,
-                dead_letter.died_at,
-                DeadLetterStatus::Open.as_str(),
-            ];
             // Each dead letter is inserted with its own statement: a multi-row statement could exceed MySQL's
             // `max_allowed_packet`.
-            self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, row, "").await?;
+            self.insert_into::<DeadLetterTable>(DeadLetterTable::values(dead_letter), "").await?;
         }
         Ok(())
     }

@@ -2,28 +2,24 @@
 
 use async_trait::async_trait;
 use handover_events::EventId;
-use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
+use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, StoreError};
 
 use crate::dialect::{MAX_ROWS, padded, placeholders};
-use crate::row::Row;
 use crate::session::Session;
-use crate::value::{Value, values};
+use crate::table::{Table, table};
+use crate::value::Value;
 
-const COLUMNS: &str = "tenant_id, event_id, kind, consumer, attempts, detail, create_time";
-const INSERTED: usize = 7;
-
-fn entry(row: &Row) -> Result<Numbered<HistoryEntry>, StoreError> {
-    let row = row.of("outbox_history", "id");
-    let effect = HistoryEntry {
-        tenant: row.id("tenant_id")?,
-        event_id: row.named("event_id")?,
-        kind: row.named("kind")?,
-        consumer: row.opt_string("consumer")?,
-        attempts: row.count("attempts")?,
-        detail: row.opt_string("detail")?,
-        at: row.time("create_time")?,
-    };
-    Ok(Numbered { id: row.int("id")?, effect })
+table! {
+    HistoryTable("outbox_history" by "id"), read row as HistoryEntry, write entry as &'a HistoryEntry;
+    insert {
+        tenant: id("tenant_id" = entry.tenant.get()),
+        event_id: named("event_id" = &entry.event_id),
+        kind: named("kind" = entry.kind.as_str()),
+        consumer: opt_string("consumer" = &entry.consumer),
+        attempts: count("attempts" = entry.attempts),
+        detail: opt_string("detail" = &entry.detail),
+        at: time("create_time" = entry.at),
+    }
 }
 
 #[async_trait]
@@ -33,12 +29,13 @@ impl HistoryQueries for Session {
         for events in events.chunks(MAX_ROWS) {
             let events = padded(events);
             let sql = format!(
-                "SELECT id, {COLUMNS} FROM outbox_history {} WHERE event_id IN ({})",
+                "SELECT id, {} FROM outbox_history {} WHERE event_id IN ({})",
+                HistoryTable::COLUMNS,
                 self.dialect.index("idx_outbox_history"),
                 placeholders(events.len())
             );
             for row in &self.fetch(&sql, events.iter().map(Value::from).collect()).await? {
-                found.push(entry(row)?);
+                found.push(HistoryTable::numbered(row)?);
             }
         }
         // Removes duplicates: an event id that occurs in two chunks is read twice.
@@ -51,19 +48,6 @@ impl HistoryQueries for Session {
 #[async_trait]
 impl HistoryRepo for Session {
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
-        let mut rows = Vec::with_capacity(entries.len() * INSERTED);
-        for entry in entries {
-            rows.extend(values![
-                entry.tenant.get(),
-                &entry.event_id,
-                entry.kind.as_str(),
-                &entry.consumer,
-                entry.attempts,
-                &entry.detail,
-                entry.at,
-            ]);
-        }
-        self.insert(&format!("INSERT INTO outbox_history ({COLUMNS})"), INSERTED, rows, "").await?;
-        Ok(())
+        self.insert_into::<HistoryTable>(HistoryTable::rows(entries), "").await
     }
 }

@@ -164,6 +164,7 @@ impl LeaseRepo for Session {
         let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
         self.execute(free, Vec::new()).await?;
         self.execute("DELETE FROM outbox_relays", Vec::new()).await?;
+        self.execute("DELETE FROM outbox_consumer_types", Vec::new()).await?;
         let leaders = "UPDATE outbox_leaders SET leader = NULL, lease_until = NULL WHERE leader IS NOT NULL";
         self.execute(leaders, Vec::new()).await?;
         let processing = format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, Json, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed,
     OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
@@ -13,74 +13,53 @@ use handover_outbox::ports::{
 
 use super::page::Page;
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
-use crate::row::{Fields, Row};
+use crate::row::Fields;
 use crate::session::Session;
-use crate::value::{Value, aggregate_columns, values};
+use crate::table::{Table, table};
+use crate::value::{Value, values};
 
-/// The columns of an [`OutboxRow`], with the table alias `o`.
-pub(super) const COLUMNS: &str = "o.id, o.event_id, o.event_type, o.aggregate_type, o.aggregate_id, o.payload, \
-    o.status, o.retry_count, o.next_retry_time, o.create_time, o.update_time, o.tenant_id, o.aggregate_seq, \
-    o.metadata, o.max_retry_count, o.last_error, o.sent_time, o.released_time";
-const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
-    aggregate_seq, payload, metadata, max_retry_count, status, create_time, update_time)";
-const INSERTED: usize = 12;
 /// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
 
-pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
-    let row = row.of("outbox_events", "id");
-    Ok(OutboxRow {
-        id: row.int("id")?,
-        event_id: row.named("event_id")?,
-        event_type: row.string("event_type")?,
-        aggregate: row.aggregate()?,
-        aggregate_seq: row.int("aggregate_seq")?,
-        payload: row.string("payload")?,
-        metadata: metadata(row)?,
-        status: row.named("status")?,
-        retry_count: row.count("retry_count")?,
-        max_retry_count: row.count("max_retry_count")?,
-        next_retry_time: row.opt_time("next_retry_time")?,
-        last_error: row.opt_string("last_error")?,
-        create_time: row.time("create_time")?,
-        update_time: row.time("update_time")?,
-        sent_time: row.opt_time("sent_time")?,
-        released_time: row.opt_time("released_time")?,
-    })
+table! {
+    /// Rows of the outbox. Queries give the table the alias `o`.
+    pub(super) OutboxTable("outbox_events" as "o." by "id"),
+    read row as OutboxRow, write event as &'a NewEvent;
+    insert {
+        event_id: named("event_id" = &event.event_id),
+        event_type: string("event_type" = &event.event_type),
+        aggregate: (row.aggregate())(
+            "tenant_id" = event.aggregate.tenant.get(),
+            "aggregate_type" = &event.aggregate.kind,
+            "aggregate_id" = event.aggregate.id
+        ),
+        aggregate_seq: int("aggregate_seq" = event.aggregate_seq),
+        payload: string("payload" = &event.payload),
+        metadata: (metadata(row))("metadata" = event.metadata.to_text()),
+        max_retry_count: count("max_retry_count" = event.max_retry_count),
+        routing_key: opt_string("routing_key" = &event.routing_key),
+        status: named("status" = OutboxStatus::New.as_str()),
+        create_time: time("create_time" = event.occurred_at),
+        update_time: time("update_time" = event.occurred_at),
+    }
+    read {
+        id: int("id"),
+        retry_count: count("retry_count"),
+        next_retry_time: opt_time("next_retry_time"),
+        last_error: opt_string("last_error"),
+        sent_time: opt_time("sent_time"),
+        released_time: opt_time("released_time"),
+    }
 }
 
 fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
     let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
-    let json = Json::parse(text)
-        .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))?;
-    if !json.is_object() {
-        return Err(row.corrupt("metadata", "the value is not a JSON object"));
-    }
-    let text = |name: &str| json.get(name).and_then(Json::as_str).map(str::to_owned);
-    Ok(EventMetadata {
-        trace_id: text("traceId"),
-        request_id: text("requestId"),
-        user_id: json.get("userId").and_then(Json::as_i64),
-        traceparent: text("traceparent"),
-    })
-}
-
-fn metadata_text(metadata: &EventMetadata) -> Option<String> {
-    let EventMetadata { trace_id, request_id, traceparent, user_id } = metadata;
-    let text = |text: &Option<String>| text.as_deref().map(Json::from);
-    let fields = [
-        ("traceId", text(trace_id)),
-        ("requestId", text(request_id)),
-        ("traceparent", text(traceparent)),
-        ("userId", user_id.map(Json::from)),
-    ];
-    let fields: Vec<(String, Json)> =
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    (!fields.is_empty()).then(|| Json::Object(fields).to_string())
+    EventMetadata::from_text(text)
+        .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))
 }
 
 pub(super) fn select() -> String {
-    format!("SELECT {COLUMNS} FROM outbox_events o")
+    format!("SELECT {} FROM outbox_events o", OutboxTable::COLUMNS)
 }
 
 /// Adds the conditions of a filter to a page.
@@ -117,7 +96,7 @@ impl Session {
             let (sql, values) = filtered(self.dialect, page(bound), filter).limit(missing);
             let rows = self.fetch(&sql, values).await?;
             let before = found.len();
-            found.extend(self.readable(&rows, outbox_row));
+            found.extend(self.readable(&rows, OutboxTable::read));
             let all_read = found.len() - before == rows.len();
             if all_read || rows.len() < missing as usize {
                 return Ok(found);
@@ -145,12 +124,9 @@ impl OutboxQueries for Session {
         let mut found = Vec::with_capacity(events.len());
         for events in events.chunks(MAX_ROWS) {
             let events = padded(events);
-            let sql = format!(
-                "SELECT {COLUMNS} FROM outbox_events o WHERE o.event_id IN ({})",
-                placeholders(events.len())
-            );
+            let sql = format!("{} WHERE o.event_id IN ({})", select(), placeholders(events.len()));
             let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
-            found.extend(self.readable(&rows, outbox_row));
+            found.extend(self.readable(&rows, OutboxTable::read));
         }
         // Removes duplicates: an event id that occurs in two chunks is read twice.
         found.sort_by_key(|row| row.id);
@@ -222,21 +198,7 @@ impl OperatorQueries for Session {
 #[async_trait]
 impl OutboxRepo for Session {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
-        let mut rows = Vec::with_capacity(events.len() * INSERTED);
-        for event in events {
-            rows.extend(values![&event.event_id, &event.event_type]);
-            rows.extend(aggregate_columns(&event.aggregate));
-            rows.extend(values![
-                event.aggregate_seq,
-                &event.payload,
-                metadata_text(&event.metadata),
-                event.max_retry_count,
-                OutboxStatus::New.as_str(),
-                event.occurred_at,
-                event.occurred_at,
-            ]);
-        }
-        self.insert(INSERT, INSERTED, rows, "").await?;
+        self.insert_into::<OutboxTable>(OutboxTable::rows(events), "").await?;
         self.appended(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
         Ok(())
     }

@@ -7,10 +7,11 @@ use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
 
-use super::outbox::{COLUMNS, outbox_row};
+use super::outbox::OutboxTable;
 use crate::dialect::{Dialect, placeholders};
 use crate::row::Row;
 use crate::session::Session;
+use crate::table::Table;
 use crate::value::{Value, values};
 
 pub(super) const SAME: &str = "e.aggregate_type = o.aggregate_type AND e.aggregate_id = o.aggregate_id \
@@ -74,10 +75,11 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
     let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
     let (conditions, condition_values) = conditions(dialect, query);
     let sql = format!(
-        "SELECT {COLUMNS}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
+        "SELECT {columns}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND {id} > o.id) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions} ORDER BY o.id LIMIT ?",
+        columns = OutboxTable::COLUMNS,
         is_ordered = is_ordered("o.event_type", unordered),
         order = dialect.index("idx_outbox_order"),
         other_is_ordered = is_ordered("e.event_type", unordered),
@@ -100,8 +102,9 @@ fn in_order_of_aggregates(dialect: &dyn Dialect, query: &DueQuery) -> (String, V
            FROM outbox_events o {pending} WHERE {conditions}), \
          ranked AS (SELECT id, aggregate_seq, min(id) OVER (PARTITION BY tenant_id, aggregate_type, aggregate_id, \
            unordered_id ORDER BY aggregate_seq DESC, id DESC) AS rank_id FROM due) \
-         SELECT {COLUMNS} FROM ranked p JOIN outbox_events o ON o.id = p.id \
+         SELECT {columns} FROM ranked p JOIN outbox_events o ON o.id = p.id \
          ORDER BY p.rank_id, p.aggregate_seq, p.id LIMIT ?",
+        columns = OutboxTable::COLUMNS,
         is_ordered = is_ordered("o.event_type", &query.unordered),
         pending = dialect.index("idx_outbox_pending"),
     );
@@ -123,7 +126,7 @@ impl Session {
         let mut rows = self.fetch(&sql, values).await?;
         let mut overtaken = false;
         for row in &rows {
-            overtaken |= row.of("outbox_events", "id").flag("overtaken")?;
+            overtaken |= OutboxTable::fields(row).flag("overtaken")?;
         }
         // An event that was repaired or inserted by SQL has a greater id than a later event of its aggregate. This is
         // rare, so the more expensive query is acceptable.
@@ -131,7 +134,7 @@ impl Session {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;
         }
-        Ok(self.readable(&rows, outbox_row))
+        Ok(self.readable(&rows, OutboxTable::read))
     }
 
     pub(super) async fn next_due(

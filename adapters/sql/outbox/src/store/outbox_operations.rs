@@ -9,12 +9,13 @@ use handover_outbox::ports::{
     UnreadableRow,
 };
 
-use super::outbox::{COLUMNS, outbox_row, select};
+use super::outbox::{OutboxTable, select};
 use super::outbox_due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
+use crate::table::Table;
 use crate::value::{Value, aggregate_columns, values};
 
 /// Maximum number of redriven rows per statement: each one is a branch of its CASE expression.
@@ -26,7 +27,7 @@ const SEARCHED_ROWS: u32 = 1_000;
 /// Every outbox row of aggregates of one tenant and type, in any order.
 pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64]) -> (String, Vec<Value>) {
     dialect.look_up(LookUp {
-        columns: COLUMNS,
+        columns: OutboxTable::COLUMNS,
         from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
@@ -49,9 +50,10 @@ pub(super) fn blocked(
     // A scalar subquery excludes rows with earlier failed rows: it is executed row by row until the page is full.
     // PostgreSQL would convert NOT EXISTS to a join and plan it for the whole table.
     let select = format!(
-        "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
+        "SELECT {columns}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {LATER}) AS held \
          FROM outbox_events o {all_failed}",
+        columns = OutboxTable::COLUMNS,
         order = dialect.index("idx_outbox_order"),
         all_failed = dialect.failed(),
     );
@@ -87,7 +89,8 @@ pub(super) fn waiting(
         "FROM outbox_events e {order} WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered}"
     );
     let select = format!(
-        "SELECT {COLUMNS}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
+        "SELECT {columns}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
+        columns = OutboxTable::COLUMNS,
         pending = dialect.index("idx_outbox_pending"),
     );
     let page = Page::below(&select, "o.id", before)
@@ -119,8 +122,8 @@ pub(super) fn waiting(
 
 /// Decodes a row of [`blocked`] or [`waiting`].
 fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
-    let held = row.of("outbox_events", "id").id("held")?;
-    let row = outbox_row(row)?;
+    let held = OutboxTable::fields(row).id("held")?;
+    let row = OutboxTable::read(row)?;
     let blocked = Blocked {
         aggregate: row.aggregate,
         event_id: row.event_id,
@@ -135,8 +138,8 @@ fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
 
 /// The row, if one of its values cannot be read.
 fn unreadable_row(row: &Row) -> Option<Result<UnreadableRow, StoreError>> {
-    let fields = row.of("outbox_events", "id");
-    match outbox_row(row) {
+    let fields = OutboxTable::fields(row);
+    match OutboxTable::read(row) {
         Ok(_) => None,
         Err(StoreError::Corrupt { column, why, .. }) => Some(fields.int("id").map(|id| UnreadableRow {
             id,
@@ -165,7 +168,7 @@ impl Session {
             for ids in ids.chunks(MAX_ROWS) {
                 let (sql, values) = about(self.dialect, tenant, kind, ids);
                 let rows = self.fetch(&sql, values).await?;
-                found.extend(self.readable(&rows, outbox_row));
+                found.extend(self.readable(&rows, OutboxTable::read));
             }
         }
         found.sort_by(|a, b| {
@@ -306,7 +309,7 @@ impl Session {
         );
         let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;
         let settled = |row: &Row| {
-            let row = row.of("outbox_events", "id");
+            let row = OutboxTable::fields(row);
             let aggregate = row.aggregate()?;
             let before = RedrivenRow {
                 tenant: aggregate.tenant,

@@ -163,6 +163,26 @@ impl Connection for ExplainingConnection {
         self.record_plan(sql, &values).await?;
         self.inner.fetch(sql, values).await
     }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.inner.begin().await
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        self.inner.commit().await
+    }
+
+    async fn lend(&mut self) -> Result<(), StoreError> {
+        self.inner.lend().await
+    }
+
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
+        self.inner.reclaim().await
+    }
+
+    fn driver(&mut self) -> Option<&mut (dyn std::any::Any + Send)> {
+        self.inner.driver()
+    }
 }
 
 /// SQLite plans the hot statements without statistics until an operator runs ANALYZE, so both cases are tested.
@@ -221,7 +241,7 @@ async fn check_hot_statements(store: &SqlStore) {
     session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();
     session.consumption("c", &event).await.unwrap();
-    session.stale_consumptions("c", now, now, 100).await.unwrap();
+    session.stale_consumptions("c", &["A"], now, now, 100).await.unwrap();
     session.unconsumed_events("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();

@@ -1,8 +1,6 @@
 //! A marketplace whose buyer can own assets, with its relay and consumers.
 
-use std::sync::Arc;
-
-use handover_outbox::consumers::{Event, Handler, Subscriber};
+use handover_outbox::consumers::{AnyHandler, Event, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
 use marketplace::ports::*;
@@ -197,13 +195,13 @@ impl Market {
 
     pub(crate) fn asset_consumer(&self, asset: Asset) -> Subscriber<Work> {
         let name = asset.as_str();
-        self.app().subscribers().into_iter().find(|it| it.handler.name() == name).unwrap()
+        self.app().subscribers().into_iter().find(|it| it.name() == name).unwrap()
     }
 
     /// Applies one event with a handler in one unit of work, without the order gate.
     pub(crate) async fn apply_event(
         &self,
-        handler: &Arc<dyn Handler<Work>>,
+        handler: &AnyHandler<Work>,
         row: &OutboxRow,
     ) -> Result<String, String> {
         let mut unit = self.world.store.begin().await.unwrap();

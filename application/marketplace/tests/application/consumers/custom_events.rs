@@ -56,6 +56,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
         metadata: EventMetadata::default(),
         occurred_at: world.now(),
         max_retry_count: 0,
+        routing_key: None,
     }
 }
 
@@ -63,7 +64,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
 async fn custom_event_type_is_applied_once_and_in_order() {
     let world = World::new().await;
     let mut process = world.process();
-    let loans = Subscriber { queue: QUEUE.into(), handler: Arc::new(Loans) };
+    let loans = Subscriber::new(QUEUE, Arc::new(Loans));
     let outbox = process.app.outbox.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
     process.app.outbox = outbox.with_consumer(&loans, &["book.*"]);
     service::prepare(&process.app).await.unwrap();

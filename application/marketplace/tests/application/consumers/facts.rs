@@ -26,6 +26,7 @@ fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: 3,
+        routing_key: None,
     }
 }
 
@@ -166,8 +167,8 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
     for (id, body, reason) in &cases {
         let event_type = body.event_type();
         for subscriber in market.app().subscribers() {
-            let name = subscriber.handler.name();
-            if !subscriber.handler.event_types().contains(&event_type.as_str()) {
+            let name = subscriber.name();
+            if !subscriber.event_types().contains(&event_type.as_str()) {
                 continue;
             }
             let record = market.world.log(name, id).await.unwrap();

@@ -60,12 +60,12 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
     process.commit(numbered().map(|(n, body)| world.event(&format!("e-{n}"), n, body)).collect()).await;
     let rows = world.rows().await;
     for subscriber in process.app.subscribers() {
-        if !["status-sync", "buyer-credit"].contains(&subscriber.handler.name()) {
+        if !["status-sync", "buyer-credit"].contains(&subscriber.name()) {
             continue;
         }
         for at in sequence {
             let event = Event::of(&rows[at]).unwrap();
-            if subscriber.handler.event_types().contains(&event.row.event_type.as_str()) {
+            if subscriber.event_types().contains(&event.row.event_type.as_str()) {
                 let mut unit = process.app.tx.begin().await.unwrap();
                 subscriber.handler.apply(unit.as_mut(), &[event]).await.unwrap();
                 unit.commit().await.unwrap();

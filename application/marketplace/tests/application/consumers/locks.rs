@@ -27,7 +27,7 @@ async fn cancelled_order_event(world: &World, process: &Process, buyer: i64) -> 
 }
 
 fn credit_consumer(process: &Process) -> Subscriber<Work> {
-    process.app.subscribers().into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.name() == CREDIT).unwrap()
 }
 
 /// Begins another transaction that locks the credit row of [`BUYER`].

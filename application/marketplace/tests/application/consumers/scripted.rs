@@ -61,7 +61,7 @@ impl Scripted {
     }
 
     pub(crate) fn subscriber(self: &Arc<Self>) -> Subscriber<Work> {
-        Subscriber { queue: QUEUE.into(), handler: Arc::clone(self) as Arc<dyn Handler<Work>> }
+        Subscriber::new(QUEUE, Arc::clone(self) as Arc<dyn Handler<Work>>)
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {

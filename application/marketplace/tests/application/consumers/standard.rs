@@ -76,13 +76,13 @@ async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
     let topology = consumers::topology(DEFAULT_TIMEOUT);
     let subscribers = process.app.subscribers();
     let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue.as_ref()).collect();
-    let names: BTreeSet<&str> = subscribers.iter().map(|it| it.handler.name()).collect();
+    let names: BTreeSet<&str> = subscribers.iter().map(|it| it.name()).collect();
     assert_eq!((queues.len(), names.len()), (subscribers.len(), subscribers.len()));
     for subscriber in &subscribers {
         let queue = topology.queues.iter().find(|queue| queue.name == subscriber.queue).unwrap();
         let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
         for event_type in EventKind::ALL {
-            let handles = subscriber.handler.event_types().contains(&event_type.as_str());
+            let handles = subscriber.event_types().contains(&event_type.as_str());
             // A timeout message arrives with the dead-letter routing key of the delay queue.
             let key = if *event_type == EventKind::OrderTimeout {
                 "order.timeout"
@@ -111,9 +111,9 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
     for subscriber in process.app.subscribers() {
         for row in &rows {
-            let handles = subscriber.handler.event_types().contains(&row.event_type.as_str());
+            let handles = subscriber.event_types().contains(&row.event_type.as_str());
             let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
-            let name = subscriber.handler.name();
+            let name = subscriber.name();
             let id = row.event_id.as_str();
             assert_eq!(world.log_status(name, id).await, expected, "{name} and {}", row.event_type);
         }
@@ -152,7 +152,7 @@ async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     let world = World::new().await;
     let process = world.process();
     let subscribers = process.app.subscribers();
-    let inventory = subscribers.into_iter().find(|it| it.handler.name() == "inventory").unwrap();
+    let inventory = subscribers.into_iter().find(|it| it.name() == "inventory").unwrap();
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
     process.app.ordering.cancel(&by(BUYER), old.id).await.unwrap();

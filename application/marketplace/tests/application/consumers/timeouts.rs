@@ -19,7 +19,7 @@ const TIMEOUT_CONSUMER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
 
 fn timeout_consumer(process: &Process) -> Subscriber<Work> {
-    process.app.subscribers().into_iter().find(|it| it.handler.name() == TIMEOUT_CONSUMER).unwrap()
+    process.app.subscribers().into_iter().find(|it| it.name() == TIMEOUT_CONSUMER).unwrap()
 }
 
 /// A process that consumes timeout messages.

@@ -116,6 +116,7 @@ impl World {
             metadata: EventMetadata { trace_id: Some(format!("trace-{id}")), ..EventMetadata::default() },
             occurred_at: self.now(),
             max_retry_count: 3,
+            routing_key: None,
         }
     }
 }

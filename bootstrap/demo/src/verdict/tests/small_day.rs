@@ -288,6 +288,7 @@ impl SmallDay {
             status: OutboxStatus::Sent,
             retry_count: 0,
             max_retry_count: 3,
+            routing_key: None,
             next_retry_time: None,
             last_error: None,
             create_time: self.now,

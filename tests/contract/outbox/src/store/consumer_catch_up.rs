@@ -167,7 +167,8 @@ async fn stale_consumptions(
     now: DateTime<Utc>,
     limit: u32,
 ) -> Vec<String> {
-    let found = view(rig).await.outbox_view().stale_consumptions("inventory", idle_since, now, limit).await;
+    let found =
+        view(rig).await.outbox_view().stale_consumptions("inventory", &[], idle_since, now, limit).await;
     found.expect("cannot read stale records").into_iter().map(String::from).collect()
 }
 

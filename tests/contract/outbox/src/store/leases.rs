@@ -21,7 +21,7 @@ async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> OwnedPartition 
     OwnedPartition { partition: of, epoch: seen.epoch + 1 }
 }
 
-async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
+pub(super) async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
     view(rig).await.outbox_view().database_now().await.expect("cannot read the database clock")
 }
 
@@ -43,7 +43,7 @@ async fn relays(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 /// Asserts that a lease that was written between `before` and `after` ends `for_ms` later.
-fn ends_in_time(until: DateTime<Utc>, before: DateTime<Utc>, after: DateTime<Utc>, for_ms: u32) {
+pub(super) fn ends_in_time(until: DateTime<Utc>, before: DateTime<Utc>, after: DateTime<Utc>, for_ms: u32) {
     let length = TimeDelta::milliseconds(for_ms.into());
     let slack = TimeDelta::milliseconds(2); // a clock may be coarser than a microsecond
     assert!(
@@ -306,7 +306,7 @@ pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreR
     let left = view(rig)
         .await
         .outbox_view()
-        .stale_consumptions("inventory", database_now - TimeDelta::seconds(1), soon, 10)
+        .stale_consumptions("inventory", &[], database_now - TimeDelta::seconds(1), soon, 10)
         .await
         .unwrap();
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);

@@ -46,6 +46,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
         status: OutboxStatus::New,
         retry_count: 0,
         max_retry_count: event.max_retry_count,
+        routing_key: event.routing_key.clone(),
         next_retry_time: None,
         last_error: None,
         create_time: event.occurred_at,
@@ -66,6 +67,7 @@ pub async fn an_appended_event_is_a_new_row_with_all_its_data(rig: &dyn StoreRig
         },
         aggregate_seq: 17,
         max_retry_count: 10,
+        routing_key: Some("book.lent.from-the-branch".into()),
         occurred_at: later(3) + TimeDelta::microseconds(1),
         ..event("full", 7, 1)
     };

@@ -62,11 +62,13 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
+        except: &[&str],
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError> {
-        let left = self.inner.outbox_view().stale_consumptions(consumer, idle_since, now, limit).await?;
+        let left =
+            self.inner.outbox_view().stale_consumptions(consumer, except, idle_since, now, limit).await?;
         if !left.is_empty() {
             self.process.maybe_crash(CrashPoint::InSweep).await;
         }

@@ -1,5 +1,8 @@
 //! Faults of the consume log.
 
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
@@ -20,7 +23,55 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
             let failed = handover_events::ConsumeStatus::Failed;
             !forgets || unapplied.record.as_ref().is_none_or(|record| record.status != failed)
         });
+        if self.has(Fault::UnappliedExcludesRegisteredTypes) {
+            found.retain(|unapplied| types.contains(&unapplied.event.event_type.as_str()));
+        }
         Ok(found)
+    }
+
+    async fn unconsumed_events(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let view = self.inner().outbox_view();
+        let mut rows = view.unconsumed_events(consumer, types, after_id, after, until, limit).await?;
+        if self.has(Fault::UnconsumedExcludesRegisteredTypes) {
+            rows.retain(|row| types.contains(&row.event_type.as_str()));
+        }
+        Ok(rows)
+    }
+
+    async fn stale_consumptions(
+        &mut self,
+        consumer: &str,
+        except: &[&str],
+        idle_since: DateTime<Utc>,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let except = if self.has(Fault::StaleRecordsIncludeExceptedTypes) { &[] } else { except };
+        if self.has(Fault::ExceptedTypesCountAgainstLimit) {
+            let view = self.inner().outbox_view();
+            let mut first = view.stale_consumptions(consumer, &[], idle_since, now, limit).await?;
+            let all = view.stale_consumptions(consumer, except, idle_since, now, u32::MAX).await?;
+            first.retain(|event| all.contains(event));
+            return Ok(first);
+        }
+        self.inner().outbox_view().stale_consumptions(consumer, except, idle_since, now, limit).await
+    }
+
+    async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {
+        let mut types = self.inner().outbox_view().registered_types().await?;
+        if self.has(Fault::RegisteredTypesIgnoreCase) {
+            let mut seen = BTreeSet::new();
+            types.retain(|it| seen.insert((it.consumer.to_lowercase(), it.event_type.to_lowercase())));
+        }
+        Ok(types)
     }
 
     async fn consumed_page(
@@ -63,5 +114,31 @@ impl ConsumeLogWrapper for Unit {
             self.inner().outbox().record(&[Consumption { expected, ..row.clone() }]).await?;
         }
         Ok(())
+    }
+
+    async fn register_types(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        for_ms: u32,
+    ) -> Result<(), StoreError> {
+        let mut registered = self.inner().outbox().registered_types().await?;
+        registered.retain(|it| it.consumer == consumer);
+        let mut types = types.to_vec();
+        if self.has(Fault::RegistrationsAreNotRenewed) {
+            types.retain(|event_type| !registered.iter().any(|it| it.event_type == *event_type));
+        }
+        if self.has(Fault::RegistrationsReplaceOthers) {
+            self.inner().outbox().unregister_types(&registered).await?;
+        }
+        self.inner().outbox().register_types(consumer, &types, for_ms).await
+    }
+
+    async fn unregister_types(&mut self, ended: &[RegisteredType]) -> Result<(), StoreError> {
+        let mut removed = ended.to_vec();
+        if self.has(Fault::RenewedRegistrationsAreRemoved) {
+            removed = self.inner().outbox().registered_types().await?;
+        }
+        self.inner().outbox().unregister_types(&removed).await
     }
 }

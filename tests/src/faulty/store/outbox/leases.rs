@@ -37,7 +37,13 @@ impl LeaseRepoWrapper for Unit {
 
     async fn release_all_leases(&mut self) -> Result<(), StoreError> {
         let before = self.inner().outbox().leader_lease("jobs").await?;
+        let types = self.inner().outbox().registered_types().await?;
         self.inner().outbox().release_all_leases().await?;
+        if self.has(Fault::EndingLeasesKeepsRegisteredTypes) {
+            for RegisteredType { consumer, event_type, .. } in &types {
+                self.inner().outbox().register_types(consumer, &[event_type], 60_000).await?;
+            }
+        }
         if self.has(Fault::EndingLeasesReelectsLeaders)
             && let Some(leader) = before.leader
         {

@@ -190,6 +190,9 @@ impl OutboxRepoWrapper for Unit {
                 let value: Result<serde_json::Value, _> = serde_json::from_str(&event.payload);
                 event.payload = value.map_or_else(|_| event.payload.clone(), |value| format!("{value:#}"));
             }
+            if self.has(Fault::AppendDropsRoutingKeys) {
+                event.routing_key = None;
+            }
         }
         self.appended
             .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));

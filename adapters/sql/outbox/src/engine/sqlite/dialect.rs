@@ -2,17 +2,9 @@
 
 use crate::dialect::{Claiming, Dialect};
 
-/// IMMEDIATE: a deferred transaction that reads, then writes, can fail with SQLITE_BUSY_SNAPSHOT regardless of the busy
-/// timeout.
-pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
-
 pub(super) struct SqliteDialect;
 
 impl Dialect for SqliteDialect {
-    fn begin(&self) -> &'static str {
-        BEGIN
-    }
-
     fn explain(&self) -> &'static str {
         "EXPLAIN QUERY PLAN"
     }

@@ -9,7 +9,7 @@ pub(super) fn to_store_error(error: sqlx::Error) -> StoreError {
     store_error(error, classify)
 }
 
-pub(super) fn classify(error: &dyn DatabaseError) -> ErrorClass {
+pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if matches!(error.kind(), ErrorKind::UniqueViolation) {
         return ErrorClass::UniqueViolation;
     }

@@ -21,11 +21,10 @@ async fn engine(folder: &TempDir) -> SqliteEngine {
 /// Commits one row of this size.
 async fn commit(engine: &SqliteEngine, bytes: usize) -> Result<(), StoreError> {
     let mut writer = engine.writer().await?;
-    writer.execute(BEGIN, Vec::new()).await?;
+    writer.begin().await?;
     let text = Value::Text(Some("x".repeat(bytes)));
     writer.execute("INSERT INTO numbers VALUES (1, ?)", vec![text]).await?;
-    writer.execute(COMMIT, Vec::new()).await.map_err(commit_error)?;
-    Ok(())
+    writer.commit().await.map_err(commit_error)
 }
 
 async fn count(engine: &SqliteEngine) -> i64 {
@@ -200,10 +199,10 @@ async fn commits_are_refused_while_file_or_log_is_replaced() {
         let path = folder.path().join(name);
         let moved = folder.path().join("moved");
         let mut open = engine.writer().await.unwrap();
-        open.execute(BEGIN, Vec::new()).await.unwrap();
+        open.begin().await.unwrap();
         open.execute("INSERT INTO numbers VALUES (2, '')", Vec::new()).await.unwrap();
         std::fs::rename(&path, &moved).unwrap();
-        let error = open.execute(COMMIT, Vec::new()).await.map_err(commit_error).unwrap_err();
+        let error = open.commit().await.map_err(commit_error).unwrap_err();
         assert!(not_committed(&error) && error.to_string().contains("replaced"), "{error}");
         drop(open);
         let error = commit(&engine, 1).await.unwrap_err();

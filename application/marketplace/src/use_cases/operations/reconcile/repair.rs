@@ -43,8 +43,8 @@ pub(super) async fn repair(
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
-            let max_retry_count = operations.rules.events.max_retry_count();
-            announce_missing(&operations.tx, max_retry_count, (finding.tenant, order), Some(entry)).await?;
+            let events = &operations.rules.events;
+            announce_missing(&operations.tx, events, (finding.tenant, order), Some(entry)).await?;
             Ok(Some(Repair::Announced))
         }
         (

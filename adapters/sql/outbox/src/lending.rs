@@ -1,0 +1,56 @@
+//! Statements that an application runs on the connection of a unit of work, with the types of sqlx.
+
+use async_trait::async_trait;
+use handover_outbox::ports::{StoreError, SystemFaultKind};
+use sqlx::error::DatabaseError;
+
+#[cfg(feature = "postgres")]
+use crate::engine::postgres;
+#[cfg(feature = "sqlite")]
+use crate::engine::sqlite;
+#[cfg(feature = "mysql")]
+use crate::engine::{mysql, mysql_error};
+use crate::error::{ErrorClass, store_error};
+
+/// A unit of work that lends its connection: `C` is a connection of sqlx, such as `PgConnection`.
+#[async_trait]
+pub trait HasConnection<C>: Send {
+    /// Lends the connection for statements in the transaction of the unit of work, until its next use. An error if the
+    /// database is of another kind, after a failed statement, or outside of a transaction.
+    ///
+    /// - The statements run under the session settings of the server, the database, the user and the connection options;
+    ///   the planner settings and time limits of the store are not in force. The isolation level is READ COMMITTED.
+    /// - A transaction that is begun on the connection is a savepoint. The unit of work does not commit if such a
+    ///   transaction is still open, or if COMMIT or ROLLBACK was run as text; after COMMIT the changes remain.
+    /// - After a failed statement PostgreSQL commits nothing, even if the error is ignored. MySQL, MariaDB and SQLite keep
+    ///   the changes of the other statements.
+    /// - Session settings MUST NOT be changed: the connection is reused.
+    async fn connection(&mut self) -> Result<&mut C, StoreError>;
+}
+
+/// Converts the error of a statement of the application. An outage, a deadlock and a serialization failure do not count as
+/// an attempt at an event. An unknown table or column counts: the mistake is probably in the statement.
+pub fn lent_error(error: sqlx::Error) -> StoreError {
+    let error = store_error(error, classify);
+    match error.system_fault() {
+        Some(fault) if fault.kind == SystemFaultKind::Schema => StoreError::Backend(error.to_string().into()),
+        Some(_) | None => error,
+    }
+}
+
+/// Class of an error of any engine.
+fn classify(error: &dyn DatabaseError) -> ErrorClass {
+    #[cfg(feature = "mysql")]
+    if mysql_error::number(error).is_some() {
+        return mysql::classify(error);
+    }
+    #[cfg(feature = "postgres")]
+    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        return postgres::classify(error);
+    }
+    #[cfg(feature = "sqlite")]
+    if error.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+        return sqlite::classify(error);
+    }
+    ErrorClass::Permanent
+}

@@ -1,0 +1,206 @@
+//! Consumers whose effects are outside the database, and consumers with settings of their own.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_events::{ConsumeStatus, EventId, RetryPolicy};
+use handover_memory::MemoryUnit;
+use handover_outbox::consumers::{Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber};
+use handover_outbox::{ConsumeOrder, OwnSettings};
+use tokio::sync::Semaphore;
+
+use crate::library::{Library, QUEUE, eventually};
+use crate::{EVENT_TYPES, lent};
+
+const NAME: &str = "mail";
+
+/// Counts its calls per event. A call takes 0.4 s, and its result is decided by a function.
+struct Mailer {
+    calls: Mutex<BTreeMap<EventId, u32>>,
+    result: fn(&Event) -> Result<Applied, HandlerError>,
+    takes: Duration,
+}
+
+impl Mailer {
+    fn new(result: fn(&Event) -> Result<Applied, HandlerError>) -> Arc<Mailer> {
+        Arc::new(Mailer { calls: Mutex::default(), result, takes: Duration::from_millis(400) })
+    }
+
+    fn subscriber(self: &Arc<Self>) -> Subscriber<MemoryUnit> {
+        Subscriber::external(QUEUE, Arc::clone(self) as Arc<dyn ExternalHandler>)
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.lock().unwrap().values().sum()
+    }
+}
+
+#[async_trait]
+impl ExternalHandler for Mailer {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        EVENT_TYPES.to_vec()
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the runtime's clock is paused: no real waiting")]
+    async fn call(&self, event: &Event) -> Result<Applied, HandlerError> {
+        *self.calls.lock().unwrap().entry(event.row.event_id.clone()).or_default() += 1;
+        tokio::time::sleep(self.takes).await;
+        (self.result)(event)
+    }
+}
+
+fn sent(_: &Event) -> Result<Applied, HandlerError> {
+    Ok(Applied::result("sent"))
+}
+
+fn refused(_: &Event) -> Result<Applied, HandlerError> {
+    Err(HandlerError::Recoverable("mail server refused the message".to_owned()))
+}
+
+/// Commits `count` events, in turns of this many books.
+async fn commit(library: &Library, count: i64, books: i64) {
+    let event = |n: i64| library.event(&format!("e-{n}"), "BOOK_LENT", n % books, n, r#"{"reader":3}"#);
+    library.commit((0..count).map(event).collect()).await;
+}
+
+async fn have_status(library: &Library, count: i64, expected: (ConsumeStatus, u32)) -> bool {
+    for n in 0..count {
+        if library.consumed(NAME, &format!("e-{n}")).await != Some(expected) {
+            return false;
+        }
+    }
+    true
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_external_handler_is_called_once_for_each_event() {
+    let mailer = Mailer::new(sent);
+    let library = Library::sending([lent()]).with(&mailer.subscriber()).started().await;
+    commit(&library, 20, 20).await;
+    // The attempt of a running call is counted and leased.
+    eventually(async || mailer.calls() == 20).await;
+    assert!(have_status(&library, 20, (ConsumeStatus::Processing, 1)).await);
+    eventually(async || have_status(&library, 20, (ConsumeStatus::Success, 1)).await).await;
+    eventually(async || library.is_quiet().await).await;
+    assert_eq!(mailer.calls(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_external_handler_is_called_once_for_each_attempt() {
+    let mailer = Mailer::new(refused);
+    let library = Library::sending([lent()]).with(&mailer.subscriber()).started().await;
+    // Failures of ten books in a row would open the breaker. One event waits for another one of its book.
+    commit(&library, 10, 9).await;
+    eventually(async || have_status(&library, 10, (ConsumeStatus::Dead, 4)).await).await;
+    assert_eq!(library.dead_letters().await.len(), 10);
+    assert_eq!(mailer.calls(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_handler_that_exceeds_its_time_limit_is_repeated_as_a_failed_attempt() {
+    let mailer = Mailer::new(sent);
+    let settings = OwnSettings {
+        attempt_timeout: Some(Duration::from_millis(300)),
+        retry: Some(RetryPolicy::consumer(Duration::from_millis(200), Duration::from_secs(5), 1)),
+        ..OwnSettings::default()
+    };
+    let subscriber = mailer.subscriber().with_settings(settings);
+    let library = Library::sending([lent()]).with(&subscriber).started().await;
+    commit(&library, 3, 3).await;
+    eventually(async || have_status(&library, 3, (ConsumeStatus::Dead, 2)).await).await;
+    assert_eq!(mailer.calls(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_process_repeats_at_most_the_calls_in_progress() {
+    let mailer = Mailer::new(sent);
+    let prefetch = NonZeroU16::new(4);
+    let subscriber = mailer.subscriber().with_settings(OwnSettings { prefetch, ..OwnSettings::default() });
+    let library = Library::sending([lent()]).with(&subscriber).started().await;
+    commit(&library, 20, 20).await;
+    // The second turn of four calls is in progress.
+    eventually(async || mailer.calls() == 8).await;
+    library.tx.tasks().kill();
+    library.tx.tasks().ended().await;
+    let next = library.next_process(&subscriber);
+    next.start();
+    let is_done = async || {
+        for n in 0..20 {
+            let record = next.consumed(NAME, &format!("e-{n}")).await;
+            if record.map(|(status, _)| status) != Some(ConsumeStatus::Success) {
+                return false;
+            }
+        }
+        true
+    };
+    eventually(is_done).await;
+    let calls = mailer.calls.lock().unwrap();
+    assert_eq!(calls.len(), 20);
+    assert!(calls.values().all(|count| *count <= 2), "{calls:?}");
+    assert!(calls.values().sum::<u32>() <= 24, "{calls:?}");
+}
+
+/// Waits for a permit at the event `e-0`, and records the order of the others.
+struct Waiting {
+    permits: Semaphore,
+    applied: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Handler<MemoryUnit> for Waiting {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        EVENT_TYPES.to_vec()
+    }
+
+    async fn apply(&self, _: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        for event in events {
+            if event.row.event_id.as_str() == "e-0" && self.permits.try_acquire().is_err() {
+                return Err(HandlerError::Recoverable("not yet".to_owned()));
+            }
+            self.applied.lock().unwrap().push(event.row.event_id.to_string());
+        }
+        Ok(events.iter().map(|_| Applied::default()).collect())
+    }
+}
+
+async fn order_of(order: ConsumeOrder) -> Vec<String> {
+    let handler = Arc::new(Waiting { permits: Semaphore::new(0), applied: Mutex::default() });
+    let settings = OwnSettings {
+        order,
+        retry: Some(RetryPolicy::consumer(Duration::from_secs(1), Duration::from_secs(1), 100)),
+        ..OwnSettings::default()
+    };
+    let subscriber = Subscriber::new(QUEUE, Arc::clone(&handler) as Arc<_>).with_settings(settings);
+    let library = Library::sending([lent()]).with(&subscriber).started().await;
+    commit(&library, 3, 1).await;
+    eventually(async || library.consumed(NAME, "e-0").await.is_some_and(|(_, attempts)| attempts >= 3)).await;
+    handler.permits.add_permits(1);
+    eventually(async || library.consumed(NAME, "e-0").await.is_some_and(|it| it.0 == ConsumeStatus::Success))
+        .await;
+    eventually(async || library.is_quiet().await).await;
+    let mut applied = handler.applied.lock().unwrap().clone();
+    // A handler that runs in a group which is rolled back runs again.
+    applied.dedup();
+    applied
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_event_delays_later_events_of_its_aggregate_only_in_a_consumer_with_order() {
+    assert_eq!(order_of(ConsumeOrder::Sequence).await, ["e-0", "e-1", "e-2"]);
+    let mut unordered = order_of(ConsumeOrder::Any).await;
+    assert_eq!(unordered.pop().as_deref(), Some("e-0"));
+    unordered.sort();
+    unordered.dedup();
+    assert_eq!(unordered, ["e-1", "e-2"]);
+}
