@@ -27,7 +27,7 @@ fn emitted() -> impl Iterator<Item = &'static EventKind> {
 }
 
 fn document() -> Value {
-    handover::asyncapi::document(DEFAULT_TIMEOUT)
+    handover_service::asyncapi::document(DEFAULT_TIMEOUT)
 }
 
 /// Validator of a schema in the document. AsyncAPI 3.0 uses draft 7 by default.
@@ -107,7 +107,7 @@ fn every_reference_has_a_target() {
 #[test]
 fn every_queue_and_routing_key_is_a_channel_and_each_deadline_has_its_own_queue() {
     for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
-        let document = handover::asyncapi::document(timeout);
+        let document = handover_service::asyncapi::document(timeout);
         let channels = document["channels"].as_object().unwrap();
         let topology = consumers::topology(timeout);
         for queue in &topology.queues {
@@ -118,7 +118,7 @@ fn every_queue_and_routing_key_is_a_channel_and_each_deadline_has_its_own_queue(
         let keys = channels.keys().filter(|name| topology.queues.iter().all(|queue| queue.name != **name));
         assert_eq!(keys.count(), emitted().count());
     }
-    let document = handover::asyncapi::document(Duration::from_secs(3));
+    let document = handover_service::asyncapi::document(Duration::from_secs(3));
     assert!(document["channels"]["order.timeout.delay.queue.3000ms"]["x-message-ttl-ms"] == json!(3000));
     let due = document["channels"]["order.timeout.queue"]["messages"].as_object().unwrap();
     assert_eq!(due.keys().collect::<Vec<_>>(), ["ORDER_TIMEOUT"]);

@@ -1,5 +1,5 @@
 //! The binary `handover`.
 
 fn main() -> std::process::ExitCode {
-    handover::main()
+    handover_service::main()
 }

@@ -56,7 +56,7 @@ const CRATES: [(&str, &str, &str); 21] = [
     ("bootstrap/demo", "marketplace-demo", "marketplace-wiring = { path = '../wiring' }"),
     (
         "bootstrap/service",
-        "handover",
+        "handover-service",
         "marketplace-wiring = { path = '../wiring' }\nmarketplace-demo = { path = '../demo' }",
     ),
     (

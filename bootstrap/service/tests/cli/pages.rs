@@ -1,13 +1,13 @@
 //! The pages in `bootstrap/docs` and the READMEs: generated parts match the program, every route is listed, and every
-//! link has a target. `UPDATE_PAGES=1 cargo test -p handover --test cli pages` writes the generated parts.
+//! link has a target. `UPDATE_PAGES=1 cargo test -p handover-service --test cli pages` writes the generated parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, CommandFactory};
-use handover::cli::Cli;
 use handover_runtime::config::{Configuration, Shown, Sources};
+use handover_service::cli::Cli;
 use marketplace_wiring::config::Config;
 
 use crate::links::{broken_links, pages};
