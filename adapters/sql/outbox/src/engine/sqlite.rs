@@ -137,9 +137,14 @@ impl SqliteEngine {
         let open = in_transaction.clone();
         let connected = upkeep.clone();
         let writer = pool(1)
-            .after_connect(move |_, _| {
-                connected.storage.opened();
-                Box::pin(std::future::ready(Ok(())))
+            .after_connect(move |connection, _| {
+                let upkeep = connected.clone();
+                Box::pin(async move {
+                    // The first read opens the log. A log that no connection has open may be deleted at any time.
+                    sqlx::raw_sql("SELECT 1 FROM sqlite_schema LIMIT 1").execute(connection).await?;
+                    upkeep.storage.opened();
+                    Ok(())
+                })
             })
             .after_release(move |connection, _| {
                 let is_open = open.swap(false, Ordering::AcqRel);

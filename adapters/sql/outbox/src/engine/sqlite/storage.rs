@@ -93,7 +93,8 @@ impl Storage {
         Storage { database: database.to_owned(), log: log.to_owned(), state: Mutex::default() }
     }
 
-    /// Remembers which files are open. Called for each new connection: SQLite deletes the log with the last connection.
+    /// Remembers which files are open. Called for each new connection that has the log open: SQLite deletes the log with
+    /// the last connection.
     pub(super) fn opened(&self) {
         let Ok(mut state) = self.state.lock() else { return };
         state.opened.database = state.opened.database.or_else(|| identity_at(&self.database));
@@ -110,12 +111,8 @@ impl Storage {
     }
 
     fn is_replaced(&self) -> bool {
-        let Ok(mut state) = self.state.lock() else { return false };
+        let Ok(state) = self.state.lock() else { return false };
         let differs = |opened: Option<Identity>, path| opened.is_some() && identity_at(path) != opened;
-        if state.opened.log.is_none() {
-            // SQLite creates the log at the first access.
-            state.opened.log = identity_at(&self.log);
-        }
         differs(state.opened.database, &self.database) || differs(state.opened.log, &self.log)
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
 use super::error::class_of;
@@ -189,6 +189,22 @@ async fn failed_writes_at_commit_are_known_not_to_be_committed() {
     assert!(not_committed(&error) && error.to_string().contains("read-only"), "{error}");
     let lost = commit_error(engine.upkeep.storage.named(StoreError::Unavailable("worker ended".into())));
     assert!(matches!(lost, StoreError::CommitUnknown(_)), "{lost}");
+}
+
+/// The last connection to a file deletes the log. From its first connection on, the store keeps the log open.
+#[tokio::test]
+async fn log_of_a_connection_that_ended_first_is_not_taken_for_a_replaced_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = SqliteEngine::open(&SqliteOptions::file(folder.path().join("a.db"))).await.unwrap();
+    let mut other = second_connection(&folder).await;
+    sqlx::query("CREATE TABLE numbers (n INTEGER, text TEXT)").execute(&mut other).await.unwrap();
+    let mut writer = engine.writer().await.unwrap();
+    other.close().await.unwrap();
+    // Takes the inode of a deleted log, so that a new log has another one.
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    writer.begin().await.unwrap();
+    writer.execute("INSERT INTO numbers VALUES (1, '')", Vec::new()).await.unwrap();
+    writer.commit().await.unwrap();
 }
 
 #[tokio::test]
