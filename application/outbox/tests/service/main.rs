@@ -7,6 +7,7 @@ mod jobs;
 mod library;
 mod lists;
 mod log;
+mod measured;
 mod texts;
 mod versions;
 

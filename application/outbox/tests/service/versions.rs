@@ -15,6 +15,7 @@ use handover_outbox::operations::{
 use handover_outbox::ports::*;
 
 use crate::library::{Library, QUEUE, event_id, eventually};
+use crate::measured::Measured;
 use crate::{lent, log, note_all, noted};
 
 const COPIES: &str = "library.copies";
@@ -230,6 +231,25 @@ async fn lost_event_of_unknown_type_is_found_by_old_process_and_left_to_new_one(
     assert_eq!(old.statuses(&["lost"]).await, [WAITING]);
     new.start();
     eventually(async || new.noted().await == ["lost"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_and_age_of_events_left_to_other_process_are_measured() {
+    const AGE: &str = "handover.consumer.left.age.seconds";
+    let measured = Measured::default();
+    let _recording = metrics::set_default_local_recorder(&measured);
+    let old = old_version().started().await;
+    let new = new_version(&old);
+    new.prepare().await;
+    new.commit(vec![new.written("e1", "BOOK_RETURNED", 7, 1)]).await;
+    eventually(async || old.statuses(&["e1"]).await == [WAITING]).await;
+    eventually(async || measured.counter("handover.consumer.left") == 1).await;
+    pass(Duration::from_secs(60)).await;
+    let age = measured.gauge(AGE);
+    assert!((30.0..=61.0).contains(&age), "{age}");
+    new.start();
+    eventually(async || new.noted().await == ["e1"]).await;
+    eventually(async || measured.gauge(AGE) < 1.0).await;
 }
 
 /// The sweep of a process that knows the type applies many events in one run.
