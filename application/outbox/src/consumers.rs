@@ -17,6 +17,7 @@ mod dead_letters;
 mod event_processor;
 mod gate;
 mod group;
+mod identity;
 mod outage;
 mod outcome;
 mod registration;

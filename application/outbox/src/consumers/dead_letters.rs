@@ -12,7 +12,8 @@ use tracing::{debug, error, warn};
 
 use super::Bound;
 use super::broker_timeout::broker_timeout;
-use super::event_processor::{EventProcessor, Identity, ProcessError, identify, next_record};
+use super::event_processor::{EventProcessor, ProcessError, next_record};
+use super::identity::{Identity, identify};
 use super::outage::outage;
 use crate::outbox::Outbox;
 use crate::ports::{

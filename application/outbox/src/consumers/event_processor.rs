@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, Json, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
@@ -16,13 +16,11 @@ use crate::message::dead_letter_body;
 use crate::metrics::{CONSUMED, IDEMPOTENT, LEFT, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
-    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
-    HistoryEntry, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
-    UnorderedTypes,
+    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, HistoryEntry,
+    OutboxQueries, OutboxRow, StoreError, Unapplied, UnorderedTypes,
 };
-use crate::registry::EventRegistry;
 use crate::settings::{ConsumeOrder, ConsumerSettings};
-use crate::storable_text::{hash, storable};
+use crate::storable_text::hash;
 use crate::transaction::{Transactor, UnitError};
 
 /// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
@@ -63,21 +61,6 @@ impl UnitError for ProcessError {
             ProcessError::Handler(HandlerError::Recoverable(_) | HandlerError::Unrecoverable(_))
             | ProcessError::Stale => None,
         }
-    }
-}
-
-/// Result of comparing a message with its outbox row.
-#[derive(Debug)]
-pub(super) enum Identity {
-    /// The message matches this row.
-    Known(Box<OutboxRow>),
-    /// The message is not an event of this outbox. The text is the reason.
-    Unknown(String),
-}
-
-impl Identity {
-    fn unknown(why: String) -> Identity {
-        Identity::Unknown(storable(&why, MAX_DEAD_LETTER_REASON_BYTES).into_owned())
     }
 }
 
@@ -326,90 +309,4 @@ pub(super) fn next_record(
         cost_ms: 0,
         consume_time: now,
     }
-}
-
-/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason given
-/// for an unknown message may quote the message, so the length of the reason is limited.
-pub(super) async fn identify<V: OutboxQueries + ?Sized>(
-    view: &mut V,
-    outbox: &Outbox,
-    message: &Message,
-) -> Result<Identity, StoreError> {
-    let envelope = match Envelope::parse(&message.body) {
-        Ok(envelope) => envelope,
-        Err(error) => return Ok(Identity::unknown(outbox.texts.consume_failed(&error.to_string()))),
-    };
-    let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
-        let Envelope { event_id, event_type, .. } = &envelope;
-        return Ok(Identity::unknown(if outbox.registry.contains(event_type) {
-            outbox.texts.consume_failed(&format!("no outbox row for event {event_id}"))
-        } else {
-            outbox.texts.unsupported_type(event_type)
-        }));
-    };
-    if matches_row(&outbox.registry, &envelope, &row) {
-        Ok(Identity::Known(Box::new(row)))
-    } else {
-        let id = &envelope.event_id;
-        let why = format!("the outbox row of event {id} has different content");
-        Ok(Identity::unknown(outbox.texts.consume_failed(&why)))
-    }
-}
-
-/// Whether envelope and outbox row have the same content. A message of an older version can contain a value outside the
-/// set of a closed field, and so can the row; the relay replaces it.
-pub(super) fn matches_row(registry: &EventRegistry, envelope: &Envelope, row: &OutboxRow) -> bool {
-    envelope.event_id == row.event_id
-        && envelope.event_type == row.event_type
-        && envelope.aggregate_type == row.aggregate.kind
-        && envelope.aggregate_id == row.aggregate.id
-        && is_payload(registry, &row.event_type, &envelope.payload, &row.payload)
-}
-
-/// Whether a payload equals the payload of a row. A payload of a row in our own serialization is
-/// compared without parsing.
-fn is_payload(registry: &EventRegistry, event_type: &str, payload: &Json, row: &str) -> bool {
-    let written = payload.to_string();
-    if written == row {
-        return true;
-    }
-    let Ok(mut stored) = Json::parse(row) else { return false };
-    if stored == *payload {
-        return true;
-    }
-    registry.close_fields(Some(event_type), &mut stored) && stored == *payload
-}
-
-/// A delivery with its envelope, parsed once.
-#[derive(Debug)]
-pub(super) struct ParsedDelivery {
-    pub(super) delivery: Delivery,
-    /// `None` if the body is not an envelope.
-    pub(super) envelope: Option<Arc<Envelope>>,
-}
-
-impl ParsedDelivery {
-    pub(super) fn of(delivery: Delivery) -> ParsedDelivery {
-        ParsedDelivery { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
-    }
-
-    /// The aggregate that the message claims. A message without an envelope gets a separate lane, and so does every
-    /// message of a consumer without order.
-    pub(super) fn lane(&self, order: ConsumeOrder) -> AggregateRef {
-        match (&self.envelope, order) {
-            (Some(envelope), ConsumeOrder::Sequence) => claimed_aggregate(envelope, &self.delivery.message),
-            (None, _) | (_, ConsumeOrder::Any) => AggregateRef {
-                tenant: TenantId::DEFAULT,
-                kind: String::new(),
-                id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX),
-            },
-        }
-    }
-}
-
-/// The aggregate that a message claims; its outbox row is authoritative.
-pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
-    let tenant =
-        message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
-    AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
 }

@@ -9,11 +9,9 @@ use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
 use super::bound::HandlerUnit;
-use super::event_processor::{
-    DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ParsedDelivery, ProcessError, claimed_aggregate,
-    matches_row,
-};
+use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
+use super::identity::{ParsedDelivery, claimed_aggregate, matches_row};
 use crate::handler::Applied;
 use crate::history;
 use crate::message::TRACEPARENT;
