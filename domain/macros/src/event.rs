@@ -249,13 +249,11 @@ fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<Token
     }
     let member = &key.member;
     let ty = key.ty;
-    let (name, value) = match &key.name {
-        Some(name) => (
-            quote!(#name),
-            quote!(::core::convert::Into::<i64>::into(::core::clone::Clone::clone(&self.#member))),
-        ),
+    let (name, key_type, value) = match &key.name {
+        Some(name) => (quote!(#name), quote!(#ty), quote!(&self.#member)),
         None => (
             quote!(<#ty as ::handover_events::Keyed>::KEY_FIELD),
+            quote!(<#ty as ::handover_events::Keyed>::Key),
             quote!(::handover_events::Keyed::key(&self.#member)),
         ),
     };
@@ -263,7 +261,9 @@ fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<Token
         impl ::handover_events::Keyed for #ident {
             const KEY_FIELD: &'static str = #name;
 
-            fn key(&self) -> i64 {
+            type Key = #key_type;
+
+            fn key(&self) -> &Self::Key {
                 #value
             }
         }

@@ -16,6 +16,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible event types",
             include_str!("../../../../migrations/outbox/sqlite/0003_compatible_event_types.sql"),
         ),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../../../../migrations/outbox/sqlite/0004_compatible_aggregate_keys.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql")),
@@ -25,6 +30,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible event types",
             include_str!("../../../../migrations/outbox/mysql/0003_compatible_event_types.sql"),
         ),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../../../../migrations/outbox/mysql/0004_compatible_aggregate_keys.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql")),
@@ -33,6 +43,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             3,
             "compatible event types",
             include_str!("../../../../migrations/outbox/postgres/0003_compatible_event_types.sql"),
+        ),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../../../../migrations/outbox/postgres/0004_compatible_aggregate_keys.sql"),
         ),
     ],
 };

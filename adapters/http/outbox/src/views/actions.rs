@@ -1,6 +1,6 @@
 //! Results of operator actions.
 
-use handover_events::EventId;
+use handover_events::{AggregateId, EventId};
 use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -107,14 +107,14 @@ impl From<Discarded> for DiscardView {
 #[schema(as = Released)]
 pub struct ReleaseView {
     aggregate_type: String,
-    #[schema(value_type = kinds::AggregateId)]
-    aggregate_id: i64,
+    #[schema(value_type = kinds::AnyAggregateId)]
+    aggregate_id: AggregateId,
     released: u64,
 }
 
 impl ReleaseView {
     /// `released` is the number of failed events that no longer block later events.
-    pub fn new(aggregate_type: String, aggregate_id: i64, released: u64) -> ReleaseView {
+    pub fn new(aggregate_type: String, aggregate_id: AggregateId, released: u64) -> ReleaseView {
         ReleaseView { aggregate_type, aggregate_id, released }
     }
 }

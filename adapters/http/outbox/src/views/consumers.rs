@@ -1,6 +1,6 @@
 //! Consume log, dead letters and audit log.
 
-use handover_events::{ConsumeStatus, EventId, Json, TenantId};
+use handover_events::{AggregateId, ConsumeStatus, EventId, Json, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 use serde::Serialize;
@@ -66,8 +66,8 @@ pub struct ConsumptionView {
     event_id: EventId,
     event_type: String,
     aggregate_type: String,
-    #[schema(value_type = kinds::AggregateId)]
-    aggregate_id: i64,
+    #[schema(value_type = kinds::AnyAggregateId)]
+    aggregate_id: AggregateId,
     aggregate_seq: i64,
     #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,

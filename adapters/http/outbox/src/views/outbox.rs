@@ -1,6 +1,6 @@
 //! Outbox rows and blocked aggregates.
 
-use handover_events::{EventId, Json, OutboxStatus, TenantId};
+use handover_events::{AggregateId, EventId, Json, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,8 +17,8 @@ pub struct EventView {
     event_id: EventId,
     event_type: String,
     aggregate_type: String,
-    #[schema(value_type = kinds::AggregateId)]
-    aggregate_id: i64,
+    #[schema(value_type = kinds::AnyAggregateId)]
+    aggregate_id: AggregateId,
     aggregate_seq: i64,
     #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
@@ -82,8 +82,8 @@ pub(crate) enum WaitsForView {
 #[schema(as = Blocked)]
 pub struct BlockedView {
     aggregate_type: String,
-    #[schema(value_type = kinds::AggregateId)]
-    aggregate_id: i64,
+    #[schema(value_type = kinds::AnyAggregateId)]
+    aggregate_id: AggregateId,
     #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
     #[schema(value_type = kinds::EventId)]

@@ -60,7 +60,7 @@ impl Operations {
         let about = |kind: AggregateType, id: i64| AggregateRef {
             tenant: order.tenant,
             kind: kind.as_str().to_owned(),
-            id,
+            id: id.into(),
         };
         let refunds = view.refunds_of(order.tenant, &[id]).await?;
         let mut aggregates = vec![about(AggregateType::Order, id.get())];
@@ -173,7 +173,7 @@ async fn visible_order<'a>(
 async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
     let filter = OutboxFilter {
         event_type: Some(EventKind::OrderCreated.as_str().to_owned()),
-        aggregate_id: Some(id.get()),
+        aggregate_id: Some(id.get().into()),
         ..OutboxFilter::default()
     };
     let rows: Vec<OutboxRow> = view.outbox_view().outbox_page(&filter, None, 1).await?;
