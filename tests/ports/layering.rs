@@ -37,9 +37,10 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
-const PUBLISHED: [&str; 12] = [
+const PUBLISHED: [&str; 13] = [
     "handover-cli",
     "handover-contract",
+    "handover-egress",
     "handover-events",
     "handover-http",
     "handover-macros",
