@@ -107,7 +107,9 @@ impl Fixture {
         fs::write(folder.join("README.md"), "")?;
         fs::write(
             folder.join("Cargo.toml"),
-            format!("[package]\nname = '{name}'\nedition = '2024'\n[dependencies]\n{dependencies}\n"),
+            format!(
+                "[package]\nname = '{name}'\nversion = '0.1.0'\nedition = '2024'\n[dependencies]\n{dependencies}\n"
+            ),
         )
     }
 

@@ -143,6 +143,8 @@ struct Package {
     dependencies: Vec<Dependency>,
     /// Features, each with the features and dependencies that it enables.
     features: BTreeMap<String, Vec<String>>,
+    /// The registries that the package may be published to; `None` means all.
+    publish: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -153,6 +155,8 @@ struct Dependency {
     kind: Option<Kind>,
     optional: bool,
     features: Vec<String>,
+    /// Required version; `*` if the manifest has none.
+    req: String,
     /// Folder of the crate; set only for crates of this workspace.
     path: Option<PathBuf>,
 }
@@ -177,6 +181,32 @@ pub(crate) fn violations_in(root: &Path) -> Result<Vec<String>, Box<dyn Error>> 
     }
     violations.sort();
     Ok(violations)
+}
+
+/// A package that is published.
+pub(crate) struct PublishedPackage {
+    pub(crate) name: String,
+    /// Folder, relative to the workspace.
+    pub(crate) folder: PathBuf,
+    /// The crates of this workspace that it needs outside of tests, each with its required version.
+    pub(crate) dependencies: Vec<(String, String)>,
+}
+
+/// The published packages by name.
+pub(crate) fn published(root: &Path) -> Result<BTreeMap<String, PublishedPackage>, Box<dyn Error>> {
+    let workspace = read(root)?;
+    let mut published = BTreeMap::new();
+    for package in workspace.packages.iter().filter(|package| package.publish.is_none()) {
+        let of_workspace =
+            package.dependencies.iter().filter(|it| it.path.is_some() && it.kind != Some(Kind::Dev));
+        let entry = PublishedPackage {
+            name: package.name.clone(),
+            folder: folder_of(package, &workspace.workspace_root)?.to_path_buf(),
+            dependencies: of_workspace.map(|it| (it.name.clone(), it.req.clone())).collect(),
+        };
+        published.insert(package.name.clone(), entry);
+    }
+    Ok(published)
 }
 
 /// The folders of the toolkit's crates.
