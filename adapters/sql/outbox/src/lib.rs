@@ -51,7 +51,7 @@ pub use engine::sqlite::{ForeignLog, SqliteOptions};
 pub use engine_info::{ServerInfo, UnsuitableSetting};
 #[doc(hidden)]
 pub use handover_outbox::ports::StoreError;
-pub use lending::{HasConnection, lent_error};
+pub use lending::{AppendEvents, HasConnection, lent_error};
 pub use migrations::{MigrationFile, Migrations};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};
