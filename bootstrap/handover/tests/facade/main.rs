@@ -1,0 +1,7 @@
+//! Tests of the facade crate on SQLite, without a server.
+
+mod build;
+mod consumers;
+mod enqueue;
+mod library;
+mod start;
