@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use handover_events::EventType;
+use handover_events::{EventType, RetryPolicy};
 use handover_system::OsRandom;
 use sqlx::Pool;
 
@@ -134,6 +134,9 @@ impl<DB: Database> Builder<DB> {
             check_name("a consumer", &consumer.name)?;
             if self.consumers.iter().take(index).any(|other| other.name == consumer.name) {
                 return Err(BuildError::ConsumerTwice { name: consumer.name.clone() });
+            }
+            if let Some(Err(cause)) = consumer.settings.retry.clone().map(RetryPolicy::checked) {
+                return Err(BuildError::InvalidRetry { consumer: consumer.name.clone(), cause });
             }
             let names: Vec<&str> = consumer.events.iter().map(|event| event.name).collect();
             let repeated = |(index, event): &(usize, &Registration)| names[..*index].contains(&event.name);

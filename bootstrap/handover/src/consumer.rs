@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use handover_outbox::OwnSettings;
 use handover_outbox::consumers::{
     Applied, Event as StoredEvent, ExternalHandler, Handler, HandlerError as StoredError, Subscriber,
 };
@@ -30,6 +31,7 @@ pub trait IntoConsumer<DB: Database> {
 pub struct Consumer {
     pub(crate) name: String,
     pub(crate) guarantee: &'static str,
+    pub(crate) settings: OwnSettings,
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
     pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
@@ -57,6 +59,7 @@ fn consumer<F: Send + Sync + 'static>(
     Consumer {
         name: name.clone(),
         guarantee,
+        settings: handlers.settings.clone(),
         events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
         connect: Box::new(move |queue, resources| {

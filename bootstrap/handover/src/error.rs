@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handover_events::RetryPolicyError;
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::runtime::PrepareError;
@@ -55,6 +56,14 @@ pub enum BuildError {
         first: &'static str,
         /// The other Rust type.
         second: &'static str,
+    },
+    /// A retry policy is invalid.
+    #[error("the retry policy of consumer {consumer:?} is invalid: {cause}")]
+    InvalidRetry {
+        /// Name of the consumer.
+        consumer: String,
+        /// What is wrong with it.
+        cause: RetryPolicyError,
     },
     /// A name cannot be stored.
     #[error("the name of {of} is {name:?}: a name has 1 to 64 visible ASCII characters, without spaces")]

@@ -300,7 +300,7 @@ impl<F> Handlers<F> {
         Handlers { functions: Vec::new(), settings: OwnSettings::default() }
     }
 
-    /// Sets the retry policy for failed attempts. The default: three attempts, with pauses from 200 ms to 5 s.
+    /// Sets the retry policy for failed attempts. The default: three retries, with pauses from 200 ms to 5 s.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Handlers<F> {
         self.settings.retry = Some(policy);

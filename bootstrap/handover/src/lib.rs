@@ -32,7 +32,9 @@ pub use handler::{
     AtLeastOnce, AtLeastOnceFn, HandlerError, Handlers, InTransaction, InTransactionFn, Result,
     at_least_once, in_transaction,
 };
-pub use handover_events::{EventId, EventType, Keyed, RetryPolicy, TenantId, Trace};
+pub use handover_events::{
+    EventId, EventType, Jitter, Keyed, RetryPolicy, RetryPolicyError, TenantId, Trace,
+};
 pub use handover_macros::EventType as Event;
 pub use handover_outbox::consumers::Applied;
 pub use outbox::Outbox;

@@ -1,6 +1,8 @@
 //! What `build` refuses, and the report.
 
-use handover::{BuildError, Data, Event, Outbox, Role, at_least_once, in_transaction};
+use std::time::Duration;
+
+use handover::{BuildError, Data, Event, Outbox, RetryPolicy, Role, at_least_once, in_transaction};
 use serde::{Deserialize, Serialize};
 use sqlx::{SqliteConnection, SqlitePool};
 
@@ -78,6 +80,15 @@ async fn two_types_of_one_event_name_are_refused() -> TestResult {
     );
     let builder = library.builder().event::<BookLent>().consumer("a", in_transaction(remind));
     assert_eq!(refusal(builder.build()), "not refused");
+    Ok(())
+}
+
+#[tokio::test]
+async fn invalid_retry_policy_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let policy = RetryPolicy::Schedule { delays: vec![Duration::ZERO] };
+    let refused = refusal(library.builder().consumer("a", in_transaction(remind).retry(policy)).build());
+    assert!(refused.starts_with("the retry policy of consumer \"a\" is invalid: "), "{refused}");
     Ok(())
 }
 

@@ -21,9 +21,9 @@ impl Calls {
     }
 }
 
-/// Three attempts without a pause.
-fn at_once() -> RetryPolicy {
-    RetryPolicy::consumer(Duration::ZERO, Duration::ZERO, 3)
+/// Three attempts, with a short pause.
+fn two_retries() -> RetryPolicy {
+    RetryPolicy::consumer(Duration::from_millis(1), Duration::from_millis(1), 2)
 }
 
 async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
@@ -71,7 +71,7 @@ async fn fail_twice(
 #[tokio::test]
 async fn effects_of_failed_attempts_are_rolled_back() -> TestResult {
     let library = Library::open().await?;
-    let functions = in_transaction(fail_twice).retry(at_once());
+    let functions = in_transaction(fail_twice).retry(two_retries());
     let builder = library.builder().data(Calls::default()).consumer("reminders", functions);
     let (outbox, running) = library.start(builder).await?;
     library.lend(&outbox, BookLent::to("ann")).await?;
@@ -118,7 +118,8 @@ async fn mail(event: Event<BookLent>, calls: Data<Calls>) -> Result<String, std:
 async fn external_function_is_called_once_per_counted_attempt() -> TestResult {
     let library = Library::open().await?;
     let prefetch = NonZeroU16::MIN.saturating_add(4);
-    let functions = at_least_once(mail).retry(at_once()).prefetch(prefetch).timeout(Duration::from_secs(5));
+    let functions =
+        at_least_once(mail).retry(two_retries()).prefetch(prefetch).timeout(Duration::from_secs(5));
     let builder = library.builder().data(Calls::default()).consumer("mail", functions);
     let (outbox, running) = library.start(builder).await?;
     for reader in ["ann", "ben", "cem"] {
@@ -127,7 +128,7 @@ async fn external_function_is_called_once_per_counted_attempt() -> TestResult {
     library.consumed("SUCCESS", 3).await?;
     running.stop(STOP_LIMIT).await?;
     let attempts: Vec<(i64, String)> =
-        sqlx::query_as("SELECT attempts, result FROM event_consume_log ORDER BY id")
+        sqlx::query_as("SELECT attempts, consume_result FROM event_consume_log ORDER BY id")
             .fetch_all(&library.pool)
             .await?;
     let expected = [(2, "call 2"), (1, "call 3"), (1, "call 4")];
@@ -204,7 +205,7 @@ async fn remind_until(event: Event<BookLentUntil>, connection: &mut SqliteConnec
 }
 
 #[tokio::test]
-async fn payload_of_another_structure_is_a_dead_letter_at_once() -> TestResult {
+async fn payload_of_another_structure_is_a_dead_letter_two_retries() -> TestResult {
     let library = Library::open().await?;
     let sender = library.builder().roles([]).event::<BookLent>().build()?;
     let (_, running) =

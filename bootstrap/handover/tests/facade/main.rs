@@ -4,4 +4,5 @@ mod build;
 mod consumers;
 mod enqueue;
 mod library;
+mod mistakes;
 mod start;
