@@ -37,10 +37,11 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
-const PUBLISHED: [&str; 13] = [
+const PUBLISHED: [&str; 14] = [
     "handover",
     "handover-cli",
     "handover-contract",
+    "handover-egress",
     "handover-events",
     "handover-http",
     "handover-macros",

@@ -35,7 +35,7 @@ const MOCK_FEATURE: &str = "mocks";
 const FAKE: &str = "adapters/memory";
 
 /// Adapters of the toolkit without a marketplace counterpart.
-const TOOLKIT_ADAPTERS: [&str; 3] = ["otlp", "rabbitmq", "system"];
+const TOOLKIT_ADAPTERS: [&str; 4] = ["egress", "otlp", "rabbitmq", "system"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
