@@ -37,7 +37,8 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
-const PUBLISHED: [&str; 13] = [
+const PUBLISHED: [&str; 14] = [
+    "handover",
     "handover-cli",
     "handover-contract",
     "handover-egress",
@@ -54,7 +55,7 @@ const PUBLISHED: [&str; 13] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 60] = [
+const FORBIDDEN: [(&str, &str, &str); 62] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -138,6 +139,8 @@ const FORBIDDEN: [(&str, &str, &str); 60] = [
     ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
     ("bootstrap/runtime", "marketplace-sql = { path = '../../adapters/sql/marketplace' }", "marketplace-sql"),
     ("bootstrap/runtime", "handover-cli = { path = '../cli' }", "handover-cli"),
+    ("bootstrap/handover", "marketplace-wiring = { path = '../wiring' }", "marketplace-wiring"),
+    ("bootstrap/runtime", "handover = { path = '../handover' }", "handover"),
     ("bootstrap/cli", "marketplace-wiring = { path = '../wiring' }", "marketplace-wiring"),
     ("bootstrap/wiring", "handover-tests = { path = '../../tests' }", "handover-tests"),
     ("bootstrap/wiring", "marketplace-demo = { path = '../demo' }", "marketplace-demo"),

@@ -1,6 +1,5 @@
-//! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- wiring <- demo <-
-//! programs, and within a
-//! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
+//! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- facade <- wiring <-
+//! demo <- programs, and within a layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
 //! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are
 //! checked too.
@@ -49,6 +48,8 @@ enum Layer {
     Runtime,
     /// The toolkit's commands for operators.
     CommandLine,
+    /// The crate that users of the toolkit add.
+    Facade,
     /// The crate that connects adapters to ports.
     Wiring,
     /// The demo program, which simulates a market day.
@@ -90,6 +91,7 @@ impl CrateLocation<'_> {
             ["bootstrap", "examples-library"] => (Layer::Program, Half::Toolkit),
             ["bootstrap", "runtime"] => (Layer::Runtime, Half::Toolkit),
             ["bootstrap", "cli"] => (Layer::CommandLine, Half::Toolkit),
+            ["bootstrap", "handover"] => (Layer::Facade, Half::Toolkit),
             ["bootstrap", "wiring"] => (Layer::Wiring, Half::Marketplace),
             ["bootstrap", "demo"] => (Layer::Demo, Half::Marketplace),
             ["bootstrap", "service"] => (Layer::Program, Half::Marketplace),
@@ -116,6 +118,7 @@ impl CrateLocation<'_> {
             | Layer::Adapter
             | Layer::Runtime
             | Layer::CommandLine
+            | Layer::Facade
             | Layer::Wiring
             | Layer::Demo
             | Layer::Program => other.layer < self.layer,
@@ -303,6 +306,7 @@ fn may_use_library(location: CrateLocation<'_>, dependency: &Dependency) -> bool
         Layer::Adapter
         | Layer::Runtime
         | Layer::CommandLine
+        | Layer::Facade
         | Layer::Wiring
         | Layer::Demo
         | Layer::Program

@@ -1,11 +1,9 @@
-//! Statements that an application runs on the connection of a unit of work, with the types of sqlx, and events that it
-//! appends on a connection of its own.
+//! Statements that an application runs on the connection of a unit of work, with the types of sqlx.
 
 use async_trait::async_trait;
-use handover_outbox::ports::{NewEvent, StoreError, SystemFaultKind};
+use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
 
-use crate::connection::Statements as _;
 #[cfg(feature = "postgres")]
 use crate::engine::postgres;
 #[cfg(feature = "sqlite")]
@@ -13,7 +11,6 @@ use crate::engine::sqlite;
 #[cfg(feature = "mysql")]
 use crate::engine::{mysql, mysql_error};
 use crate::error::{ErrorClass, store_error};
-use crate::store::append_statements;
 
 /// A unit of work that lends its connection: `C` is a connection of sqlx, such as `PgConnection`.
 #[async_trait]
@@ -57,33 +54,3 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     }
     ErrorClass::Permanent
 }
-
-/// A connection of sqlx that belongs to an application.
-#[async_trait]
-pub trait AppendEvents: Send {
-    /// Appends events in the current transaction of the connection: they are published if, and only if, it commits. The
-    /// caller MUST have begun a transaction. After an error, PostgreSQL commits nothing of the transaction.
-    ///
-    /// No relay is woken: the time of the commit is not known here ([`SqlStore::wake_relays`](crate::SqlStore::wake_relays)).
-    async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
-}
-
-/// Implements [`AppendEvents`] for the connection of a driver.
-macro_rules! append_events {
-    ($feature:literal, $connection:ty, $dialect:expr) => {
-        #[cfg(feature = $feature)]
-        #[async_trait]
-        impl AppendEvents for $connection {
-            async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
-                for (sql, values) in append_statements(&$dialect, events) {
-                    self.execute_with(&sql, values).await?;
-                }
-                Ok(())
-            }
-        }
-    };
-}
-
-append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect);
-append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect);
-append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect);
