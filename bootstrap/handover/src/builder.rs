@@ -9,11 +9,12 @@ use handover_system::OsRandom;
 use sqlx::Pool;
 
 use crate::broker::BrokerChoice;
-use crate::consumer::{Consumer, IntoConsumer};
+use crate::consumer::{Consumer, IntoConsumer, Shared};
 use crate::data::Resources;
 use crate::database::Database;
 use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
+use crate::layer::Layer;
 use crate::outbox::Outbox;
 use crate::parts::{ConnectedConsumer, Parts, Role};
 use crate::registration::Registration;
@@ -29,6 +30,7 @@ impl<DB: Database> Outbox<DB> {
             name: "handover".to_owned(),
             broker: BrokerChoice::default(),
             resources: Resources::default(),
+            layers: Vec::new(),
             events: Vec::new(),
             consumers: Vec::new(),
             roles: vec![Role::Relay, Role::Consumers],
@@ -44,6 +46,7 @@ pub struct Builder<DB: Database> {
     name: String,
     broker: BrokerChoice,
     resources: Resources,
+    layers: Vec<Box<dyn Layer>>,
     events: Vec<Registration>,
     consumers: Vec<Consumer>,
     roles: Vec<Role>,
@@ -66,6 +69,12 @@ impl<DB: Database> Builder<DB> {
     /// first.
     pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Builder<DB> {
         self.resources.insert(value);
+        self
+    }
+
+    /// Adds code around every call of a handler. The first layer is the outermost.
+    pub fn layer(mut self, layer: impl Layer) -> Builder<DB> {
+        self.layers.push(Box::new(layer));
         self
     }
 
@@ -102,12 +111,12 @@ impl<DB: Database> Builder<DB> {
         self.resources.insert(enqueuer.clone());
         self.check_data()?;
         let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
-        let resources = Arc::new(self.resources);
+        let shared = Shared { resources: Arc::new(self.resources), layers: self.layers.into() };
         let queue = |consumer: &str| format!("{}.{consumer}", self.name);
         let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
             guarantee: consumer.guarantee,
             routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
-            subscriber: (consumer.connect)(queue(&consumer.name), Arc::clone(&resources)),
+            subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
         });
         let consumers: Vec<ConnectedConsumer> = consumers.collect();
         let Builder { name, broker, roles, .. } = self;

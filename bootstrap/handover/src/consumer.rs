@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_outbox::OwnSettings;
 use handover_outbox::consumers::{
     Applied, Event as StoredEvent, ExternalHandler, Handler, HandlerError as StoredError, Subscriber,
 };
+use handover_outbox::{BoxFuture, OwnSettings};
 use handover_sql::{HasConnection, Session};
 
 use crate::data::Resources;
 use crate::database::Database;
-use crate::handler::{AtLeastOnce, Handlers, InTransaction};
+use crate::handler::{self, AtLeastOnce, EffectCall, HandlerError, Handlers, InTransaction, TransactionCall};
+use crate::layer::{Call, Layer};
 use crate::registration::Registration;
 
 /// The functions of a consumer, from [`in_transaction`](crate::in_transaction) or
@@ -35,7 +36,7 @@ pub struct Consumer {
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
     pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
-    pub(crate) connect: Box<dyn FnOnce(String, Arc<Resources>) -> Subscriber<Session> + Send + Sync>,
+    pub(crate) connect: Box<dyn FnOnce(String, Shared) -> Subscriber<Session> + Send + Sync>,
 }
 
 impl<DB: Database> IntoConsumer<DB> for InTransaction<DB::Connection> {
@@ -62,28 +63,48 @@ fn consumer<F: Send + Sync + 'static>(
         settings: handlers.settings.clone(),
         events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
-        connect: Box::new(move |queue, resources| {
+        connect: Box::new(move |queue, shared| {
             let settings = handlers.settings.clone();
-            subscriber(queue, Calls { name, handlers, resources }).with_settings(settings)
+            subscriber(queue, Calls { name, handlers, shared }).with_settings(settings)
         }),
     }
 }
 
-/// The functions of a consumer with the values that they share.
+/// What all consumers of an outbox share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) resources: Arc<Resources>,
+    /// The first layer is the outermost.
+    pub(crate) layers: Arc<[Box<dyn Layer>]>,
+}
+
+/// The functions of a consumer with what they share.
 struct Calls<F> {
     name: String,
     handlers: Handlers<F>,
-    resources: Arc<Resources>,
+    shared: Shared,
 }
 
 impl<F> Calls<F> {
     fn event_types(&self) -> Vec<&str> {
         self.handlers.functions.iter().map(|function| function.event.name).collect()
     }
+
+    /// Runs a call of a function inside the layers.
+    async fn run(
+        &self,
+        event: &StoredEvent,
+        call: BoxFuture<'_, handler::Result<Applied>>,
+    ) -> Result<Applied, StoredError> {
+        let facts = Call { consumer: &self.name, event };
+        let layers = self.shared.layers.iter().rev();
+        let layered = layers.fold(call, |call, layer| layer.around(facts, call));
+        layered.await.map_err(HandlerError::into_stored)
+    }
 }
 
 #[async_trait]
-impl<C: Send + 'static> Handler<Session> for Calls<crate::handler::TransactionCall<C>> {
+impl<C: Send + 'static> Handler<Session> for Calls<TransactionCall<C>> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -97,15 +118,14 @@ impl<C: Send + 'static> Handler<Session> for Calls<crate::handler::TransactionCa
         for event in events {
             let call = self.handlers.function(&event.row.event_type)?;
             let connection: &mut C = unit.connection().await?;
-            let outcome = call(event, connection, &self.resources).await;
-            applied.push(outcome.map_err(crate::handler::HandlerError::into_stored)?);
+            applied.push(self.run(event, call(event, connection, &self.shared.resources)).await?);
         }
         Ok(applied)
     }
 }
 
 #[async_trait]
-impl ExternalHandler for Calls<crate::handler::EffectCall> {
+impl ExternalHandler for Calls<EffectCall> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -116,6 +136,6 @@ impl ExternalHandler for Calls<crate::handler::EffectCall> {
 
     async fn call(&self, event: &StoredEvent) -> Result<Applied, StoredError> {
         let call = self.handlers.function(&event.row.event_type)?;
-        call(event, &self.resources).await.map_err(crate::handler::HandlerError::into_stored)
+        self.run(event, call(event, &self.shared.resources)).await
     }
 }

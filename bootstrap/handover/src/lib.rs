@@ -13,6 +13,9 @@ mod enqueue;
 mod error;
 mod event;
 mod handler;
+#[cfg(feature = "http")]
+pub mod http;
+mod layer;
 mod outbox;
 mod parts;
 mod registration;
@@ -36,7 +39,9 @@ pub use handover_events::{
     EventId, EventType, Jitter, Keyed, RetryPolicy, RetryPolicyError, TenantId, Trace,
 };
 pub use handover_macros::EventType as Event;
+pub use handover_outbox::BoxFuture;
 pub use handover_outbox::consumers::Applied;
+pub use layer::{Call, Layer};
 pub use outbox::Outbox;
 pub use parts::Role;
 pub use report::Report;

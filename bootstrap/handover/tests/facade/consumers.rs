@@ -1,10 +1,14 @@
 //! What consumers do with events: effects, retries, order.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use handover::{Data, Enqueuer, Event, HandlerError, RetryPolicy, at_least_once, in_transaction};
+use handover::{
+    Applied, BoxFuture, Call, Data, Enqueuer, Event, HandlerError, Layer, RetryPolicy, at_least_once,
+    in_transaction,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection as _, Sqlite, SqliteConnection};
 
@@ -187,6 +191,40 @@ async fn consumer_has_a_function_per_event_type() -> TestResult {
     let mut notes = library.notes().await?;
     notes.sort();
     assert_eq!(notes, ["ann", "reader 7"]);
+    Ok(())
+}
+
+/// Counts calls, and fails the first one.
+struct FailFirst(Arc<Calls>);
+
+impl Layer for FailFirst {
+    fn around<'a>(
+        &self,
+        event: Call<'_>,
+        call: BoxFuture<'a, handover::Result<Applied>>,
+    ) -> BoxFuture<'a, handover::Result<Applied>> {
+        let number = self.0.count();
+        let why = format!("{} of {}", event.event_type(), event.consumer());
+        Box::pin(async move {
+            let applied = call.await?;
+            if number == 1 { Err(HandlerError::retryable(why)) } else { Ok(applied) }
+        })
+    }
+}
+
+#[tokio::test]
+async fn layer_runs_around_every_call_of_a_handler() -> TestResult {
+    let library = Library::open().await?;
+    let calls = Arc::new(Calls::default());
+    let builder = library
+        .builder()
+        .layer(FailFirst(Arc::clone(&calls)))
+        .consumer("reminders", in_transaction(remind).retry(two_retries()));
+    let (outbox, running) = library.start(builder).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    library.consumed("SUCCESS", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!((library.notes().await?, calls.count()), (vec!["ann".to_owned()], 3));
     Ok(())
 }
 

@@ -6,5 +6,6 @@ mod consumers;
 mod enqueue;
 mod library;
 mod mistakes;
+mod operators;
 mod readme;
 mod start;
