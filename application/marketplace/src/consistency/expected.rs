@@ -71,38 +71,12 @@ pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) 
 const AFTER_PENDING: i64 = 2;
 
 fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
-    let facts = order.facts();
-    let product = order.product;
-    let assets = &order.assets;
-    let mut events = vec![
-        ExpectedEvent {
-            body: EventBody::OrderCreated(OrderCreated {
-                order: facts.clone(),
-                product,
-                quantity: 1,
-                price: order.total,
-                coupon_id: assets.coupon.map(|coupon| coupon.id),
-                wallet_amount: (assets.wallet.minor() > 0).then_some(assets.wallet),
-                points: (assets.points.get() > 0).then_some(assets.points),
-            }),
-            aggregate_seq: 1,
-            at: order.create_time,
-            trace: None,
-        },
-        ExpectedEvent {
-            body: EventBody::OrderTimeout(OrderTimeout {
-                order: facts.clone(),
-                create_time: order.create_time,
-            }),
-            aggregate_seq: 1,
-            at: order.create_time,
-            trace: None,
-        },
-    ];
+    let mut events = of_creation(order);
     // Only a payment makes an order paid: without one, no event of a paid order is announced.
     let is_paid = order.status != OrderStatus::Pending && is_paid_for(order, payments);
     if let Some(pay_time) = order.pay_time.filter(|_| is_paid) {
-        let body = OrderPaid { order: facts.clone(), pay_time, amount: order.payable, product };
+        let body =
+            OrderPaid { order: order.facts(), pay_time, amount: order.payable, product: order.product };
         events.push(ExpectedEvent {
             body: EventBody::OrderPaid(body),
             aggregate_seq: AFTER_PENDING,
@@ -113,63 +87,79 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
                 .and_then(|payment| payment.trace.clone()),
         });
     }
-    let changed = |old_status, new_status, aggregate_seq| ExpectedEvent {
-        body: EventBody::OrderStatusChanged(OrderStatusChanged {
-            order: facts.clone(),
-            old_status,
-            new_status,
-            changed_at: order.update_time,
-        }),
-        aggregate_seq,
-        at: order.update_time,
-        trace: None,
-    };
     match order.status {
         OrderStatus::Pending | OrderStatus::Paid => {}
         OrderStatus::Shipped | OrderStatus::Completed | OrderStatus::Refunded if !is_paid => {}
-        OrderStatus::Shipped => events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version)),
+        OrderStatus::Shipped => {
+            events.push(of_change(order, OrderStatus::Paid, OrderStatus::Shipped, order.version));
+        }
         OrderStatus::Completed => {
-            events.push(changed(OrderStatus::Paid, OrderStatus::Shipped, order.version - 1));
-            events.push(changed(OrderStatus::Shipped, OrderStatus::Completed, order.version));
+            events.push(of_change(order, OrderStatus::Paid, OrderStatus::Shipped, order.version - 1));
+            events.push(of_change(order, OrderStatus::Shipped, OrderStatus::Completed, order.version));
         }
         OrderStatus::Cancelled => {
-            let body = OrderCancelled {
-                order: facts.clone(),
+            let body = EventBody::OrderCancelled(OrderCancelled {
+                order: order.facts(),
                 reason: order.cancel_reason.unwrap_or(CancelReason::Timeout),
                 cancelled_at: order.update_time,
-                product,
-            };
-            events.push(ExpectedEvent {
-                body: EventBody::OrderCancelled(body),
-                aggregate_seq: order.version,
-                at: order.update_time,
-                trace: None,
+                product: order.product,
             });
+            events.push(of_update(order, body, order.version, None));
         }
-        OrderStatus::Refunded => {
-            // Only the refund that changed the order counts; a refund of a late payment does not. Without that refund,
-            // no event can be derived.
-            let refunds_order = |refund: &&Refund| {
-                refund.status == RefundStatus::Success && !refund.is_excess && is_of_order_payment(refund)
-            };
-            if let Some(refund) = refunds.iter().rfind(refunds_order) {
-                let body = OrderRefunded {
-                    order: facts.clone(),
-                    refund: refund.id,
-                    amount: refund.amount,
-                    refunded_at: order.update_time,
-                    product,
-                };
-                events.push(ExpectedEvent {
-                    body: EventBody::OrderRefunded(body),
-                    aggregate_seq: order.version,
-                    at: order.update_time,
-                    trace: refund.trace.clone(),
-                });
-            }
-        }
+        OrderStatus::Refunded => events.extend(of_order_refund(order, refunds)),
     }
     events
+}
+
+/// The events of a new order.
+fn of_creation(order: &Order) -> Vec<ExpectedEvent> {
+    let assets = &order.assets;
+    let created = OrderCreated {
+        order: order.facts(),
+        product: order.product,
+        quantity: 1,
+        price: order.total,
+        coupon_id: assets.coupon.map(|coupon| coupon.id),
+        wallet_amount: (assets.wallet.minor() > 0).then_some(assets.wallet),
+        points: (assets.points.get() > 0).then_some(assets.points),
+    };
+    let timeout = OrderTimeout { order: order.facts(), create_time: order.create_time };
+    [EventBody::OrderCreated(created), EventBody::OrderTimeout(timeout)]
+        .map(|body| ExpectedEvent { body, aggregate_seq: 1, at: order.create_time, trace: None })
+        .into()
+}
+
+fn of_change(
+    order: &Order,
+    old_status: OrderStatus,
+    new_status: OrderStatus,
+    aggregate_seq: i64,
+) -> ExpectedEvent {
+    let changed_at = order.update_time;
+    let body = OrderStatusChanged { order: order.facts(), old_status, new_status, changed_at };
+    of_update(order, EventBody::OrderStatusChanged(body), aggregate_seq, None)
+}
+
+/// The event of the refund that changed the order; a refund of a late payment does not. Without that refund, no event can
+/// be derived.
+fn of_order_refund(order: &Order, refunds: &[Refund]) -> Option<ExpectedEvent> {
+    let refunds_order = |refund: &&Refund| {
+        refund.status == RefundStatus::Success && !refund.is_excess && is_of_order_payment(refund)
+    };
+    let refund = refunds.iter().rfind(refunds_order)?;
+    let body = OrderRefunded {
+        order: order.facts(),
+        refund: refund.id,
+        amount: refund.amount,
+        refunded_at: order.update_time,
+        product: order.product,
+    };
+    Some(of_update(order, EventBody::OrderRefunded(body), order.version, refund.trace.clone()))
+}
+
+/// An event of the order's last change.
+fn of_update(order: &Order, body: EventBody, aggregate_seq: i64, trace: Option<Trace>) -> ExpectedEvent {
+    ExpectedEvent { body, aggregate_seq, at: order.update_time, trace }
 }
 
 /// Whether the payment paid its order.

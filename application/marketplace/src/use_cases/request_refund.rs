@@ -1,21 +1,23 @@
 //! Use case: a buyer or an operator requests the refund of a paid order.
 
 use chrono::{DateTime, Utc};
+use handover_events::{TenantId, Trace};
 use marketplace_domain::{
-    Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Refund, RefundCause, RefundId,
-    RefundRefusal, RefundReport, RefundResult,
+    Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Reference, Refund, RefundCause,
+    RefundId, RefundRefusal, RefundReport, RefundResult, UserId,
 };
 
 use super::settle_refund::{MAX_EVENTS, apply};
 use super::{Payments, RefundCommandRefusal, UseCaseError};
 use crate::claim::Call;
 use crate::context::Role;
+use crate::events::EventFactory;
 use crate::ids::{id_in_use, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::{cash, privacy};
-use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::AuditEntry;
+use handover_outbox::{Attempt, MASK};
 
 /// The refund to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,99 +51,139 @@ impl Payments {
         let context = call.context;
         let is_operator = context.has(Role::Operator);
         let user = if is_operator { context.user() } else { Some(context.require_user()?) };
-        let tenant = context.tenant;
-        let sees_personal_data = privacy::sees_personal_data(context);
-        let id: RefundId = self.ids.next(IdKind::Refund).await?;
+        let id = self.ids.next(IdKind::Refund).await?;
         let reference = self.ids.reference();
         let event_factory = self.events.factory(context, MAX_EVENTS);
         let entry =
             context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
-        let input = (command, event_factory, entry, context.trace.clone());
-        call.run(&self.tx, input, move |unit, (command, event_factory, entry, trace), attempt| {
-            Box::pin(async move {
-                let found = match user {
-                    Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
-                    Some(_) | None => unit.order_by_id(tenant, command.order).await?,
-                };
-                let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
-                if attempt.may_be_committed()
-                    && let Some(before) = unit.refund_by_id(id).await?
-                {
-                    // An order has at most one refund in processing, so a refund of this order with this creation time (in
-                    // microseconds) was written by an earlier attempt.
-                    let written = (before.tenant, before.order, before.create_time);
-                    let is_ours = written == (tenant, order.id, event_factory.now);
-                    return if is_ours {
-                        Ok(before)
-                    } else {
-                        Err(id_in_use(IdKind::Refund, id.get()).into())
-                    };
-                }
-                let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
-                let (actor, cause) = if is_operator && party != OrderActor::Buyer {
-                    (OrderActor::Operator, RefundCause::Operator)
-                } else {
-                    (party, RefundCause::Buyer)
-                };
-                if let (Some(running), OrderActor::Buyer | OrderActor::Operator) =
-                    (order.running_refund(), actor)
-                    && let Some(mut running) = unit.refund_by_id(running).await?
-                {
-                    if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
-                        record_already_done(unit.outbox(), attempt, entry).await?;
-                    }
-                    if actor == OrderActor::Operator
-                        && running.cause == RefundCause::Buyer
-                        && !sees_personal_data
-                    {
-                        running.reason = MASK.to_owned();
-                    }
-                    return Ok(running);
-                }
-                let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, event_factory.now);
-                let money = CapturedMoney::read(unit, &order).await?;
-                let (capture, started) = match started {
-                    Ok((started, _)) => {
-                        (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started))
-                    }
-                    Err(refusal) => match money.open() {
-                        Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
-                            (capture, None)
-                        }
-                        Some(_) | None => return Err(refusal.into()),
-                    },
-                };
-                let payment = money.payment_of(&capture)?;
-                let of_capture = Refund::of(
-                    payment,
-                    &capture,
-                    (id, reference),
-                    cause,
-                    command.reason.clone(),
-                    event_factory.now,
-                );
-                let refund = Refund { trace: Some(trace.clone()), ..of_capture };
-                unit.insert_refund(&refund).await?;
-                if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
-                    unit.outbox().audit(entry).await?;
-                }
-                let order = match started {
-                    Some(started) => {
-                        unit.advance_order(&started).await?.or_conflict("order")?;
-                        started
-                    }
-                    None => order,
-                };
-                if refund.amount.minor() > 0 {
-                    return Ok(refund);
-                }
-                // Nothing was paid with money: settled without the gateway.
-                let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
-                let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
-                apply(unit, &refund, &order, decision, OrderActor::System, event_factory).await
-            })
-        })
-        .await
+        let attempted = AttemptedRefund {
+            command,
+            tenant: context.tenant,
+            user,
+            is_operator,
+            sees_personal_data: privacy::sees_personal_data(context),
+            id,
+            reference,
+            event_factory,
+            entry,
+            trace: context.trace.clone(),
+        };
+        call.run(&self.tx, attempted, |unit, attempted, attempt| Box::pin(attempted.run(unit, attempt))).await
+    }
+}
+
+/// A request for a refund, with the ids and the time that each attempt of its unit of work uses.
+struct AttemptedRefund {
+    command: RequestRefund,
+    tenant: TenantId,
+    /// The caller; `None` for an operator who is not a user.
+    user: Option<UserId>,
+    is_operator: bool,
+    sees_personal_data: bool,
+    id: RefundId,
+    reference: Reference,
+    event_factory: EventFactory,
+    /// The audit entry, if the caller is an operator.
+    entry: Option<AuditEntry>,
+    trace: Trace,
+}
+
+impl AttemptedRefund {
+    async fn run(
+        &self,
+        unit: &mut Work,
+        attempt: Attempt,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let found = match self.user {
+            Some(user) if !self.is_operator => {
+                unit.order_of_party(self.tenant, self.command.order, user).await?
+            }
+            Some(_) | None => unit.order_by_id(self.tenant, self.command.order).await?,
+        };
+        let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+        if attempt.may_be_committed()
+            && let Some(before) = unit.refund_by_id(self.id).await?
+        {
+            // An order has at most one refund in processing, so a refund of this order with this creation time (in
+            // microseconds) was written by an earlier attempt.
+            let written = (before.tenant, before.order, before.create_time);
+            let is_ours = written == (self.tenant, order.id, self.event_factory.now);
+            return if is_ours { Ok(before) } else { Err(id_in_use(IdKind::Refund, self.id.get()).into()) };
+        }
+        let party = self.user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
+        let (actor, cause) = if self.is_operator && party != OrderActor::Buyer {
+            (OrderActor::Operator, RefundCause::Operator)
+        } else {
+            (party, RefundCause::Buyer)
+        };
+        match self.running(unit, attempt, &order, actor).await? {
+            Some(running) => Ok(running),
+            None => self.begin(unit, order, actor, cause).await,
+        }
+    }
+
+    /// The refund of the order that is already in processing, as the caller sees it.
+    async fn running(
+        &self,
+        unit: &mut Work,
+        attempt: Attempt,
+        order: &Order,
+        actor: OrderActor,
+    ) -> Result<Option<Refund>, UseCaseError<RefundCommandRefusal>> {
+        let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
+        else {
+            return Ok(None);
+        };
+        let Some(mut running) = unit.refund_by_id(running).await? else { return Ok(None) };
+        if let (OrderActor::Operator, Some(entry)) = (actor, &self.entry) {
+            record_already_done(unit.outbox(), attempt, entry).await?;
+        }
+        if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !self.sees_personal_data {
+            running.reason = MASK.to_owned();
+        }
+        Ok(Some(running))
+    }
+
+    /// Begins the refund of the capture that paid the order or, if the order has another status, of one that pays nothing.
+    async fn begin(
+        &self,
+        unit: &mut Work,
+        order: Order,
+        actor: OrderActor,
+        cause: RefundCause,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+        let AttemptedRefund { command, id, reference, event_factory, entry, trace, .. } = self;
+        let started = order.apply(&OrderAction::BeginRefund { refund: *id }, actor, event_factory.now);
+        let money = CapturedMoney::read(unit, &order).await?;
+        let (capture, started) = match started {
+            Ok((started, _)) => (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started)),
+            Err(refusal) => match money.open() {
+                Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => (capture, None),
+                Some(_) | None => return Err(refusal.into()),
+            },
+        };
+        let payment = money.payment_of(&capture)?;
+        let reason = command.reason.clone();
+        let of_capture = Refund::of(payment, &capture, (*id, *reference), cause, reason, event_factory.now);
+        let refund = Refund { trace: Some(trace.clone()), ..of_capture };
+        unit.insert_refund(&refund).await?;
+        if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
+            unit.outbox().audit(entry).await?;
+        }
+        let order = match started {
+            Some(started) => {
+                unit.advance_order(&started).await?.or_conflict("order")?;
+                started
+            }
+            None => order,
+        };
+        if refund.amount.minor() > 0 {
+            return Ok(refund);
+        }
+        // Nothing was paid with money: settled without the gateway.
+        let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
+        let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
+        apply(unit, &refund, &order, decision, OrderActor::System, event_factory).await
     }
 }
 

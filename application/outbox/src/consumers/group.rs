@@ -94,24 +94,7 @@ impl<'p> Groups<'p> {
                     let is_same_message = input.envelopes.get(&envelope.event_id) == Some(&envelope);
                     let done = if is_same_message { settled.get_mut(&envelope.event_id) } else { None };
                     if let Some(done) = done {
-                        let fields = DeliveryFields {
-                            id: &envelope.event_id,
-                            kind: &envelope.event_type,
-                            trace: &envelope.trace_id,
-                            traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
-                            elapsed: self.processor.outbox.now() - started_at,
-                            aggregate_type: &envelope.aggregate_type,
-                            aggregate: &envelope.aggregate_id,
-                        };
-                        match done {
-                            Settled::Applied(applied) => {
-                                self.processor.log_applied(&fields, applied);
-                                // Further deliveries of this event in the group are logged as duplicates.
-                                *done = Settled::Duplicate;
-                            }
-                            Settled::Duplicate => self.processor.log_duplicate(fields.id, fields.trace),
-                            Settled::Waiting => self.processor.log_left(fields.id, fields.kind, fields.trace),
-                        }
+                        self.log_settled(&delivery, &envelope, started_at, done);
                         end.done.push(delivery.tag);
                     } else {
                         end.single.push(ParsedDelivery { delivery, envelope: Some(envelope) });
@@ -128,6 +111,33 @@ impl<'p> Groups<'p> {
             }
         }
         end
+    }
+
+    fn log_settled(
+        &self,
+        delivery: &Delivery,
+        envelope: &Envelope,
+        started_at: DateTime<Utc>,
+        settled: &mut Settled,
+    ) {
+        let fields = DeliveryFields {
+            id: &envelope.event_id,
+            kind: &envelope.event_type,
+            trace: &envelope.trace_id,
+            traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
+            elapsed: self.processor.outbox.now() - started_at,
+            aggregate_type: &envelope.aggregate_type,
+            aggregate: &envelope.aggregate_id,
+        };
+        match settled {
+            Settled::Applied(applied) => {
+                self.processor.log_applied(&fields, applied);
+                // Further deliveries of this event in the group are logged as duplicates.
+                *settled = Settled::Duplicate;
+            }
+            Settled::Duplicate => self.processor.log_duplicate(fields.id, fields.trace),
+            Settled::Waiting => self.processor.log_left(fields.id, fields.kind, fields.trace),
+        }
     }
 
     /// Runs in one unit of work: reads the unsettled events, selects those that the order gate lets pass, runs the
@@ -192,17 +202,27 @@ impl<'p> Groups<'p> {
         let settled = settled.map(|(step, settled)| (step.event.event_id.clone(), settled));
         let mut settled: BTreeMap<_, _> = settled.filter(|(id, _)| targets.contains(id)).collect();
         let already_applied = self.already_applied(unit.outbox(), input, &targets).await?;
-        let again = apply.iter().map(|step| &step.event).filter(|row| targets.contains(&row.event_id));
-        let ignored = again.flat_map(|row| std::iter::repeat_n(row, input.deliveries(row) - 1));
-        let ignored = ignored
-            .chain(already_applied.iter().flat_map(|row| std::iter::repeat_n(row, input.deliveries(row))));
-        let entries: Vec<HistoryEntry> =
-            ignored.map(|row| self.processor.duplicate_entry(row, started_at)).collect();
+        let applied = apply.iter().map(|step| &step.event).filter(|row| targets.contains(&row.event_id));
+        let entries = self.duplicates(input, applied, &already_applied, started_at);
         if !entries.is_empty() {
             history::add(unit.outbox(), attempt, entries).await?;
         }
         settled.extend(already_applied.into_iter().map(|row| (row.event_id, Settled::Duplicate)));
         Ok(settled)
+    }
+
+    /// History entries of the deliveries that change nothing: all but the first of each event that the group applied, and
+    /// all of each event that was already applied.
+    fn duplicates<'r>(
+        &self,
+        input: &GroupInput,
+        applied: impl Iterator<Item = &'r OutboxRow>,
+        already_applied: &'r [OutboxRow],
+        at: DateTime<Utc>,
+    ) -> Vec<HistoryEntry> {
+        let again = applied.flat_map(|row| std::iter::repeat_n(row, input.deliveries(row) - 1));
+        let ignored = already_applied.iter().flat_map(|row| std::iter::repeat_n(row, input.deliveries(row)));
+        again.chain(ignored).map(|row| self.processor.duplicate_entry(row, at)).collect()
     }
 
     /// Events of the group that this consumer has already applied. The others are processed one by one.

@@ -56,13 +56,7 @@ impl<'p> SingleEvents<'p> {
                 // The row was deleted after the message was checked: nothing is left to apply.
                 return Ok(SingleOutcome::Done);
             };
-            let end = match target.record.as_ref().map(|record| record.status) {
-                Some(ConsumeStatus::Success) => Some(SingleOutcome::Done),
-                Some(ConsumeStatus::Dead) => Some(SingleOutcome::Dead),
-                Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
-                    None
-                }
-            };
+            let end = settled_outcome(target);
             if end == Some(SingleOutcome::Done) && !worked {
                 self.record_duplicate(&target.event, now).await?;
             }
@@ -264,6 +258,15 @@ impl<'p> SingleEvents<'p> {
             }
         }
         Ok(list)
+    }
+}
+
+/// Outcome of an event that is settled.
+fn settled_outcome(event: &Unapplied) -> Option<SingleOutcome> {
+    match event.record.as_ref()?.status {
+        ConsumeStatus::Success => Some(SingleOutcome::Done),
+        ConsumeStatus::Dead => Some(SingleOutcome::Dead),
+        ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed => None,
     }
 }
 

@@ -202,9 +202,20 @@ impl Ownership {
         if unrecorded.is_empty() && free.is_empty() {
             return Ok((owned, share));
         }
+        owned.extend(self.take(unrecorded, free, wanted).await?);
+        Ok((owned, share))
+    }
+
+    /// Renews the unrecorded partitions and takes free ones, at most `wanted` together. Returns the taken partitions.
+    async fn take(
+        &self,
+        unrecorded: Vec<OwnedPartition>,
+        free: Vec<PartitionLease>,
+        wanted: usize,
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
         let id = self.id.clone();
         let lease_ms = self.lease_ms;
-        let taken = with_tx(&self.tx, move |unit, attempt| {
+        with_tx(&self.tx, move |unit, attempt| {
             let id = id.clone();
             let mut ours = unrecorded.clone();
             let free = free.clone();
@@ -229,12 +240,10 @@ impl Ownership {
                         Changed::None => {}
                     }
                 }
-                Ok::<_, StoreError>(taken)
+                Ok(taken)
             })
         })
-        .await?;
-        owned.extend(taken);
-        Ok((owned, share))
+        .await
     }
 
     /// Removes heartbeats that were not renewed in time. A relay that is still running sends a new one.

@@ -88,6 +88,24 @@ kinds! {
     TimelineName = named(TimelineKind::ALL, TimelineKind::as_str);
 }
 
+/// The kind of value of each type of the domain, for `views!`.
+pub(crate) mod of_types {
+    pub(crate) use handover_http::openapi::kinds::of_types::*;
+
+    pub(crate) use super::{
+        CancelReason, Currency, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus, Reference,
+        RefundStatus, Title,
+    };
+
+    pub(crate) type CouponId = super::Id;
+    pub(crate) type Money = super::Amount;
+    pub(crate) type OrderId = super::Id;
+    pub(crate) type PaymentId = super::Id;
+    pub(crate) type ProductId = super::Id;
+    pub(crate) type RefundId = super::Id;
+    pub(crate) type UserId = super::Id;
+}
+
 /// An example amount with its exact decimals.
 fn amount(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()

@@ -7,12 +7,11 @@ use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
+use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
 use marketplace_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,20 +32,16 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(listings))
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Credit)]
-struct CreditView {
-    #[schema(value_type = kinds::Id)]
-    buyer_id: UserId,
-    score: u32,
-    completed: u32,
-    cancelled_by_buyer: u32,
-    cancelled_by_timeout: u32,
-    #[schema(value_type = Option<kinds::EventId>, required)]
-    event_id: Option<EventId>,
-    #[schema(required)]
-    update_time: Option<Time>,
+views! {
+    CreditView as Credit {
+        buyer_id: UserId,
+        score: u32,
+        completed: u32,
+        cancelled_by_buyer: u32,
+        cancelled_by_timeout: u32,
+        event_id: Option<EventId>,
+        update_time: Option<Time>,
+    }
 }
 
 impl CreditView {
@@ -65,24 +60,18 @@ impl CreditView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Notification)]
-struct NotificationView {
-    notification_id: i64,
-    #[serde(rename = "as")]
-    #[schema(value_type = kinds::Side)]
-    side: &'static str,
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::OrderStatus)]
-    old_status: OrderStatus,
-    #[schema(value_type = kinds::OrderStatus)]
-    new_status: OrderStatus,
-    changed_at: Time,
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    create_time: Time,
+views! {
+    NotificationView as Notification {
+        notification_id: i64,
+        #[serde(rename = "as")]
+        side: &'static str = kinds::Side,
+        order_id: OrderId,
+        old_status: OrderStatus,
+        new_status: OrderStatus,
+        changed_at: Time,
+        event_id: EventId,
+        create_time: Time,
+    }
 }
 
 impl From<Numbered<Notification>> for NotificationView {
@@ -103,20 +92,15 @@ impl From<Numbered<Notification>> for NotificationView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = ShipmentTask)]
-struct ShipmentView {
-    shipment_id: i64,
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::Id)]
-    seller_id: UserId,
-    #[schema(value_type = kinds::Id)]
-    buyer_id: UserId,
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    create_time: Time,
+views! {
+    ShipmentView as ShipmentTask {
+        shipment_id: i64,
+        order_id: OrderId,
+        seller_id: UserId,
+        buyer_id: UserId,
+        event_id: EventId,
+        create_time: Time,
+    }
 }
 
 impl From<Numbered<ShipmentTask>> for ShipmentView {
@@ -132,18 +116,14 @@ impl From<Numbered<ShipmentTask>> for ShipmentView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Listing)]
-struct ListingView {
-    #[schema(value_type = kinds::Id)]
-    product_id: ProductId,
-    /// The order that occupies the product; null if there is none.
-    #[schema(value_type = Option<kinds::Id>, required)]
-    order_id: Option<OrderId>,
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    update_time: Time,
+views! {
+    ListingView as Listing {
+        product_id: ProductId,
+        /// The order that occupies the product; null if there is none.
+        order_id: Option<OrderId>,
+        event_id: EventId,
+        update_time: Time,
+    }
 }
 
 impl From<ListingEntry> for ListingView {

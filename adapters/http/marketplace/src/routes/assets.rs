@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_http::openapi::Paging;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
+use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace::CommandContext;
@@ -46,36 +47,27 @@ struct BalanceView {
     next_cursor: Option<String>,
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Hold)]
-struct HoldView {
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    amount: AssetAmount,
-    #[schema(value_type = kinds::HoldStatus)]
-    status: &'static str,
-    create_time: Time,
+views! {
+    HoldView as Hold {
+        order_id: OrderId,
+        amount: AssetAmount,
+        status: &'static str = kinds::HoldStatus,
+        create_time: Time,
+    }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = LedgerEntry)]
-struct EntryView {
-    id: i64,
-    #[schema(value_type = kinds::Account)]
-    account: &'static str,
-    amount: AssetAmount,
-    #[schema(required)]
-    balance_after: Option<AssetAmount>,
-    #[schema(value_type = kinds::Operation)]
-    operation: &'static str,
-    idempotency_key: String,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    order_id: Option<OrderId>,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    refund_id: Option<RefundId>,
-    create_time: Time,
+views! {
+    EntryView as LedgerEntry {
+        id: i64,
+        account: &'static str = kinds::Account,
+        amount: AssetAmount,
+        balance_after: Option<AssetAmount>,
+        operation: &'static str = kinds::Operation,
+        idempotency_key: String,
+        order_id: Option<OrderId>,
+        refund_id: Option<RefundId>,
+        create_time: Time,
+    }
 }
 
 impl From<AccountBalance> for BalanceView {
@@ -122,22 +114,16 @@ impl From<Numbered<LedgerEntry>> for EntryView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Coupon)]
-struct CouponView {
-    #[schema(value_type = kinds::Id)]
-    coupon_id: CouponId,
-    #[schema(value_type = kinds::Amount)]
-    discount: Money,
-    #[schema(value_type = kinds::Amount)]
-    min_spend: Money,
-    expires_at: Time,
-    #[schema(value_type = kinds::CouponStatus)]
-    status: &'static str,
-    /// The order that has locked or used the coupon; null if there is none.
-    #[schema(value_type = Option<kinds::Id>, required)]
-    order_id: Option<OrderId>,
+views! {
+    CouponView as Coupon {
+        coupon_id: CouponId,
+        discount: Money,
+        min_spend: Money,
+        expires_at: Time,
+        status: &'static str = kinds::CouponStatus,
+        /// The order that has locked or used the coupon; null if there is none.
+        order_id: Option<OrderId>,
+    }
 }
 
 impl CouponView {

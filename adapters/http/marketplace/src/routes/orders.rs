@@ -7,6 +7,7 @@ use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace::ports::OrderSide;
 use marketplace::use_cases::PlaceOrder;
@@ -14,8 +15,6 @@ use marketplace_domain::{
     Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
     Shipment, UserId,
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -43,47 +42,29 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(timeline::timeline))
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Order)]
-pub(super) struct OrderView {
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::OrderNo)]
-    order_no: OrderNo,
-    #[schema(value_type = kinds::Id)]
-    product_id: ProductId,
-    #[schema(value_type = kinds::Id)]
-    buyer_id: UserId,
-    #[schema(value_type = kinds::Id)]
-    seller_id: UserId,
-    #[schema(value_type = kinds::OrderStatus)]
-    status: OrderStatus,
-    #[schema(value_type = Option<kinds::CancelReason>, required)]
-    cancel_reason: Option<CancelReason>,
-    #[schema(value_type = kinds::Amount)]
-    total_amount: Money,
-    #[schema(value_type = kinds::Amount)]
-    payable_amount: Money,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    coupon_id: Option<CouponId>,
-    #[schema(value_type = Option<kinds::Amount>, required)]
-    coupon_discount: Option<Money>,
-    #[schema(value_type = Option<kinds::Amount>, required)]
-    wallet_amount: Option<Money>,
-    #[schema(value_type = Option<kinds::Points>, required)]
-    points: Option<Points>,
-    /// The refund in progress; null if there is none.
-    #[schema(value_type = Option<kinds::Id>, required)]
-    refund_id: Option<RefundId>,
-    #[schema(required)]
-    carrier: Option<String>,
-    #[schema(required)]
-    tracking_no: Option<String>,
-    create_time: Time,
-    #[schema(required)]
-    pay_time: Option<Time>,
-    update_time: Time,
+views! {
+    pub(super) OrderView as Order {
+        order_id: OrderId,
+        order_no: OrderNo,
+        product_id: ProductId,
+        buyer_id: UserId,
+        seller_id: UserId,
+        status: OrderStatus,
+        cancel_reason: Option<CancelReason>,
+        total_amount: Money,
+        payable_amount: Money,
+        coupon_id: Option<CouponId>,
+        coupon_discount: Option<Money>,
+        wallet_amount: Option<Money>,
+        points: Option<Points>,
+        /// The refund in progress; null if there is none.
+        refund_id: Option<RefundId>,
+        carrier: Option<String>,
+        tracking_no: Option<String>,
+        create_time: Time,
+        pay_time: Option<Time>,
+        update_time: Time,
+    }
 }
 
 impl From<Order> for OrderView {

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use handover_http::body::OptionalBody;
 use handover_http::response::Done;
+use handover_http::views;
 use marketplace::use_cases::{SettlePayment, StartPayment};
 use marketplace_domain::{
     Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -28,21 +27,15 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Payment)]
-pub(super) struct PaymentView {
-    #[schema(value_type = kinds::Id)]
-    payment_id: PaymentId,
-    /// Name of the payment towards the gateway; null for a payment of an earlier version.
-    #[schema(value_type = Option<kinds::Reference>, required)]
-    reference: Option<Reference>,
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::Amount)]
-    amount: Money,
-    #[schema(value_type = kinds::PaymentStatus)]
-    status: PaymentStatus,
+views! {
+    pub(super) PaymentView as Payment {
+        payment_id: PaymentId,
+        /// Name of the payment towards the gateway; null for a payment of an earlier version.
+        reference: Option<Reference>,
+        order_id: OrderId,
+        amount: Money,
+        status: PaymentStatus,
+    }
 }
 
 impl From<Payment> for PaymentView {

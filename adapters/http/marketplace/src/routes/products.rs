@@ -7,11 +7,10 @@ use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace::use_cases::{ListProduct, Shelf};
 use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -34,21 +33,15 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(on_shelf))
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Product)]
-pub(super) struct ProductView {
-    #[schema(value_type = kinds::Id)]
-    product_id: ProductId,
-    #[schema(value_type = kinds::Title)]
-    title: Title,
-    #[schema(value_type = kinds::Amount)]
-    price: Money,
-    #[schema(value_type = kinds::ProductStatus)]
-    status: ProductStatus,
-    #[schema(value_type = kinds::Id)]
-    seller_id: UserId,
-    create_time: Time,
+views! {
+    pub(super) ProductView as Product {
+        product_id: ProductId,
+        title: Title,
+        price: Money,
+        status: ProductStatus,
+        seller_id: UserId,
+        create_time: Time,
+    }
 }
 
 impl From<Product> for ProductView {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use handover_http::body::JsonBody;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
+use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::Page;
 use marketplace::use_cases::{RequestRefund, SettleRefund};
 use marketplace_domain::{
     Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, ReportKind,
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,29 +32,21 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Refund)]
-pub(super) struct RefundView {
-    #[schema(value_type = kinds::Id)]
-    refund_id: RefundId,
-    /// Name of the current attempt towards the gateway; null for a refund of an earlier version.
-    #[schema(value_type = Option<kinds::Reference>, required)]
-    reference: Option<Reference>,
-    /// Number of the current attempt; an operator's retry begins a new one.
-    attempt: u32,
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::Id)]
-    payment_id: PaymentId,
-    #[schema(value_type = kinds::Amount)]
-    amount: Money,
-    #[schema(value_type = kinds::Currency)]
-    currency: Currency,
-    #[schema(value_type = kinds::RefundStatus)]
-    status: RefundStatus,
-    reason: String,
-    create_time: Time,
+views! {
+    pub(super) RefundView as Refund {
+        refund_id: RefundId,
+        /// Name of the current attempt towards the gateway; null for a refund of an earlier version.
+        reference: Option<Reference>,
+        /// Number of the current attempt; an operator's retry begins a new one.
+        attempt: u32,
+        order_id: OrderId,
+        payment_id: PaymentId,
+        amount: Money,
+        currency: Currency,
+        status: RefundStatus,
+        reason: String,
+        create_time: Time,
+    }
 }
 
 impl From<Refund> for RefundView {

@@ -1,63 +1,44 @@
 //! Reports of the payment gateway.
 
 use handover_events::TenantId;
+use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
 use marketplace_domain::{GatewayReport, Money, OrderId, PaymentId, RefundId};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::openapi::kinds;
 
-/// A report of the payment gateway with a valid signature: its content, and what was done because of it.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = GatewayReport)]
-pub struct GatewayReportView {
-    #[schema(value_type = kinds::Id)]
-    report_id: i64,
-    #[schema(value_type = kinds::ReportKind)]
-    kind: &'static str,
-    /// Null if the payment or refund is unknown; then only the role `platform` sees the report.
-    #[schema(value_type = Option<kinds::Id>, required)]
-    tenant_id: Option<TenantId>,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    order_id: Option<OrderId>,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    payment_id: Option<PaymentId>,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    refund_id: Option<RefundId>,
-    /// Number of the attempt at the refund.
-    #[schema(required)]
-    attempt: Option<u32>,
-    /// The reference as reported.
-    #[schema(value_type = Option<kinds::Reference>, required)]
-    reference: Option<String>,
-    /// The gateway's transaction id; masked for callers without the role `pii`.
-    #[schema(required)]
-    transaction_id: Option<String>,
-    #[schema(value_type = Option<kinds::GatewayResult>, required)]
-    result: Option<String>,
-    #[schema(value_type = Option<kinds::Amount>, required)]
-    amount: Option<Money>,
-    /// SHA-256 of the body, in hexadecimal.
-    body_hash: String,
-    /// Why the body is unreadable.
-    #[schema(required)]
-    error: Option<String>,
-    #[schema(value_type = kinds::ReportOutcome)]
-    outcome: &'static str,
-    #[schema(value_type = kinds::ReportState)]
-    state: &'static str,
-    /// Trace id of the request that delivered the report.
-    trace_id: String,
-    create_time: Time,
-    #[schema(required)]
-    closed_by: Option<String>,
-    #[schema(required)]
-    close_reason: Option<String>,
-    #[schema(required)]
-    close_time: Option<Time>,
+views! {
+    /// A report of the payment gateway with a valid signature: its content, and what was done because of it.
+    pub GatewayReportView as GatewayReport {
+        report_id: i64 = kinds::Id,
+        kind: &'static str = kinds::ReportKind,
+        /// Null if the payment or refund is unknown; then only the role `platform` sees the report.
+        tenant_id: Option<TenantId>,
+        order_id: Option<OrderId>,
+        payment_id: Option<PaymentId>,
+        refund_id: Option<RefundId>,
+        /// Number of the attempt at the refund.
+        attempt: Option<u32>,
+        /// The reference as reported.
+        reference: Option<String> = Option<kinds::Reference>,
+        /// The gateway's transaction id; masked for callers without the role `pii`.
+        transaction_id: Option<String>,
+        result: Option<String> = Option<kinds::GatewayResult>,
+        amount: Option<Money>,
+        /// SHA-256 of the body, in hexadecimal.
+        body_hash: String,
+        /// Why the body is unreadable.
+        error: Option<String>,
+        outcome: &'static str = kinds::ReportOutcome,
+        state: &'static str = kinds::ReportState,
+        /// Trace id of the request that delivered the report.
+        trace_id: String,
+        create_time: Time,
+        closed_by: Option<String>,
+        close_reason: Option<String>,
+        close_time: Option<Time>,
+    }
 }
 
 impl From<Numbered<GatewayReport>> for GatewayReportView {

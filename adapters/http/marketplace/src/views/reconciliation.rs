@@ -1,59 +1,47 @@
 //! Reconciliation results.
 
 use handover_events::{EventId, TenantId};
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconciliation, Repair};
 use marketplace_domain::OrderId;
-use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use crate::openapi::kinds;
 
-/// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Reconciliation)]
-pub struct ReconciliationView {
-    from: Time,
-    to: Time,
-    orders: u64,
-    events: u64,
-    confirmed: u64,
-    consumed: u64,
-    effects: u64,
-    pending: u64,
-    parked: u64,
-    sound: bool,
-    /// Number of findings of each kind, including kinds without findings.
-    #[schema(value_type = kinds::Counts)]
-    counts: Map<String, Value>,
-    findings: Vec<FindingView>,
-    more: bool,
+views! {
+    /// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.
+    pub ReconciliationView as Reconciliation {
+        from: Time,
+        to: Time,
+        orders: u64,
+        events: u64,
+        confirmed: u64,
+        consumed: u64,
+        effects: u64,
+        pending: u64,
+        parked: u64,
+        sound: bool,
+        /// Number of findings of each kind, including kinds without findings.
+        counts: Map<String, Value> = kinds::Counts,
+        findings: Vec<FindingView>,
+        more: bool,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Finding)]
-struct FindingView {
-    #[schema(value_type = kinds::FindingName)]
-    kind: &'static str,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(value_type = Option<kinds::Id>, required)]
-    order_id: Option<OrderId>,
-    #[schema(value_type = Option<kinds::EventId>, required)]
-    event_id: Option<EventId>,
-    #[schema(required)]
-    event_type: Option<String>,
-    #[schema(required)]
-    consumer: Option<String>,
-    #[schema(required)]
-    idempotency_key: Option<String>,
-    what: String,
-    #[serde(rename = "mended")]
-    #[schema(value_type = Option<kinds::RepairName>, required)]
-    repair: Option<&'static str>,
+views! {
+    FindingView as Finding {
+        kind: &'static str = kinds::FindingName,
+        tenant_id: TenantId,
+        order_id: Option<OrderId>,
+        event_id: Option<EventId>,
+        event_type: Option<String>,
+        consumer: Option<String>,
+        idempotency_key: Option<String>,
+        what: String,
+        #[serde(rename = "mended")]
+        repair: Option<&'static str> = Option<kinds::RepairName>,
+    }
 }
 
 impl From<Reconciliation> for ReconciliationView {

@@ -1,69 +1,52 @@
 //! Refunds, as operators see them.
 
 use handover_events::TenantId;
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::openapi::kinds;
 
-/// A refund with the state of its requests to the gateway.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = RefundDetails)]
-pub struct RefundDetailsView {
-    #[schema(value_type = kinds::Id)]
-    refund_id: RefundId,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    #[schema(value_type = kinds::Id)]
-    payment_id: PaymentId,
-    /// Number of the refunded capture within the payment.
-    capture: u32,
-    #[schema(value_type = kinds::Amount)]
-    amount: Money,
-    #[schema(value_type = kinds::Currency)]
-    currency: Currency,
-    #[schema(value_type = kinds::RefundCause)]
-    cause: &'static str,
-    /// Reason given by the requester; that of a buyer is masked for callers without the role `pii`.
-    reason: String,
-    #[schema(value_type = kinds::RefundStatus)]
-    status: RefundStatus,
-    /// Number of the current attempt; a retry of a failed refund begins a new one.
-    attempt: u32,
-    /// Name of the current attempt towards the gateway; null for a refund of an earlier version.
-    #[schema(value_type = Option<kinds::Reference>, required)]
-    reference: Option<Reference>,
-    /// Number of requests of the current attempt that were sent to the gateway.
-    requests: u32,
-    /// Time of the next request; null if none is due.
-    #[schema(required)]
-    next_attempt_time: Option<Time>,
-    /// Error of the last request: the gateway's reason.
-    #[schema(required)]
-    last_error: Option<String>,
-    /// The gateway's transaction id of the refund.
-    #[schema(required)]
-    transaction_id: Option<String>,
-    /// The attempt that succeeded.
-    #[schema(required)]
-    settled_attempt: Option<u32>,
-    /// The operator who settled the refund by hand.
-    #[schema(required)]
-    settled_by: Option<String>,
-    /// Number of times that the refund succeeded.
-    payouts: u32,
-    /// Whether another refund has already returned the same money.
-    excess: bool,
-    /// Trace id of the request that created the refund; for an automatic refund, that of the payment.
-    #[schema(required)]
-    trace_id: Option<String>,
-    create_time: Time,
-    update_time: Time,
+views! {
+    /// A refund with the state of its requests to the gateway.
+    pub RefundDetailsView as RefundDetails {
+        refund_id: RefundId,
+        tenant_id: TenantId,
+        order_id: OrderId,
+        payment_id: PaymentId,
+        /// Number of the refunded capture within the payment.
+        capture: u32,
+        amount: Money,
+        currency: Currency,
+        cause: &'static str = kinds::RefundCause,
+        /// Reason given by the requester; that of a buyer is masked for callers without the role `pii`.
+        reason: String,
+        status: RefundStatus,
+        /// Number of the current attempt; a retry of a failed refund begins a new one.
+        attempt: u32,
+        /// Name of the current attempt towards the gateway; null for a refund of an earlier version.
+        reference: Option<Reference>,
+        /// Number of requests of the current attempt that were sent to the gateway.
+        requests: u32,
+        /// Time of the next request; null if none is due.
+        next_attempt_time: Option<Time>,
+        /// Error of the last request: the gateway's reason.
+        last_error: Option<String>,
+        /// The gateway's transaction id of the refund.
+        transaction_id: Option<String>,
+        /// The attempt that succeeded.
+        settled_attempt: Option<u32>,
+        /// The operator who settled the refund by hand.
+        settled_by: Option<String>,
+        /// Number of times that the refund succeeded.
+        payouts: u32,
+        /// Whether another refund has already returned the same money.
+        excess: bool,
+        /// Trace id of the request that created the refund; for an automatic refund, that of the payment.
+        trace_id: Option<String>,
+        create_time: Time,
+        update_time: Time,
+    }
 }
 
 impl From<Refund> for RefundDetailsView {

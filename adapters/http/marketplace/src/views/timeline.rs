@@ -1,6 +1,7 @@
 //! Timeline of an order.
 
 use handover_events::EventId;
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace::use_cases::operations::{Timeline, TimelineItem};
 use marketplace_domain::OrderId;
@@ -9,14 +10,12 @@ use utoipa::ToSchema;
 
 use crate::openapi::kinds;
 
-/// Everything that happened to an order, in chronological order.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Timeline)]
-pub struct TimelineView {
-    #[schema(value_type = kinds::Id)]
-    order_id: OrderId,
-    items: Vec<ItemView>,
+views! {
+    /// Everything that happened to an order, in chronological order.
+    pub TimelineView as Timeline {
+        order_id: OrderId,
+        items: Vec<ItemView>,
+    }
 }
 
 /// A timeline entry; fields that do not apply are omitted.

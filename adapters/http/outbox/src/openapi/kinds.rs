@@ -1,6 +1,6 @@
 //! JSON Schemas of the values in requests and responses: one type for each reader in `values.rs` and each type in the views.
 //!
-//! The types are uninhabited; they are only named in `#[schema(value_type = kinds::Id)]`.
+//! The types are uninhabited; they are only named, in `bodies!`, `queries!` and `views!`.
 
 use std::borrow::Cow;
 
@@ -92,6 +92,14 @@ kinds! {
     Counts = of(Type::Object).additional_properties(Some(AdditionalProperties::from(
         of(Type::Integer).minimum(Some(0)),
     )));
+}
+
+/// The kind of value of each type of the domain, for [`views!`](crate::views).
+pub mod of_types {
+    pub use super::{ConsumeStatus, EventId, Json, OutboxStatus};
+
+    /// An id of a tenant.
+    pub type TenantId = super::Id;
 }
 
 /// The schema of a page references the schema of its items.

@@ -2,30 +2,23 @@
 
 use handover_events::{AggregateId, EventId};
 use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::time::Time;
 use crate::openapi::kinds;
 
-/// Result of a redrive.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Redriven)]
-pub struct RedriveView {
-    dry_run: bool,
-    matched: u64,
-    redriven: u64,
-    skipped: u64,
-    #[schema(value_type = Vec<kinds::EventId>)]
-    not_found: Vec<EventId>,
-    more: bool,
-    #[schema(required)]
-    next_cursor: Option<String>,
-    #[schema(required)]
-    first_due: Option<Time>,
-    #[schema(required)]
-    last_due: Option<Time>,
+crate::views! {
+    /// Result of a redrive.
+    pub RedriveView as Redriven {
+        dry_run: bool,
+        matched: u64,
+        redriven: u64,
+        skipped: u64,
+        not_found: Vec<EventId>,
+        more: bool,
+        next_cursor: Option<String>,
+        first_due: Option<Time>,
+        last_due: Option<Time>,
+    }
 }
 
 impl From<Redriven> for RedriveView {
@@ -44,26 +37,24 @@ impl From<Redriven> for RedriveView {
     }
 }
 
-/// Result of a replay.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Replayed)]
-pub struct ReplayView {
-    dry_run: bool,
-    matched: u64,
-    replayed: u64,
-    refused: Vec<RefusedView>,
-    not_found: Vec<String>,
-    more: bool,
+crate::views! {
+    /// Result of a replay.
+    pub ReplayView as Replayed {
+        dry_run: bool,
+        matched: u64,
+        replayed: u64,
+        refused: Vec<RefusedView>,
+        not_found: Vec<String>,
+        more: bool,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = RefusedDeadLetter)]
-struct RefusedView {
-    queue: String,
-    key: String,
-    why: String,
+crate::views! {
+    RefusedView as RefusedDeadLetter {
+        queue: String,
+        key: String,
+        why: String,
+    }
 }
 
 impl From<Replayed> for ReplayView {
@@ -80,17 +71,16 @@ impl From<Refused> for RefusedView {
     }
 }
 
-/// Result of a discard.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Discarded)]
-pub struct DiscardView {
-    dry_run: bool,
-    matched: u64,
-    discarded: u64,
-    refused: Vec<RefusedView>,
-    not_found: Vec<String>,
-    more: bool,
+crate::views! {
+    /// Result of a discard.
+    pub DiscardView as Discarded {
+        dry_run: bool,
+        matched: u64,
+        discarded: u64,
+        refused: Vec<RefusedView>,
+        not_found: Vec<String>,
+        more: bool,
+    }
 }
 
 impl From<Discarded> for DiscardView {
@@ -101,15 +91,13 @@ impl From<Discarded> for DiscardView {
     }
 }
 
-/// A released aggregate.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Released)]
-pub struct ReleaseView {
-    aggregate_type: String,
-    #[schema(value_type = kinds::AnyAggregateId)]
-    aggregate_id: AggregateId,
-    released: u64,
+crate::views! {
+    /// A released aggregate.
+    pub ReleaseView as Released {
+        aggregate_type: String,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
+        released: u64,
+    }
 }
 
 impl ReleaseView {

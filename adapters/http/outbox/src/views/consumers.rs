@@ -3,38 +3,27 @@
 use handover_events::{AggregateId, ConsumeStatus, EventId, Json, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
-/// A dead letter: a message that a consumer could not process.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DeadLetter)]
-pub struct DeadLetterView {
-    queue: String,
-    key: String,
-    /// Id of the event; null if the message is not an event of this service.
-    #[schema(value_type = Option<kinds::EventId>, required)]
-    event_id: Option<EventId>,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(required)]
-    event_type: Option<String>,
-    #[schema(required)]
-    trace_id: Option<String>,
-    reason: String,
-    died_at: Time,
-    #[schema(value_type = kinds::DeadLetterStatus)]
-    status: &'static str,
-    #[schema(required)]
-    decided_at: Option<Time>,
-    #[schema(required)]
-    note: Option<String>,
-    #[schema(value_type = kinds::Json)]
-    body: Json,
+crate::views! {
+    /// A dead letter: a message that a consumer could not process.
+    pub DeadLetterView as DeadLetter {
+        queue: String,
+        key: String,
+        /// Id of the event; null if the message is not an event of this service.
+        event_id: Option<EventId>,
+        tenant_id: TenantId,
+        event_type: Option<String>,
+        trace_id: Option<String>,
+        reason: String,
+        died_at: Time,
+        status: &'static str = kinds::DeadLetterStatus,
+        decided_at: Option<Time>,
+        note: Option<String>,
+        body: Json,
+    }
 }
 
 impl From<ParkedDeadLetter> for DeadLetterView {
@@ -56,38 +45,28 @@ impl From<ParkedDeadLetter> for DeadLetterView {
     }
 }
 
-/// A record of the consume log.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Consumption)]
-pub struct ConsumptionView {
-    consumer: String,
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    event_type: String,
-    aggregate_type: String,
-    #[schema(value_type = kinds::AnyAggregateId)]
-    aggregate_id: AggregateId,
-    aggregate_seq: i64,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(value_type = kinds::ConsumeStatus)]
-    status: ConsumeStatus,
-    attempts: u32,
-    #[schema(required)]
-    next_retry_time: Option<Time>,
-    #[schema(required)]
-    lease_until: Option<Time>,
-    #[schema(required)]
-    error_message: Option<String>,
-    #[schema(required)]
-    idempotency_key: Option<String>,
-    #[schema(required)]
-    consume_result: Option<String>,
-    payload_hash: String,
-    trace_id: String,
-    cost_ms: i64,
-    consume_time: Time,
+crate::views! {
+    /// A record of the consume log.
+    pub ConsumptionView as Consumption {
+        consumer: String,
+        event_id: EventId,
+        event_type: String,
+        aggregate_type: String,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
+        aggregate_seq: i64,
+        tenant_id: TenantId,
+        status: ConsumeStatus,
+        attempts: u32,
+        next_retry_time: Option<Time>,
+        lease_until: Option<Time>,
+        error_message: Option<String>,
+        idempotency_key: Option<String>,
+        consume_result: Option<String>,
+        payload_hash: String,
+        trace_id: String,
+        cost_ms: i64,
+        consume_time: Time,
+    }
 }
 
 impl From<Numbered<Consumed>> for ConsumptionView {
@@ -116,26 +95,22 @@ impl From<Numbered<Consumed>> for ConsumptionView {
     }
 }
 
-/// An entry of the audit log: a read or a change by an operator.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = AuditEntry)]
-pub struct AuditView {
-    audit_id: i64,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    actor: String,
-    action: String,
-    #[schema(value_type = kinds::Json)]
-    selection: Json,
-    /// Number of rows shown or selected for the change.
-    matched: u64,
-    /// Number of rows changed.
-    changed: u64,
-    #[schema(required)]
-    reason: Option<String>,
-    trace_id: String,
-    create_time: Time,
+crate::views! {
+    /// An entry of the audit log: a read or a change by an operator.
+    pub AuditView as AuditEntry {
+        audit_id: i64,
+        tenant_id: TenantId,
+        actor: String,
+        action: String,
+        selection: Json,
+        /// Number of rows shown or selected for the change.
+        matched: u64,
+        /// Number of rows changed.
+        changed: u64,
+        reason: Option<String>,
+        trace_id: String,
+        create_time: Time,
+    }
 }
 
 impl From<Numbered<AuditEntry>> for AuditView {

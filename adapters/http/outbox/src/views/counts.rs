@@ -2,17 +2,17 @@
 
 use handover_outbox::operations::{ConsumerStats, Stats};
 use handover_outbox::ports::QueueDepth;
-use serde::Serialize;
-use utoipa::ToSchema;
 
-/// Depth of a queue.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Queue)]
-pub struct QueueView {
-    name: String,
-    ready: u64,
-    unacked: u64,
-    consumers: u64,
+use crate::openapi::kinds;
+
+crate::views! {
+    /// Depth of a queue.
+    pub QueueView as Queue {
+        name: String,
+        ready: u64,
+        unacked: u64,
+        consumers: u64,
+    }
 }
 
 impl From<QueueDepth> for QueueView {
@@ -21,64 +21,58 @@ impl From<QueueDepth> for QueueView {
     }
 }
 
-/// Statistics of outbox, consumers, dead letters, queues and broker.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Stats)]
-pub struct StatsView {
-    outbox: OutboxStatsView,
-    consumers: Vec<ConsumerStatsView>,
-    dead_letters: DeadLetterStatsView,
-    blocked: BlockedStatsView,
-    /// Queues with their depths; null while the broker is unreachable.
-    #[schema(required)]
-    queues: Option<Vec<QueueView>>,
-    broker: BrokerStatsView,
+crate::views! {
+    /// Statistics of outbox, consumers, dead letters, queues and broker.
+    pub StatsView as Stats {
+        outbox: OutboxStatsView,
+        consumers: Vec<ConsumerStatsView>,
+        dead_letters: DeadLetterStatsView,
+        blocked: BlockedStatsView,
+        /// Queues with their depths; null while the broker is unreachable.
+        queues: Option<Vec<QueueView>>,
+        broker: BrokerStatsView,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = BrokerStats)]
-struct BrokerStatsView {
-    /// Reason why the broker blocks publishers; null if it does not.
-    #[schema(required)]
-    blocked: Option<String>,
+crate::views! {
+    BrokerStatsView as BrokerStats {
+        /// Reason why the broker blocks publishers; null if it does not.
+        blocked: Option<String>,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = OutboxStats)]
-struct OutboxStatsView {
-    new: u64,
-    retry: u64,
-    sent: u64,
-    failed: u64,
-    #[schema(required)]
-    oldest_pending_seconds: Option<u64>,
+crate::views! {
+    OutboxStatsView as OutboxStats {
+        new: u64,
+        retry: u64,
+        sent: u64,
+        failed: u64,
+        oldest_pending_seconds: Option<u64>,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ConsumerStats)]
-struct ConsumerStatsView {
-    consumer: String,
-    processing: u64,
-    waiting: u64,
-    success: u64,
-    failed: u64,
-    dead: u64,
+crate::views! {
+    ConsumerStatsView as ConsumerStats {
+        consumer: String,
+        processing: u64,
+        waiting: u64,
+        success: u64,
+        failed: u64,
+        dead: u64,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = DeadLetterStats)]
-struct DeadLetterStatsView {
-    open: u64,
+crate::views! {
+    DeadLetterStatsView as DeadLetterStats {
+        open: u64,
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = BlockedStats)]
-struct BlockedStatsView {
-    aggregates: u64,
-    more: bool,
+crate::views! {
+    BlockedStatsView as BlockedStats {
+        aggregates: u64,
+        more: bool,
+    }
 }
 
 impl From<Stats> for StatsView {

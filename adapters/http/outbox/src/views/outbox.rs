@@ -8,37 +8,27 @@ use utoipa::ToSchema;
 use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
-/// An event of the outbox.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Event)]
-pub struct EventView {
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    event_type: String,
-    aggregate_type: String,
-    #[schema(value_type = kinds::AnyAggregateId)]
-    aggregate_id: AggregateId,
-    aggregate_seq: i64,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(value_type = kinds::OutboxStatus)]
-    status: OutboxStatus,
-    retry_count: u32,
-    max_retry_count: u32,
-    #[schema(required)]
-    next_retry_time: Option<Time>,
-    #[schema(required)]
-    last_error: Option<String>,
-    create_time: Time,
-    update_time: Time,
-    #[schema(required)]
-    sent_time: Option<Time>,
-    #[schema(required)]
-    released_time: Option<Time>,
-    trace_id: String,
-    #[schema(value_type = kinds::Json)]
-    payload: Json,
+crate::views! {
+    /// An event of the outbox.
+    pub EventView as Event {
+        event_id: EventId,
+        event_type: String,
+        aggregate_type: String,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
+        aggregate_seq: i64,
+        tenant_id: TenantId,
+        status: OutboxStatus,
+        retry_count: u32,
+        max_retry_count: u32,
+        next_retry_time: Option<Time>,
+        last_error: Option<String>,
+        create_time: Time,
+        update_time: Time,
+        sent_time: Option<Time>,
+        released_time: Option<Time>,
+        trace_id: String,
+        payload: Json,
+    }
 }
 
 impl From<OutboxRow> for EventView {
@@ -76,26 +66,20 @@ pub(crate) enum WaitsForView {
     Decision,
 }
 
-/// A blocked aggregate: its next event waits for a time or for the decision of an operator.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Blocked)]
-pub struct BlockedView {
-    aggregate_type: String,
-    #[schema(value_type = kinds::AnyAggregateId)]
-    aggregate_id: AggregateId,
-    #[schema(value_type = kinds::Id)]
-    tenant_id: TenantId,
-    #[schema(value_type = kinds::EventId)]
-    event_id: EventId,
-    event_type: String,
-    #[schema(required)]
-    last_error: Option<String>,
-    since: Time,
-    waits_for: WaitsForView,
-    #[schema(required)]
-    until: Option<Time>,
-    held: u64,
+crate::views! {
+    /// A blocked aggregate: its next event waits for a time or for the decision of an operator.
+    pub BlockedView as Blocked {
+        aggregate_type: String,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
+        tenant_id: TenantId,
+        event_id: EventId,
+        event_type: String,
+        last_error: Option<String>,
+        since: Time,
+        waits_for: WaitsForView,
+        until: Option<Time>,
+        held: u64,
+    }
 }
 
 impl From<Numbered<Blocked>> for BlockedView {

@@ -109,6 +109,24 @@ pub struct IssueCoupon {
     pub reason: Option<Reason>,
 }
 
+impl IssueCoupon {
+    fn coupon(&self, id: CouponId, tenant: TenantId, now: DateTime<Utc>) -> Coupon {
+        Coupon {
+            id,
+            tenant,
+            user: self.user,
+            discount: self.discount,
+            min_spend: self.min_spend,
+            expires_at: self.expires_at,
+            status: CouponStatus::Available,
+            order: None,
+            version: 1,
+            create_time: now,
+            update_time: now,
+        }
+    }
+}
+
 impl Operations {
     /// Issues a coupon. With an idempotency key, a user gets one coupon per operator and key, without time limit. A
     /// repeated call returns the first coupon; a call with other values is rejected.
@@ -156,19 +174,7 @@ impl Operations {
                 if attempt.may_be_committed() {
                     require_unused(unit, IdKind::Coupon, id.get()).await?;
                 }
-                let coupon = Coupon {
-                    id,
-                    tenant,
-                    user: command.user,
-                    discount: command.discount,
-                    min_spend: command.min_spend,
-                    expires_at: command.expires_at,
-                    status: CouponStatus::Available,
-                    order: None,
-                    version: 1,
-                    create_time: now,
-                    update_time: now,
-                };
+                let coupon = command.coupon(id, tenant, now);
                 unit.insert_coupon(&coupon).await?;
                 let operation = AssetOperation {
                     tenant,

@@ -126,29 +126,39 @@ impl Operations {
             }
             add_finding(&mut report, finding);
         }
+        self.add_unrepaired(tenant, &mut report).await?;
+        audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
+        Ok(report)
+    }
+
+    /// Adds the findings that are not repaired and do not depend on the window.
+    async fn add_unrepaired(
+        &self,
+        tenant: Option<TenantId>,
+        report: &mut Reconciliation,
+    ) -> Result<(), StoreError> {
         for kind in EffectKind::ALL {
             let mut view = self.tx.view().await?;
             for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
-                add_finding(&mut report, Finding::without_order(kind, effect));
+                add_finding(report, Finding::without_order(kind, effect));
             }
         }
         for finding in self.dead_letters_without_event(tenant).await? {
-            add_finding(&mut report, finding);
+            add_finding(report, finding);
         }
         let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
         let open =
             GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
         for gateway_report in self.tx.view().await?.gateway_reports_page(open, None, limit).await? {
-            add_finding(&mut report, Finding::of_report(gateway_report));
+            add_finding(report, Finding::of_report(gateway_report));
         }
         for row in self.unreadable_rows(tenant, limit).await? {
-            add_finding(&mut report, Finding::of_unreadable(row));
+            add_finding(report, Finding::of_unreadable(row));
         }
         for discrepancy in &self.tx.view().await?.ledger_inconsistencies(tenant, limit).await? {
-            add_finding(&mut report, Finding::of_ledger(discrepancy));
+            add_finding(report, Finding::of_ledger(discrepancy));
         }
-        audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
-        Ok(report)
+        Ok(())
     }
 
     /// Findings for the newest products, and for all compared products without an order.

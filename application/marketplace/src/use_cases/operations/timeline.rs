@@ -4,7 +4,7 @@ mod item;
 mod items;
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId};
+use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId, Payment, Refund};
 
 use super::Operations;
 use crate::consistency::row_of_operation;
@@ -57,32 +57,15 @@ impl Operations {
             return Err(OperationError::NotFound { what: "order" });
         };
         let payments = view.payments_of(order.tenant, &[id]).await?;
-        let about = |kind: AggregateType, id: i64| AggregateRef {
-            tenant: order.tenant,
-            kind: kind.as_str().to_owned(),
-            id: id.into(),
-        };
         let refunds = view.refunds_of(order.tenant, &[id]).await?;
-        let mut aggregates = vec![about(AggregateType::Order, id.get())];
-        aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
-        aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+        let aggregates = aggregates_of(&order, &payments, &refunds);
         let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
         rows.sort_by_key(|row| row.id);
-        // The seller does not see the assets of the buyer.
-        let is_operator = matches!(audience, Audience::Operator(_));
-        let sees_assets = is_operator || context.user() == Some(order.buyer);
-        // An operator who is not a party of the order sees free text only with the role `pii`.
-        let is_party = order.tenant == context.tenant
-            && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
-        let sees_free_text = is_party || privacy::sees_personal_data(context);
-        let mut items = Items::new(
-            self,
-            Visibility { operations: is_operator, assets: sees_assets, free_text: sees_free_text },
-            &rows,
-        );
+        let visibility = visibility(context, audience, &order);
+        let mut items = Items::new(self, visibility, &rows);
         items.of_payments(&payments);
         items.of_refunds(&refunds);
-        if is_operator {
+        if visibility.operations {
             items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
         }
         let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
@@ -103,14 +86,14 @@ impl Operations {
         for consumer in self.consumers.iter() {
             let is_visible = match consumer.audience() {
                 EffectAudience::Parties => true,
-                EffectAudience::Buyer => sees_assets,
+                EffectAudience::Buyer => visibility.assets,
             };
             if is_visible {
                 let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
                 items.of_effects(stored.iter().flat_map(|stored| stored.rows()).collect());
             }
         }
-        if sees_assets {
+        if visibility.assets {
             let mut cash = view.operations_of(order.tenant, &[id]).await?;
             cash.retain(|operation| operation.asset == Asset::Cash);
             items.of_effects(cash.iter().map(row_of_operation).collect());
@@ -123,6 +106,32 @@ impl Operations {
                 .await?;
         }
         Ok(Timeline { order: id, items })
+    }
+}
+
+/// The order, its payments and its refunds.
+fn aggregates_of(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<AggregateRef> {
+    let about = |kind: AggregateType, id: i64| AggregateRef {
+        tenant: order.tenant,
+        kind: kind.as_str().to_owned(),
+        id: id.into(),
+    };
+    let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
+    aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+    aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+    aggregates
+}
+
+fn visibility(context: &CommandContext, audience: Audience<'_>, order: &Order) -> Visibility {
+    let operations = matches!(audience, Audience::Operator(_));
+    let is_party = order.tenant == context.tenant
+        && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
+    Visibility {
+        operations,
+        // The seller does not see the assets of the buyer.
+        assets: operations || context.user() == Some(order.buyer),
+        // An operator who is not a party of the order sees free text only with the role `pii`.
+        free_text: is_party || privacy::sees_personal_data(context),
     }
 }
 

@@ -3,11 +3,10 @@
 use chrono::{DateTime, Datelike, Utc};
 use handover_http::body::JsonBody;
 use handover_http::response::Done;
+use handover_http::views;
 use handover_http::views::Time;
 use marketplace::use_cases::operations::{AssetGrant, IssueCoupon};
 use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::bodies;
 use crate::command::Command;
@@ -21,21 +20,16 @@ use crate::views::AssetAmount;
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = AssetGrant)]
-pub(super) struct AssetGrantView {
-    #[schema(value_type = kinds::Id)]
-    user_id: UserId,
-    #[schema(value_type = kinds::Asset)]
-    asset: &'static str,
-    #[schema(value_type = kinds::Operation)]
-    operation: &'static str,
-    amount: AssetAmount,
-    #[schema(required)]
-    balance_after: Option<AssetAmount>,
-    idempotency_key: String,
-    create_time: Time,
+views! {
+    pub(super) AssetGrantView as AssetGrant {
+        user_id: UserId,
+        asset: &'static str = kinds::Asset,
+        operation: &'static str = kinds::Operation,
+        amount: AssetAmount,
+        balance_after: Option<AssetAmount>,
+        idempotency_key: String,
+        create_time: Time,
+    }
 }
 
 impl From<AssetOperation> for AssetGrantView {
@@ -54,22 +48,16 @@ impl From<AssetOperation> for AssetGrantView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = IssuedCoupon)]
-pub(super) struct IssuedCouponView {
-    #[schema(value_type = kinds::Id)]
-    coupon_id: CouponId,
-    #[schema(value_type = kinds::Id)]
-    user_id: UserId,
-    #[schema(value_type = kinds::Amount)]
-    discount: Money,
-    #[schema(value_type = kinds::Amount)]
-    min_spend: Money,
-    expires_at: Time,
-    #[schema(value_type = kinds::CouponStatus)]
-    status: &'static str,
-    create_time: Time,
+views! {
+    pub(super) IssuedCouponView as IssuedCoupon {
+        coupon_id: CouponId,
+        user_id: UserId,
+        discount: Money,
+        min_spend: Money,
+        expires_at: Time,
+        status: &'static str = kinds::CouponStatus,
+        create_time: Time,
+    }
 }
 
 impl IssuedCouponView {

@@ -13,7 +13,8 @@ use super::findings::{Finding, FindingKind};
 use super::report::Reconciliation;
 use crate::cash;
 use crate::consistency::{
-    MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches, effects_of_orders, read_rows,
+    ExpectedEvent, MoneyMismatch, OrderEffects, OrderMoney, OrderRows, confirmed_mismatches,
+    effects_of_orders, read_rows,
 };
 use crate::consumer::{Consumer, Consumers, EffectRow};
 use crate::ports::MarketView;
@@ -114,44 +115,10 @@ impl Comparison<'_> {
         let order = rows.order;
         report.orders += 1;
         let mut findings = self.missing_postings();
-        for event in rows.missing_events() {
-            let event_type = event.event_type();
-            findings.push(Finding {
-                event_type: Some(event_type.as_str().to_owned()),
-                ..self.finding(
-                    FindingKind::MissingEvent,
-                    format!(
-                        "{} {} has version {}, but its event {event_type} is missing",
-                        event_type.aggregate(),
-                        event.body.aggregate_id(),
-                        event.aggregate_seq
-                    ),
-                )
-            });
-        }
+        findings.extend(rows.missing_events().iter().map(|event| self.missing_event(event)));
         // After the missing events, because their repair MUST run first (`finish_payment`).
         findings.extend(self.money_mismatches(view).await?);
-        let fact_finding = |kind, row: &EffectRow, what: String| Finding {
-            event_id: row.event_id.clone(),
-            key: Some(row.fact.clone()),
-            ..self.finding(kind, what)
-        };
-        findings.extend(effects.duplicates().iter().map(|row| {
-            let what = format!("table {} has more than one row for the fact {}", row.table, row.fact);
-            fact_finding(FindingKind::DoubledEffect, row, what)
-        }));
-        if !effects.contradicted(order).is_empty()
-            // The order was read before its effects and may have changed since: read it again.
-            && let Some(order) = view.order_by_id(order.tenant, order.id).await?
-        {
-            findings.extend(effects.contradicted(&order).iter().map(|row| {
-                let what = format!(
-                    "table {} contains an effect of kind {}, but the order is {}",
-                    row.table, row.fact, order.status
-                );
-                fact_finding(FindingKind::EffectWithoutFact, row, what)
-            }));
-        }
+        findings.extend(self.wrong_effects(view).await?);
         for row in &rows.events {
             report.events += 1;
             report.confirmed += u64::from(row.sent_time.is_some());
@@ -186,6 +153,48 @@ impl Comparison<'_> {
         findings.extend(
             effects.lost_holds(order, is_released, criteria.now).iter().map(|hold| self.lost_hold(hold)),
         );
+        Ok(findings)
+    }
+
+    fn missing_event(&self, event: &ExpectedEvent) -> Finding {
+        let event_type = event.event_type();
+        let what = format!(
+            "{} {} has version {}, but its event {event_type} is missing",
+            event_type.aggregate(),
+            event.body.aggregate_id(),
+            event.aggregate_seq
+        );
+        Finding {
+            event_type: Some(event_type.as_str().to_owned()),
+            ..self.finding(FindingKind::MissingEvent, what)
+        }
+    }
+
+    /// Findings for effects that exist twice or contradict the order.
+    async fn wrong_effects(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
+        let Comparison { rows: OrderRows { order, .. }, effects, .. } = self;
+        let finding = |kind, row: &EffectRow, what: String| Finding {
+            event_id: row.event_id.clone(),
+            key: Some(row.fact.clone()),
+            ..self.finding(kind, what)
+        };
+        let duplicate = |row: &EffectRow| {
+            let what = format!("table {} has more than one row for the fact {}", row.table, row.fact);
+            finding(FindingKind::DoubledEffect, row, what)
+        };
+        let mut findings: Vec<Finding> = effects.duplicates().iter().map(|row| duplicate(row)).collect();
+        if !effects.contradicted(order).is_empty()
+            // The order was read before its effects and may have changed since: read it again.
+            && let Some(order) = view.order_by_id(order.tenant, order.id).await?
+        {
+            findings.extend(effects.contradicted(&order).iter().map(|row| {
+                let what = format!(
+                    "table {} contains an effect of kind {}, but the order is {}",
+                    row.table, row.fact, order.status
+                );
+                finding(FindingKind::EffectWithoutFact, row, what)
+            }));
+        }
         Ok(findings)
     }
 

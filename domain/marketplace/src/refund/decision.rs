@@ -1,0 +1,218 @@
+//! What a report about a refund, or an operator, changes.
+
+use chrono::{DateTime, Utc};
+
+use super::{Refund, RefundRefusal, RefundReport, RefundResult, RefundStatus};
+use crate::event::{EventBody, PaymentFor, RefundFailed, RefundSettled, RefundSucceeded};
+use crate::{Account, Capture, Order, OrderAction, OrderStatus, RefundId, ReportOutcome};
+
+/// What a report about a refund changes. Everything else stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefundDecision {
+    pub outcome: ReportOutcome,
+    /// The refund after a change of its status, and the event of this change.
+    pub settled: Option<(Refund, EventBody)>,
+    /// The account that paid the money out (status `SUCCESS`) or received it back (status `FAILED` after `SUCCESS`).
+    pub booked_on: Option<Account>,
+    /// The capture, if its money pays no order any more.
+    pub capture: Option<Capture>,
+    pub order: Option<OrderAction>,
+    /// Another refund of the same money that was in progress: not sent any more.
+    pub stopped: Option<(Refund, Option<EventBody>)>,
+}
+
+impl RefundDecision {
+    /// A decision that changes nothing but the record of the report.
+    const fn only(outcome: ReportOutcome) -> RefundDecision {
+        RefundDecision { outcome, settled: None, booked_on: None, capture: None, order: None, stopped: None }
+    }
+}
+
+impl Refund {
+    /// Decides what a report changes.
+    ///
+    /// `order` is the current state of the order, `capture` the money that this refund returns, and `others` the other
+    /// refunds of the same capture.
+    pub fn decide(
+        &self,
+        report: &RefundReport,
+        order: &Order,
+        capture: &Capture,
+        others: &[Refund],
+        now: DateTime<Utc>,
+    ) -> RefundDecision {
+        if self.settled_by.is_some() {
+            return RefundDecision::only(ReportOutcome::SettledByOperator);
+        }
+        match (report.result, self.status) {
+            (RefundResult::Success, RefundStatus::Success) => {
+                let other_transaction = match (&report.transaction_id, &self.transaction_id) {
+                    (Some(reported), Some(known)) => reported != known,
+                    (Some(_) | None, Some(_) | None) => false,
+                };
+                let is_second =
+                    other_transaction || self.settled_attempt.is_some_and(|it| it != report.attempt);
+                RefundDecision::only(if is_second {
+                    ReportOutcome::RefundedTwice
+                } else {
+                    ReportOutcome::Recorded
+                })
+            }
+            (RefundResult::Success, RefundStatus::Processing | RefundStatus::Failed) => {
+                self.decide_success(report, order, capture, others, now)
+            }
+            (RefundResult::Failed, RefundStatus::Processing) if report.attempt == self.attempt => {
+                RefundDecision {
+                    settled: Some(self.settled(RefundStatus::Failed, report, order, now)),
+                    order: (order.refund == Some(self.id))
+                        .then_some(OrderAction::AbandonRefund { refund: self.id }),
+                    ..RefundDecision::only(ReportOutcome::RefundFailed)
+                }
+            }
+            (RefundResult::Failed, RefundStatus::Success) if self.settled_attempt == Some(report.attempt) => {
+                self.decide_reversal(report, order, capture, now)
+            }
+            // A failed attempt changes nothing if another attempt of the refund is in progress or succeeded.
+            (
+                RefundResult::Failed,
+                RefundStatus::Processing | RefundStatus::Failed | RefundStatus::Success,
+            ) => RefundDecision::only(ReportOutcome::Recorded),
+        }
+    }
+
+    fn decide_success(
+        &self,
+        report: &RefundReport,
+        order: &Order,
+        capture: &Capture,
+        others: &[Refund],
+        now: DateTime<Utc>,
+    ) -> RefundDecision {
+        let (after, event) = self.settled(RefundStatus::Success, report, order, now);
+        let is_excess = others.iter().any(|other| other.status == RefundStatus::Success && !other.is_excess);
+        if is_excess {
+            return RefundDecision {
+                settled: Some((Refund { is_excess, ..after }, event)),
+                booked_on: Some(Account::Suspense),
+                ..RefundDecision::only(ReportOutcome::RefundedTwice)
+            };
+        }
+        let stopped =
+            others.iter().find(|other| other.status == RefundStatus::Processing && !other.is_excess);
+        let may_be_returned_twice = stopped.is_some_and(|other| other.attempts > 0)
+            || (self.status == RefundStatus::Processing
+                && report.attempt != self.attempt
+                && self.attempts > 0);
+        let pays_order = !capture.refund_due;
+        let is_delivered = matches!(order.status, OrderStatus::Shipped | OrderStatus::Completed);
+        let outcome = if pays_order && is_delivered {
+            ReportOutcome::RefundedAfterShipping
+        } else if may_be_returned_twice {
+            ReportOutcome::RefundedTwice
+        } else {
+            ReportOutcome::Refunded
+        };
+        let refunds_order = pays_order && order.status == OrderStatus::Paid;
+        let action = OrderAction::Refund { refund: self.id, amount: self.amount };
+        RefundDecision {
+            settled: Some((Refund { is_excess: false, ..after }, event)),
+            booked_on: Some(capture.account()),
+            order: refunds_order.then_some(action),
+            stopped: stopped.map(|other| other.stopped(self.id, order, now)),
+            ..RefundDecision::only(outcome)
+        }
+    }
+
+    /// The refund had succeeded: the money is back.
+    fn decide_reversal(
+        &self,
+        report: &RefundReport,
+        order: &Order,
+        capture: &Capture,
+        now: DateTime<Utc>,
+    ) -> RefundDecision {
+        let pays_no_order = capture.refund_due || order.is_cancelled_or_refunded();
+        let on_suspense = pays_no_order || self.is_excess;
+        let freed = Capture { refund_due: true, in_suspense: true, ..capture.clone() };
+        RefundDecision {
+            settled: Some(self.settled(RefundStatus::Failed, report, order, now)),
+            booked_on: Some(if on_suspense { Account::Suspense } else { Account::Platform }),
+            capture: (pays_no_order && !self.is_excess && freed != *capture).then_some(freed),
+            ..RefundDecision::only(ReportOutcome::RefundFailedAfterSuccess)
+        }
+    }
+
+    /// The refund with this status, and the event of the change.
+    fn settled(
+        &self,
+        status: RefundStatus,
+        report: &RefundReport,
+        order: &Order,
+        now: DateTime<Utc>,
+    ) -> (Refund, EventBody) {
+        let succeeded = status == RefundStatus::Success;
+        let after = Refund {
+            status,
+            settled_attempt: succeeded.then_some(report.attempt),
+            transaction_id: report.transaction_id.clone().or_else(|| self.transaction_id.clone()),
+            payouts: self.payouts + u32::from(succeeded),
+            next_attempt_time: None,
+            ..self.updated(now)
+        };
+        let settled = self.event_payload(order, now);
+        let event = if succeeded {
+            EventBody::RefundSucceeded(RefundSucceeded(settled))
+        } else {
+            EventBody::RefundFailed(RefundFailed(settled))
+        };
+        (after, event)
+    }
+
+    /// The refund, after refund `by` has returned the same money. A refund that was never sent fails; the gateway may
+    /// execute any other.
+    fn stopped(&self, by: RefundId, order: &Order, now: DateTime<Utc>) -> (Refund, Option<EventBody>) {
+        let was_sent = self.attempts > 0;
+        let error = Some(format!("refund {by} has returned the same money"));
+        let after =
+            Refund { is_excess: true, next_attempt_time: None, last_error: error, ..self.updated(now) };
+        if was_sent {
+            return (after, None);
+        }
+        let event = EventBody::RefundFailed(RefundFailed(self.event_payload(order, now)));
+        (Refund { status: RefundStatus::Failed, ..after }, Some(event))
+    }
+
+    fn event_payload(&self, order: &Order, now: DateTime<Utc>) -> RefundSettled {
+        RefundSettled {
+            of: PaymentFor::Order(order.facts()),
+            refund: self.id,
+            amount: self.amount,
+            currency: self.currency,
+            occurred_time: now,
+        }
+    }
+
+    /// Records that an operator returned the money by other means, or knows that the gateway returned it.
+    ///
+    /// # Errors
+    /// The refund has succeeded, or another refund returned the same money or is returning it.
+    pub fn settle_by_hand(
+        &self,
+        operator: String,
+        order: &Order,
+        capture: &Capture,
+        others: &[Refund],
+        now: DateTime<Utc>,
+    ) -> Result<RefundDecision, RefundRefusal> {
+        if self.status == RefundStatus::Success {
+            return Err(RefundRefusal::AlreadySettled { status: self.status });
+        }
+        self.require_only_refund(capture, others)?;
+        let report =
+            RefundReport { attempt: self.attempt, result: RefundResult::Success, transaction_id: None };
+        let decision = self.decide_success(&report, order, capture, others, now);
+        let settled_by = Some(operator);
+        let settled = decision.settled.map(|(refund, event)| (Refund { settled_by, ..refund }, event));
+        Ok(RefundDecision { settled, ..decision })
+    }
+}
