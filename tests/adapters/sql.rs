@@ -57,12 +57,13 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
         event_id: id.parse::<EventId>().unwrap(),
         event_type: "ORDER_CREATED".into(),
         aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: aggregate.into() },
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: format!("{{\"orderId\":{aggregate},\"padding\":\"{}\"}}", "x".repeat(200)),
         metadata: EventMetadata { trace_id: Some("trace".into()), ..EventMetadata::default() },
         occurred_at: Utc::now(),
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     }
 }
 

@@ -56,12 +56,13 @@ fn event(id: &str, event_type: &str, book: i64, seq: i64) -> NewEvent {
         event_id: id.parse().unwrap(),
         event_type: event_type.to_owned(),
         aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book.into() },
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),
         occurred_at: SystemClock.now(),
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     }
 }
 

@@ -141,12 +141,13 @@ impl EventFactory {
                     kind: body.event_type().aggregate().to_owned(),
                     id: body.aggregate_id().into(),
                 },
-                aggregate_seq,
+                aggregate_seq: Some(aggregate_seq),
                 payload: body.to_json(),
                 metadata: self.metadata.clone(),
                 occurred_at: self.now,
                 max_retry_count: self.max_retry_count,
                 routing_key: self.registry.routing_key(body.event_type().as_str()).map(str::to_owned),
+                due: None,
             })
             .collect()
     }

@@ -74,6 +74,10 @@ fn message_of(row: &OutboxRow, envelope: &Envelope) -> Message {
         ("aggregateType".to_owned(), row.aggregate.kind.clone()),
         ("aggregateId".to_owned(), row.aggregate.id.to_string()),
     ]);
+    // A row inserted by SQL has no position.
+    if row.aggregate_seq != 0 {
+        headers.insert("aggregateSeq".to_owned(), row.aggregate_seq.to_string());
+    }
     if let Some(traceparent) = &row.metadata.traceparent {
         headers.insert(TRACEPARENT.to_owned(), traceparent.clone());
     }

@@ -46,12 +46,13 @@ async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool
                     kind: "Book".to_owned(),
                     id: book.into(),
                 },
-                aggregate_seq: rows.first().map_or(Ok(0), |row| row.int("version"))?,
+                aggregate_seq: Some(rows.first().map_or(Ok(0), |row| row.int("version"))?),
                 payload: serde_json::json!({ "bookId": book, "reader": reader }).to_string(),
                 metadata: EventMetadata::default(),
                 occurred_at: now,
                 max_retry_count: 3,
                 routing_key: registry.routing_key("BOOK_LENT").map(str::to_owned),
+                due: None,
             };
             unit.outbox().append(&[event]).await?;
             Ok(true)

@@ -79,12 +79,13 @@ async fn park(file: &Path) {
         event_id: event_id.clone(),
         event_type: "BOOK_LENT".into(),
         aggregate: aggregate.clone(),
-        aggregate_seq: 1,
+        aggregate_seq: Some(1),
         payload: payload.into(),
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     };
     let consumption = Consumption {
         consumer: "reminders".into(),

@@ -200,12 +200,13 @@ impl<DB: Database> Enqueuer<DB> {
                 kind: E::AGGREGATE.to_owned(),
                 id,
             },
-            aggregate_seq: options.sequence.unwrap_or(0),
+            aggregate_seq: options.sequence,
             payload,
             metadata,
             occurred_at: options.occurred_at.unwrap_or(now),
             max_retry_count: options.max_retries.unwrap_or(3),
             routing_key: Some(registered.routing_key.to_owned()),
+            due: None,
         })
     }
 

@@ -38,12 +38,13 @@ pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
         event_id: id.parse().unwrap(),
         event_type: "ORDER_PAID".to_owned(),
         aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: order.into() },
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),
         occurred_at: START,
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     }
 }
 

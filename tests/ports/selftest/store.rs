@@ -44,6 +44,7 @@ faults! { broken_by(Fault) {
         "a_dropped_unit_of_work_subscribes_no_consumer",
         "a_dropped_unit_of_work_undoes_all_its_writes",
         "a_dropped_unit_of_work_undoes_its_changes_of_existing_rows",
+        "numbers_of_a_dropped_unit_of_work_do_not_disturb_the_order",
         "dropped_unit_of_work_rolls_back_updates",
         "dropped_unit_of_work_rolls_back_inserts",
         "a_history_entry_is_part_of_its_unit_of_work",

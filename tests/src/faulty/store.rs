@@ -91,6 +91,8 @@ pub enum Fault {
     CancelledBeginLosesNextUnit,
     PaymentsAreSortedByTime,
     RowsOfAggregatesAreSortedById,
+    NumbersRestartInEachCall,
+    DueTimesAreIgnored,
     TextKeysAreReadByTheirNumber,
     TextKeysAreReleasedByTheirNumber,
     BlockedLeaksToOtherTenants,

@@ -12,6 +12,19 @@ pub enum Claiming {
     SkipLocked,
 }
 
+/// The statements that assign sequence numbers to the events of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sequencing {
+    /// The number after that of the newest rows: on an engine with a single writer, nobody else appends.
+    NewestRow,
+    /// A statement that adds to a counter, before the rows are inserted.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    Counters,
+    /// The statement that inserts the rows also adds to the counters.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    CountersInStatement,
+}
+
 /// The SQL of one engine, where it differs from the others.
 pub trait Dialect: Send + Sync {
     /// The keyword before a query that returns its plan.
@@ -41,6 +54,9 @@ pub trait Dialect: Send + Sync {
 
     /// The statements that claim messages from a queue.
     fn claiming(&self) -> Claiming;
+
+    /// The statements that assign sequence numbers.
+    fn sequencing(&self) -> Sequencing;
 
     /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine
     /// without hints.

@@ -10,10 +10,12 @@ mod leases;
 mod outbox;
 mod outbox_due;
 mod outbox_operations;
+mod outbox_table;
 mod page;
 #[cfg(test)]
 #[cfg(feature = "sqlite")]
 mod query_plans;
+mod sequences;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
 
-pub(crate) use outbox::append_statements;
+pub(crate) use sequences::append_statements;
 
 /// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is
 /// reported as an outage.

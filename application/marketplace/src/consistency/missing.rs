@@ -116,7 +116,7 @@ pub(crate) async fn announce_missing(
                     event_id: id.clone(),
                     event_type: event.event_type().as_str().to_owned(),
                     aggregate,
-                    aggregate_seq: event.aggregate_seq,
+                    aggregate_seq: Some(event.aggregate_seq),
                     payload: event.body.to_json(),
                     metadata: EventMetadata {
                         trace_id: Some(trace.trace_id),
@@ -126,6 +126,7 @@ pub(crate) async fn announce_missing(
                     occurred_at: event.at,
                     max_retry_count,
                     routing_key: source.routing_key(event.event_type()),
+                    due: None,
                 });
                 announced.push((id, event));
             }

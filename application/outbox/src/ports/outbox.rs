@@ -61,8 +61,9 @@ pub struct NewEvent {
     pub event_type: String,
     /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Version of the aggregate's row after the change.
-    pub aggregate_seq: i64,
+    /// Position within the aggregate, such as the version of the aggregate's row after the change. `None`: the store
+    /// assigns the next number.
+    pub aggregate_seq: Option<i64>,
     /// Payload, a JSON object; immutable once appended.
     pub payload: String,
     /// Origin of the event.
@@ -74,6 +75,16 @@ pub struct NewEvent {
     /// Routing key with which the event is published, at most 255 bytes. A relay that does not know the type needs it.
     /// `None`: the relay uses the routing key of the registered type ([`crate::EventRegistry::routing_key`]).
     pub routing_key: Option<String>,
+    /// Time before which the event is not published; later events of its aggregate wait for it. `None`: at once.
+    pub due: Option<DateTime<Utc>>,
+}
+
+impl NewEvent {
+    /// Status of the row. A row with a due time is a `RETRY` row without attempts, because such a row holds back the later
+    /// events of its aggregate.
+    pub fn status(&self) -> OutboxStatus {
+        if self.due.is_some() { OutboxStatus::Retry } else { OutboxStatus::New }
+    }
 }
 
 /// A row of the outbox.
@@ -231,8 +242,13 @@ pub trait OutboxQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait OutboxRepo: Send {
-    /// Adds rows as `NEW`, in the order of `events`. An event id that already exists MUST cause a `Conflict`; ids are
-    /// compared byte by byte.
+    /// Adds rows in the order of `events`, as `NEW`, or as `RETRY` without attempts if the event has a due time. An event
+    /// id that already exists MUST cause a `Conflict`; ids are compared byte by byte.
+    ///
+    /// An event without `aggregate_seq` gets a number. The numbers that the store assigns to the events of one aggregate
+    /// MUST ascend in the order of the commits, whatever the callers lock, and in the order of `events` within one call.
+    /// The first one is higher than every number of the aggregate; the caller MUST NOT give numbers of its own to an
+    /// aggregate whose last number was assigned by the store.
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
     /// Locks the partitions of `holds` and returns those that `owner` still owns under the same epoch. Only rows of the

@@ -128,12 +128,13 @@ impl Library {
             event_id: event_id(id),
             event_type: event_type.to_owned(),
             aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book.into() },
-            aggregate_seq: seq,
+            aggregate_seq: Some(seq),
             payload: payload.to_owned(),
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
             routing_key: None,
+            due: None,
         }
     }
 

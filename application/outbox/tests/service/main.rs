@@ -48,12 +48,13 @@ async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<A
             event_id: event_id(&format!("{notes}-{nth}")),
             event_type: "LOAN_NOTED".to_owned(),
             aggregate: event.row.aggregate.clone(),
-            aggregate_seq: event.row.aggregate_seq,
+            aggregate_seq: Some(event.row.aggregate_seq),
             payload: format!(r#"{{"reader":{}}}"#, lent.reader),
             metadata: EventMetadata::default(),
             occurred_at: event.row.create_time,
             max_retry_count: 0,
             routing_key: None,
+            due: None,
         };
         outbox.append(&[note]).await?;
     }

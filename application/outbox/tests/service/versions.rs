@@ -103,10 +103,10 @@ async fn event_type_unknown_to_relay_is_published_with_key_of_its_row() {
     };
     let events = [
         old.written("first", "BOOK_LENT", 7, 1),
-        row("returned", 2, Some("book.returned")),
-        row("unroutable", 3, Some("nowhere")),
-        row("without-key", 4, None),
-        NewEvent { payload: "[1]".into(), ..row("list", 5, Some("book.returned")) },
+        row("returned", Some(2), Some("book.returned")),
+        row("unroutable", Some(3), Some("nowhere")),
+        row("without-key", Some(4), None),
+        NewEvent { payload: "[1]".into(), ..row("list", Some(5), Some("book.returned")) },
         old.written("last", "BOOK_LENT", 7, 6),
     ];
     old.commit(events.to_vec()).await;

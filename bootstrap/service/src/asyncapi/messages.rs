@@ -49,6 +49,11 @@ fn headers() -> Value {
                 "pattern": "^-?[0-9]+$",
                 "description": "Same value as in the envelope.",
             },
+            "aggregateSeq": {
+                "type": "string",
+                "pattern": "^-?[0-9]+$",
+                "description": "Position of the event within its aggregate; absent in an event that was inserted by SQL.",
+            },
             "traceparent": {
                 "type": "string",
                 "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",

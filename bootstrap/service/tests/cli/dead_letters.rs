@@ -39,7 +39,7 @@ async fn park_event(world: &World, id: &str) {
         event_id: event.clone(),
         event_type: row.event_type.clone(),
         aggregate: row.aggregate.clone(),
-        aggregate_seq: row.aggregate_seq,
+        aggregate_seq: row.aggregate_seq.unwrap_or_default(),
         expected: Expected::Absent,
         status: ConsumeStatus::Dead,
         attempts: 4,

@@ -177,12 +177,13 @@ async fn doctor_warns_of_clock_behind_newest_event() {
         event_id: "e-1".parse().unwrap(),
         event_type: "ORDER_CREATED".to_owned(),
         aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "ORDER".to_owned(), id: 1.into() },
-        aggregate_seq: 1,
+        aggregate_seq: Some(1),
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),
         occurred_at: SystemClock.now() + TimeDelta::hours(2),
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     };
     world.change(async move |unit| unit.outbox().append(&[event]).await.unwrap()).await;
     let ran = world.run(DOCTOR);

@@ -63,12 +63,13 @@ pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> Ne
         event_id: id.parse().unwrap(),
         event_type: "ORDER_STATUS_CHANGED".into(),
         aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: order.into() },
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: format!(r#"{{"orderId":{order}}}"#),
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     }
 }
 

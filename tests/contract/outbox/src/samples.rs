@@ -68,12 +68,13 @@ pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
         event_id: event_id(id),
         event_type: BOOK_LENT.to_owned(),
         aggregate: aggregate(book),
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: format!("{{\"bookId\":{book},\"deposit\":88.50}}"),
         metadata: EventMetadata { trace_id: Some("trace-1".into()), ..EventMetadata::default() },
         occurred_at: start(),
         max_retry_count: 4,
         routing_key: None,
+        due: None,
     }
 }
 
@@ -154,7 +155,7 @@ pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
         event_id: event.event_id.clone(),
         event_type: event.event_type.clone(),
         aggregate: event.aggregate.clone(),
-        aggregate_seq: event.aggregate_seq,
+        aggregate_seq: event.aggregate_seq.unwrap_or_default(),
         expected: Expected::Absent,
         status: ConsumeStatus::Success,
         attempts: 1,

@@ -29,6 +29,7 @@ pub mod outbox_reads;
 pub mod races;
 pub mod redriving;
 pub mod registered_types;
+pub mod sequences;
 pub mod settling;
 pub mod text_keys;
 pub mod units;
@@ -170,6 +171,13 @@ crate::rules! { store_rules: StoreRig;
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
         a_readable_row_is_not_listed_as_unreadable,
+    ]
+    sequences: [
+        concurrent_events_of_an_aggregate_are_numbered_in_the_order_of_their_commits,
+        events_of_one_call_are_numbered_in_their_order,
+        numbers_continue_after_the_highest_one_of_the_aggregate,
+        numbers_of_a_dropped_unit_of_work_do_not_disturb_the_order,
+        an_event_with_a_due_time_holds_back_later_events_of_its_aggregate,
     ]
     text_keys: [
         every_id_selects_the_rows_of_its_own_aggregate,

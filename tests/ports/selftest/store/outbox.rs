@@ -23,6 +23,7 @@ faults! { broken_by(Fault) {
         "statements_after_a_failed_one_are_not_stored",
     ]
     append_keeps_first_hundred_only: AppendKeepsFirstHundredOnly breaks [
+        "events_of_one_call_are_numbered_in_their_order",
         "a_large_batch_is_handled_completely",
         "many_rows_are_redriven_each_with_its_own_due_time",
         "rows_of_many_aggregates_are_returned_completely",
@@ -31,6 +32,7 @@ faults! { broken_by(Fault) {
         "event_ids_are_compared_byte_by_byte",
     ]
     append_reformats_payloads: AppendReformatsPayloads breaks [
+        "every_id_selects_the_rows_of_its_own_aggregate",
         "a_payload_is_read_back_byte_for_byte",
         "a_redriven_row_has_no_counted_attempts",
         "an_appended_event_is_a_new_row_with_all_its_data",
@@ -47,6 +49,8 @@ faults! { broken_by(Fault) {
         "the_next_due_time_is_the_earliest_after_now",
     ]
     due_includes_blocked_rows: DueIncludesBlockedRows breaks [
+        "an_event_with_a_due_time_holds_back_later_events_of_its_aggregate",
+        "events_of_a_text_key_are_published_in_their_order",
         "a_failed_row_does_not_block_earlier_rows",
         "a_failed_row_blocks_later_rows_only_if_on_failed_is_hold",
         "a_redriven_row_can_be_settled_again",
@@ -79,6 +83,7 @@ faults! { broken_by(Fault) {
         "only_retries_of_the_requested_partitions_become_due_now",
     ]
     redriven_rows_are_brought_forward: RedrivenRowsAreBroughtForward breaks [
+        "an_event_with_a_due_time_holds_back_later_events_of_its_aggregate",
         "a_redriven_row_keeps_its_due_time_when_retries_are_brought_forward",
     ]
     fence_always_succeeds: FenceAlwaysSucceeds breaks [
@@ -212,6 +217,15 @@ faults! { broken_by(Fault) {
     ]
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
         "rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id",
+    ]
+    numbers_restart_in_each_call: NumbersRestartInEachCall breaks [
+        "concurrent_events_of_an_aggregate_are_numbered_in_the_order_of_their_commits",
+        "events_of_one_call_are_numbered_in_their_order",
+        "numbers_continue_after_the_highest_one_of_the_aggregate",
+        "numbers_of_a_dropped_unit_of_work_do_not_disturb_the_order",
+    ]
+    due_times_are_ignored: DueTimesAreIgnored breaks [
+        "an_event_with_a_due_time_holds_back_later_events_of_its_aggregate",
     ]
     text_keys_are_read_by_their_number: TextKeysAreReadByTheirNumber breaks [
         "every_id_selects_the_rows_of_its_own_aggregate",

@@ -26,12 +26,13 @@ pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) 
         event_id: new_id(faults, MANUAL),
         event_type: row.event_type.clone(),
         aggregate: row.aggregate.clone(),
-        aggregate_seq: row.aggregate_seq,
+        aggregate_seq: Some(row.aggregate_seq),
         payload: row.payload.clone(),
         metadata: row.metadata.clone(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
         routing_key: None,
+        due: None,
     };
     faults
         .note("an operator", || format!("inserts {} {} as {}", row.event_type, row.event_id, event.event_id));
@@ -129,12 +130,13 @@ fn manual_row(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, 
         event_id,
         event_type: event_type.to_owned(),
         aggregate: row.aggregate.clone(),
-        aggregate_seq: 0,
+        aggregate_seq: Some(0),
         payload,
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
         routing_key: None,
+        due: None,
     }
 }
 

@@ -17,12 +17,13 @@ impl World {
             event_id: "of-an-older-version".parse().unwrap(),
             event_type: event_type.to_owned(),
             aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: kind.to_owned(), id: id.into() },
-            aggregate_seq: 2,
+            aggregate_seq: Some(2),
             payload: payload.to_string(),
             metadata: EventMetadata::default(),
             occurred_at: self.app.tx.now(),
             max_retry_count: 3,
             routing_key: None,
+            due: None,
         };
         let id = event.event_id.clone();
         let mut unit = self.app.tx.begin().await.unwrap();

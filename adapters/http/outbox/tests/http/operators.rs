@@ -86,12 +86,13 @@ impl Library {
             event_id: EVENT.parse().unwrap(),
             event_type: "BOOK_LENT".to_owned(),
             aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: 1.into() },
-            aggregate_seq: 1,
+            aggregate_seq: Some(1),
             payload: r#"{"bookId":1}"#.to_owned(),
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
             routing_key: None,
+            due: None,
         }
     }
 

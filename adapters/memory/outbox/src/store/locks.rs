@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handover_events::{EventId, Partition};
+use handover_events::{AggregateRef, EventId, Partition};
 use handover_outbox::ports::RelayId;
 use tokio::sync::Notify;
 
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lock {
     Event(EventId),
+    Sequence(AggregateRef),
     Consumption(String, EventId),
     Subscription(String),
     RegisteredType(String, String),

@@ -166,14 +166,20 @@ fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
 #[async_trait]
 impl<X: Tables> OutboxRepo for MemoryUnit<X> {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
-        let locks = events.iter().map(|event| Lock::Event(event.event_id.clone())).collect();
+        // The lock of a sequence orders concurrent units of work. The locks are sorted, so that two units of work that append
+        // events of several aggregates cannot wait for each other.
+        let numbered = events.iter().filter(|event| event.aggregate_seq.is_none());
+        let mut locks: Vec<Lock> = numbered.map(|event| Lock::Sequence(event.aggregate.clone())).collect();
+        locks.sort();
+        locks.extend(events.iter().map(|event| Lock::Event(event.event_id.clone())));
         self.write_outbox(locks, |statement| {
             for event in events {
                 if of_event(statement, &event.event_id).is_some() {
                     return Err(conflict(format!("outbox.event_id {}", event.event_id)));
                 }
                 let id = next(&mut statement.sequences.outbox);
-                statement.own.outbox.put(new_row(id, event));
+                let seq = event.aggregate_seq.unwrap_or_else(|| next_seq(statement, &event.aggregate));
+                statement.own.outbox.put(new_row(id, seq, event));
             }
             Ok(())
         })
@@ -367,20 +373,25 @@ fn count<T>(items: impl Iterator<Item = T>) -> u64 {
     items.fold(0, |count, _| count + 1)
 }
 
-fn new_row(id: i64, event: &NewEvent) -> OutboxRow {
+/// The number after the highest one of the aggregate.
+fn next_seq(statement: &Statement<'_>, aggregate: &AggregateRef) -> i64 {
+    of_aggregate(statement, aggregate).last().map_or(1, |row| row.aggregate_seq + 1)
+}
+
+fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {
     OutboxRow {
         id,
         event_id: event.event_id.clone(),
         event_type: event.event_type.clone(),
         aggregate: event.aggregate.clone(),
-        aggregate_seq: event.aggregate_seq,
+        aggregate_seq,
         payload: event.payload.clone(),
         metadata: event.metadata.clone(),
-        status: OutboxStatus::New,
+        status: event.status(),
         retry_count: 0,
         max_retry_count: event.max_retry_count,
         routing_key: event.routing_key.clone(),
-        next_retry_time: None,
+        next_retry_time: event.due,
         last_error: None,
         create_time: event.occurred_at,
         update_time: event.occurred_at,

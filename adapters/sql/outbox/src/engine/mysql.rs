@@ -14,7 +14,7 @@ use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect};
+use crate::dialect::{Claiming, Dialect, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
@@ -183,6 +183,10 @@ impl Dialect for MysqlDialect {
 
     fn claiming(&self) -> Claiming {
         Claiming::SkipLocked
+    }
+
+    fn sequencing(&self) -> Sequencing {
+        Sequencing::Counters
     }
 
     fn index(&self, name: &str) -> String {

@@ -14,7 +14,7 @@ use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::postgres_settings::{self, LENDING, set_up};
 use super::postgres_wakeup;
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, LookUp, insert_values, numbered, placeholders};
+use crate::dialect::{Claiming, Dialect, LookUp, Sequencing, insert_values, numbered, placeholders};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
@@ -155,6 +155,10 @@ impl Dialect for PostgresDialect {
 
     fn claiming(&self) -> Claiming {
         Claiming::SkipLocked
+    }
+
+    fn sequencing(&self) -> Sequencing {
+        Sequencing::CountersInStatement
     }
 
     fn index(&self, _name: &str) -> String {

@@ -10,7 +10,7 @@ use handover_outbox::ports::{
     Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
-use super::outbox::OutboxTable;
+use super::outbox_table::OutboxTable;
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::{Fields, Row};

@@ -6,68 +6,21 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed,
-    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
-    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
+    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OperatorQueries, OperatorRepo,
+    OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow,
+    RelayId, StoreError, UnorderedTypes, UnreadableRow,
 };
 
+use super::outbox_table::{OutboxTable, select};
 use super::page::Page;
+use super::sequences::append_statements;
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
-use crate::row::Fields;
 use crate::session::Session;
-use crate::table::{Table, table};
+use crate::table::Table;
 use crate::value::{Value, is_aggregate_id, values};
 
 /// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
-
-table! {
-    /// Rows of the outbox. Queries give the table the alias `o`.
-    pub(super) OutboxTable("outbox_events" as "o." by "id"),
-    read row as OutboxRow, write event as &'a NewEvent;
-    insert {
-        event_id: named("event_id" = &event.event_id),
-        event_type: string("event_type" = &event.event_type),
-        aggregate: (row.aggregate())(
-            "tenant_id" = event.aggregate.tenant.get(),
-            "aggregate_type" = &event.aggregate.kind,
-            "aggregate_id" = event.aggregate.id.number(),
-            "aggregate_key" = event.aggregate.id.key()
-        ),
-        aggregate_seq: int("aggregate_seq" = event.aggregate_seq),
-        payload: string("payload" = &event.payload),
-        metadata: (metadata(row))("metadata" = event.metadata.to_text()),
-        max_retry_count: count("max_retry_count" = event.max_retry_count),
-        routing_key: opt_string("routing_key" = &event.routing_key),
-        status: named("status" = OutboxStatus::New.as_str()),
-        create_time: time("create_time" = event.occurred_at),
-        update_time: time("update_time" = event.occurred_at),
-    }
-    read {
-        id: int("id"),
-        retry_count: count("retry_count"),
-        next_retry_time: opt_time("next_retry_time"),
-        last_error: opt_string("last_error"),
-        sent_time: opt_time("sent_time"),
-        released_time: opt_time("released_time"),
-    }
-}
-
-fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
-    let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
-    EventMetadata::from_text(text)
-        .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))
-}
-
-/// The statements that append events, with their parameters. They read nothing, so they also run on a connection of an
-/// application.
-pub(crate) fn append_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(String, Vec<Value>)> {
-    dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
-}
-
-pub(super) fn select() -> String {
-    format!("SELECT {} FROM outbox_events o", OutboxTable::COLUMNS)
-}
 
 /// Adds the conditions of a filter to a page.
 pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter) -> Page {

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
 
-use super::outbox::OutboxTable;
+use super::outbox_table::OutboxTable;
 use crate::dialect::{Dialect, placeholders};
 use crate::row::Row;
 use crate::session::Session;

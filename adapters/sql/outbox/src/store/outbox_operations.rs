@@ -9,8 +9,8 @@ use handover_outbox::ports::{
     UnreadableRow,
 };
 
-use super::outbox::{OutboxTable, select};
 use super::outbox_due::{EARLIER, LATER, SAME, is_ordered, names};
+use super::outbox_table::{OutboxTable, select};
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;

@@ -51,12 +51,13 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
         event_id: event_id(id),
         event_type: event_type.to_owned(),
         aggregate: AggregateRef { tenant: TENANT, kind: "Book".to_owned(), id: book.into() },
-        aggregate_seq: seq,
+        aggregate_seq: Some(seq),
         payload: payload.to_owned(),
         metadata: EventMetadata::default(),
         occurred_at: world.now(),
         max_retry_count: 0,
         routing_key: None,
+        due: None,
     }
 }
 

@@ -21,12 +21,13 @@ fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
         event_id: event_id(id),
         event_type: row.event_type.clone(),
         aggregate: row.aggregate.clone(),
-        aggregate_seq: 0,
+        aggregate_seq: Some(0),
         payload: row.payload.clone(),
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: 3,
         routing_key: None,
+        due: None,
     }
 }
 

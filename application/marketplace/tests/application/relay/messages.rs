@@ -40,7 +40,13 @@ async fn message_contains_the_envelope_and_properties_of_the_contract() {
         message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
         headers,
-        [("aggregateId", "7"), ("aggregateType", "Order"), ("tenantId", "1"), ("traceparent", traceparent)]
+        [
+            ("aggregateId", "7"),
+            ("aggregateSeq", "1"),
+            ("aggregateType", "Order"),
+            ("tenantId", "1"),
+            ("traceparent", traceparent)
+        ]
     );
     let start = "{\"eventId\":\"e-1\",\"eventType\":\"ORDER_CREATED\",\"aggregateType\":\"Order\",\
                  \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00.000000Z\",\"traceId\":\"trace-xxx\",\
@@ -57,7 +63,7 @@ async fn message_contains_the_envelope_and_properties_of_the_contract() {
 async fn row_without_metadata_uses_its_event_id_as_trace_id() {
     let sent = published(secs(900), |world| {
         let metadata = EventMetadata::default();
-        vec![NewEvent { metadata, aggregate_seq: 0, ..world.event("manual", 0, &sample::paid(7)) }]
+        vec![NewEvent { metadata, aggregate_seq: Some(0), ..world.event("manual", 0, &sample::paid(7)) }]
     })
     .await;
     let message = &sent[0].message;

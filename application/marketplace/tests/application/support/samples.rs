@@ -111,12 +111,13 @@ impl World {
                 kind: body.event_type().aggregate().to_owned(),
                 id: body.aggregate_id().into(),
             },
-            aggregate_seq: seq,
+            aggregate_seq: Some(seq),
             payload: body.to_json(),
             metadata: EventMetadata { trace_id: Some(format!("trace-{id}")), ..EventMetadata::default() },
             occurred_at: self.now(),
             max_retry_count: 3,
             routing_key: None,
+            due: None,
         }
     }
 }
@@ -127,6 +128,7 @@ pub(crate) fn message(row: &OutboxRow) -> Message {
         ("tenantId", row.aggregate.tenant.to_string()),
         ("aggregateType", row.aggregate.kind.clone()),
         ("aggregateId", row.aggregate.id.to_string()),
+        ("aggregateSeq", row.aggregate_seq.to_string()),
     ];
     Message {
         message_id: Some(row.event_id.to_string()),

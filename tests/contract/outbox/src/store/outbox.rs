@@ -35,19 +35,20 @@ pub(super) fn refs(proofs: &[Confirmed]) -> Vec<&Confirmed> {
 /// Expected row of an appended event; `id` and `update_time` are taken from `seen`, because the store sets them.
 pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
     let event = event.clone();
+    let status = event.status();
     OutboxRow {
         id: seen.id,
         event_id: event.event_id,
         event_type: event.event_type,
         aggregate: event.aggregate,
-        aggregate_seq: event.aggregate_seq,
+        aggregate_seq: event.aggregate_seq.unwrap_or(seen.aggregate_seq),
         payload: event.payload,
         metadata: event.metadata,
-        status: OutboxStatus::New,
+        status,
         retry_count: 0,
         max_retry_count: event.max_retry_count,
         routing_key: event.routing_key.clone(),
-        next_retry_time: None,
+        next_retry_time: event.due,
         last_error: None,
         create_time: event.occurred_at,
         update_time: seen.update_time,
@@ -65,7 +66,7 @@ pub async fn an_appended_event_is_a_new_row_with_all_its_data(rig: &dyn StoreRig
             user_id: Some(9_007_199_254_740_991),
             traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         },
-        aggregate_seq: 17,
+        aggregate_seq: Some(17),
         max_retry_count: 10,
         routing_key: Some("book.lent.from-the-branch".into()),
         occurred_at: later(3) + TimeDelta::microseconds(1),

@@ -1,6 +1,6 @@
 //! Faults of the outbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
@@ -194,7 +194,16 @@ impl OutboxRepoWrapper for Unit {
                 }
             }
         }
+        let mut numbers: BTreeMap<AggregateRef, i64> = BTreeMap::new();
         for event in &mut events {
+            if self.has(Fault::NumbersRestartInEachCall) && event.aggregate_seq.is_none() {
+                let number = numbers.entry(event.aggregate.clone()).or_insert(0);
+                *number += 1;
+                event.aggregate_seq = Some(*number);
+            }
+            if self.has(Fault::DueTimesAreIgnored) {
+                event.due = None;
+            }
             if self.has(Fault::AppendReformatsPayloads) {
                 let value: Result<serde_json::Value, _> = serde_json::from_str(&event.payload);
                 event.payload = value.map_or_else(|_| event.payload.clone(), |value| format!("{value:#}"));

@@ -1,6 +1,6 @@
 //! The SQL dialect of SQLite.
 
-use crate::dialect::{Claiming, Dialect};
+use crate::dialect::{Claiming, Dialect, Sequencing};
 
 pub(crate) struct SqliteDialect;
 
@@ -31,6 +31,10 @@ impl Dialect for SqliteDialect {
 
     fn claiming(&self) -> Claiming {
         Claiming::UpdateReturning
+    }
+
+    fn sequencing(&self) -> Sequencing {
+        Sequencing::NewestRow
     }
 
     fn index(&self, name: &str) -> String {
