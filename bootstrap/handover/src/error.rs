@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handover_events::AggregateIdError;
 use handover_events::RetryPolicyError;
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, StoreError};
@@ -128,6 +129,14 @@ pub enum EnqueueError {
         /// Name of the event type.
         event: &'static str,
     },
+    /// The key is a text that cannot be the id of an aggregate.
+    #[error("the key of {event:?} {why}")]
+    Key {
+        /// Name of the event type.
+        event: &'static str,
+        /// What is wrong with it.
+        why: AggregateIdError,
+    },
     /// The payload cannot be written as JSON.
     #[error("the payload of {event:?} cannot be written as JSON: {cause}")]
     Payload {
@@ -148,6 +157,7 @@ impl EnqueueError {
         match self {
             EnqueueError::Store(cause) => cause.into(),
             EnqueueError::NotAnObject { .. }
+            | EnqueueError::Key { .. }
             | EnqueueError::Payload { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),
