@@ -180,6 +180,11 @@ impl<DB: Database> Enqueuer<DB> {
         if !payload.starts_with('{') {
             return Err(EnqueueError::NotAnObject { event: E::NAME });
         }
+        let id = event.key().aggregate_id().map_err(|cause| EnqueueError::Key {
+            event: E::NAME,
+            key: E::KEY_FIELD,
+            cause,
+        })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         let metadata = EventMetadata {
@@ -193,7 +198,7 @@ impl<DB: Database> Enqueuer<DB> {
             aggregate: AggregateRef {
                 tenant: options.tenant.unwrap_or(TenantId::DEFAULT),
                 kind: E::AGGREGATE.to_owned(),
-                id: event.key().aggregate_id().map_err(|why| EnqueueError::Key { event: E::NAME, why })?,
+                id,
             },
             aggregate_seq: options.sequence.unwrap_or(0),
             payload,
@@ -258,18 +263,10 @@ impl<DB> Enqueuer<DB> {
         &self.inner.clock
     }
 
-    /// Sets the store and the tasks of the running outbox. `false` if it is running already.
-    pub(crate) fn set_running(&self, store: &SqlStore, tasks: &Tasks) -> bool {
-        let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_some() {
-            return false;
-        }
+    /// Sets the store and the tasks of the running outbox; `None` when it stops. Returns the former ones.
+    pub(crate) fn set_running(&self, running: Option<(SqlStore, Tasks)>) -> Option<(SqlStore, Tasks)> {
         self.inner.hinted.store(0, Ordering::Release);
-        *running = Some((store.clone(), tasks.clone()));
-        true
-    }
-
-    pub(crate) fn set_stopped(&self) {
-        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut current = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, running)
     }
 }

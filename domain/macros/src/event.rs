@@ -1,7 +1,8 @@
 //! `#[derive(Event)]`, `#[derive(EventType)]` and `#[derive(Payload)]`.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::{
     Attribute, Data, DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type,
     parenthesized,
@@ -60,15 +61,15 @@ pub(crate) fn event_type(input: &DeriveInput) -> syn::Result<TokenStream> {
     let member = &key.member;
     let name = &key.name;
     let ty = key.ty;
+    let key_type = quote_spanned!(ty.span()=> #ty);
     let visible = fields.iter().filter(|field| field.is_visible).filter_map(|field| field.name.as_ref());
     let event_type = event_type_impl(input, &crate_path, &quote!(::std::vec![#(#visible),*]))?;
     Ok(quote! {
         impl #crate_path::Keyed for #ident {
             const KEY_FIELD: &'static str = #name;
+            type Key = #key_type;
 
-            type Key = #ty;
-
-            fn key(&self) -> &#ty {
+            fn key(&self) -> &Self::Key {
                 &self.#member
             }
         }
