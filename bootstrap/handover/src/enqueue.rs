@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, EventType, Partition, PartitionSet, TenantId, Trace};
+use handover_events::{
+    AggregateRef, EventId, EventKey as _, EventType, Partition, PartitionSet, TenantId, Trace,
+};
 use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
 use handover_sql::{AppendEvents as _, SqlStore};
@@ -159,7 +161,8 @@ impl<DB: Database> Enqueuer<DB> {
             return Err(EnqueueError::NoTransaction {});
         }
         connection.append_events(events).await?;
-        let partitions = events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id));
+        let partitions =
+            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number()));
         self.wake_soon(partitions.collect());
         Ok(())
     }
@@ -177,6 +180,11 @@ impl<DB: Database> Enqueuer<DB> {
         if !payload.starts_with('{') {
             return Err(EnqueueError::NotAnObject { event: E::NAME });
         }
+        let id = event.key().aggregate_id().map_err(|cause| EnqueueError::Key {
+            event: E::NAME,
+            key: E::KEY_FIELD,
+            cause,
+        })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         let metadata = EventMetadata {
@@ -190,7 +198,7 @@ impl<DB: Database> Enqueuer<DB> {
             aggregate: AggregateRef {
                 tenant: options.tenant.unwrap_or(TenantId::DEFAULT),
                 kind: E::AGGREGATE.to_owned(),
-                id: event.key(),
+                id,
             },
             aggregate_seq: options.sequence.unwrap_or(0),
             payload,

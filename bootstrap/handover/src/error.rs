@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_events::RetryPolicyError;
+use handover_events::{AggregateIdError, RetryPolicyError};
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::runtime::PrepareError;
@@ -128,6 +128,16 @@ pub enum EnqueueError {
         /// Name of the event type.
         event: &'static str,
     },
+    /// The text key of the aggregate is empty, too long or contains characters that a store cannot hold.
+    #[error("the key {key:?} of {event:?} cannot be the id of an aggregate: {cause}")]
+    Key {
+        /// Name of the event type.
+        event: &'static str,
+        /// Name of the field in JSON.
+        key: &'static str,
+        /// What the key must be.
+        cause: AggregateIdError,
+    },
     /// The payload cannot be written as JSON.
     #[error("the payload of {event:?} cannot be written as JSON: {cause}")]
     Payload {
@@ -148,6 +158,7 @@ impl EnqueueError {
         match self {
             EnqueueError::Store(cause) => cause.into(),
             EnqueueError::NotAnObject { .. }
+            | EnqueueError::Key { .. }
             | EnqueueError::Payload { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),

@@ -36,7 +36,8 @@ pub use handler::{
     at_least_once, in_transaction,
 };
 pub use handover_events::{
-    EventId, EventType, Jitter, Keyed, RetryPolicy, RetryPolicyError, TenantId, Trace,
+    AggregateId, AggregateIdError, EventId, EventKey, EventType, Jitter, Keyed, RetryPolicy,
+    RetryPolicyError, TenantId, Trace,
 };
 pub use handover_macros::EventType as Event;
 pub use handover_outbox::BoxFuture;

@@ -221,6 +221,6 @@ fn derive_macro_reads_its_attributes_and_the_names_of_serde() {
     const { assert!(!BookReturned::IS_ORDERED) };
     assert_eq!(BookReturned::KEY_FIELD, "bookNumber");
     assert_eq!(BookReturned::visible_fields(), ["daysLate"]);
-    assert_eq!(BookReturned { book: 3, days_late: 0, reader: None }.key(), 3);
+    assert_eq!(*BookReturned { book: 3, days_late: 0, reader: None }.key(), 3);
     assert_eq!(BookLent::ROUTING_KEY, "book.lent");
 }
