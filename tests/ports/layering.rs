@@ -6,6 +6,7 @@ mod circles;
 mod features;
 mod fixture;
 mod imports;
+mod packages;
 mod rules;
 mod terms;
 mod vocabulary;
@@ -35,8 +36,26 @@ const TOP_LEVEL: [&str; 9] = [
     "tests",
 ];
 
+/// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
+const PUBLISHED: [&str; 14] = [
+    "handover",
+    "handover-cli",
+    "handover-contract",
+    "handover-egress",
+    "handover-events",
+    "handover-http",
+    "handover-macros",
+    "handover-memory",
+    "handover-otlp",
+    "handover-outbox",
+    "handover-rabbitmq",
+    "handover-runtime",
+    "handover-sql",
+    "handover-system",
+];
+
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 60] = [
+const FORBIDDEN: [(&str, &str, &str); 62] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -120,6 +139,8 @@ const FORBIDDEN: [(&str, &str, &str); 60] = [
     ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
     ("bootstrap/runtime", "marketplace-sql = { path = '../../adapters/sql/marketplace' }", "marketplace-sql"),
     ("bootstrap/runtime", "handover-cli = { path = '../cli' }", "handover-cli"),
+    ("bootstrap/handover", "marketplace-wiring = { path = '../wiring' }", "marketplace-wiring"),
+    ("bootstrap/runtime", "handover = { path = '../handover' }", "handover"),
     ("bootstrap/cli", "marketplace-wiring = { path = '../wiring' }", "marketplace-wiring"),
     ("bootstrap/wiring", "handover-tests = { path = '../../tests' }", "handover-tests"),
     ("bootstrap/wiring", "marketplace-demo = { path = '../demo' }", "marketplace-demo"),
@@ -242,6 +263,33 @@ fn adapter_without_readme_is_rejected() -> Outcome {
     let fixture = Fixture::valid()?;
     fixture.remove("adapters/sql/outbox/README.md")?;
     assert_eq!(violations_in(fixture.root())?, ["handover-sql has no README.md"]);
+    Ok(())
+}
+
+#[test]
+fn toolkit_is_publishable() -> Outcome {
+    let obstacles = packages::obstacles_in(&root())?;
+    assert!(obstacles.is_empty(), "{}", obstacles.join("\n"));
+    assert_eq!(packages::names(&root())?, PUBLISHED);
+    Ok(())
+}
+
+#[test]
+fn obstacles_to_publishing_are_named() -> Outcome {
+    let fixture = Fixture::valid()?;
+    let include = "const SQL: &str = include_str!(\"../../../../migrations/outbox/0001.sql\");";
+    fs::write(fixture.root().join("adapters/sql/outbox/src/lib.rs"), include)?;
+    let manifest = fixture.root().join("application/marketplace/Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(&manifest, text.replace("edition = '2024'", "edition = '2024'\npublish = false"))?;
+    let obstacles = packages::obstacles_in(fixture.root())?;
+    for expected in [
+        "handover-sql includes ../../../../migrations/outbox/0001.sql, which is outside of its package",
+        "handover-sql needs a version of its dependency handover-outbox",
+        "marketplace-memory is published, but its dependency marketplace is not",
+    ] {
+        assert!(obstacles.iter().any(|it| it == expected), "{expected}: {obstacles:#?}");
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 mod contract;
 mod databases;
 mod differential;
+mod facade;
 mod limits;
 mod rabbitmq;
 mod versions;

@@ -26,7 +26,7 @@ use handover_contract::samples::start;
 use handover_contract::store::StoreRig;
 use marketplace_contract::store::MarketRig;
 
-/// Name of the migrated PostgreSQL database that other databases are copied from.
+/// Name of the migrated database that other databases are copied from.
 const TEMPLATE: &str = "handover_template";
 
 static MARIADB: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
@@ -43,17 +43,17 @@ pub async fn shared(kind: ServerKind) -> &'static Arc<DatabaseServer> {
 
 async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, BoxError> {
     let server = DatabaseServer::start(kind, Durability::None).await?;
-    match kind {
-        ServerKind::MariaDb => {}
-        ServerKind::Postgres => {
-            server.execute(&format!("CREATE DATABASE {TEMPLATE}")).await?;
-            let url = server.url(TEMPLATE, server.port());
-            let store = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
-            store.migrate().await?;
-            store.close().await;
-        }
-    }
+    server.execute(&format!("CREATE DATABASE {TEMPLATE}")).await?;
+    migrate(&server.url(TEMPLATE, server.port())).await?;
+    server.set_template(TEMPLATE).await?;
     Ok(server)
+}
+
+async fn migrate(url: &str) -> Result<(), BoxError> {
+    let store = open(url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
+    store.migrate().await?;
+    store.close().await;
+    Ok(())
 }
 
 /// Creates a migrated database on the shared server of this kind.
@@ -61,15 +61,19 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     let server = shared(kind).await;
     let database = server.database(Some(TEMPLATE)).await.expect("cannot create a database");
     match kind {
-        ServerKind::MariaDb => {
-            let store =
-                open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
-            store.migrate().await.expect("migrations run");
-            store.close().await;
-        }
+        ServerKind::MariaDb => migrate(&database.url()).await.expect("migrations run"),
         ServerKind::Postgres => {}
     }
     database
+}
+
+/// A migrated database for a test that uses only the store's ports; earlier tests may have used it.
+async fn recycled(kind: ServerKind) -> TestDatabase {
+    let server = shared(kind).await;
+    match server.recycled().await.expect("cannot restore a database") {
+        Some(database) => database,
+        None => migrated(kind).await.recyclable(),
+    }
 }
 
 /// Opens a store on the database at the given URL.
@@ -104,7 +108,7 @@ pub struct ServerStoreRig {
 impl ServerStoreRig {
     /// A rig with an empty, migrated database.
     pub async fn new(kind: ServerKind) -> ServerStoreRig {
-        let database = migrated(kind).await;
+        let database = recycled(kind).await;
         let wake = WakeupNotifier::default();
         let clock = ManualClock::new(start());
         let store = open(&database.url(), Arc::new(ShortSleepClock(clock.clone())), &wake);

@@ -11,6 +11,7 @@ pub mod mariadb;
 pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
+mod recycling;
 pub mod redis;
 pub mod server_process;
 

@@ -3,6 +3,7 @@
 //! **Invariant:** times are truncated to microseconds, the finest precision that every engine stores, so that a stored
 //! time equals the one read back.
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ impl Clock for SystemClock {
     }
 }
 
+/// Interval at which the offset of the clock is sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// A clock that follows the database server: the clock of this machine plus a sampled offset.
 #[derive(Debug, Default)]
 pub struct FollowingClock {
@@ -50,6 +54,33 @@ impl FollowingClock {
         let sampled = theirs - (sent_at + (received_at - sent_at) / 2);
         self.offset_us.store(sampled.num_microseconds().unwrap_or_default(), Ordering::Relaxed);
         Some(sampled - offset)
+    }
+
+    /// Adjusts the offset to the database, whose current time this future reads.
+    pub async fn sample<E>(
+        &self,
+        database_now: impl Future<Output = Result<DateTime<Utc>, E>>,
+    ) -> Result<(), E> {
+        let before = SystemClock.now();
+        let theirs = database_now.await?;
+        if let Some(moved) = self.follow(before, theirs, SystemClock.now()) {
+            tracing::info!(by_ms = moved.num_milliseconds(), "clock: offset to the database adjusted");
+        }
+        Ok(())
+    }
+
+    /// Samples the time of the database every 10 s.
+    pub async fn keep_following<E, F>(&self, database_now: impl Fn() -> F)
+    where
+        E: fmt::Display,
+        F: Future<Output = Result<DateTime<Utc>, E>>,
+    {
+        loop {
+            self.sleep(SAMPLE_INTERVAL).await;
+            if let Err(error) = self.sample(database_now()).await {
+                tracing::debug!(%error, "clock: cannot read the time of the database; keeping the last offset");
+            }
+        }
     }
 
     fn offset(&self) -> TimeDelta {

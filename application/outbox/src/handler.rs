@@ -55,6 +55,18 @@ impl Applied {
     }
 }
 
+impl From<()> for Applied {
+    fn from((): ()) -> Applied {
+        Applied::default()
+    }
+}
+
+impl From<String> for Applied {
+    fn from(result: String) -> Applied {
+        Applied::result(result)
+    }
+}
+
 /// Description used when the business fact already had its effect.
 pub const ALREADY_APPLIED: &str = "already applied";
 

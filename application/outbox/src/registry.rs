@@ -52,9 +52,12 @@ impl EventSpec {
         }
     }
 
-    /// The event type of a payload with `#[derive(Event)]`.
+    /// The event type of a payload with `#[derive(Event)]`: routing key, order, aggregate and visible fields.
     pub fn of<E: EventType>() -> EventSpec {
-        EventSpec::described(&EventDescription::of::<E>())
+        let spec = EventSpec::new(E::NAME, E::ROUTING_KEY)
+            .about(E::AGGREGATE, E::KEY_FIELD)
+            .visible(&E::visible_fields());
+        EventSpec { is_ordered: E::IS_ORDERED, ..spec }
     }
 
     /// An event type with this description: routing key, order, aggregate and visible fields.

@@ -55,6 +55,16 @@ impl Tasks {
         tokio::spawn(self.tracker.track_future(killable.in_current_span()))
     }
 
+    /// Runs a future as a task of this process until it ends or the process has to stop.
+    pub fn spawn_until_stop<F>(&self, work: F)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let stopping = self.stopping.clone();
+        drop(self.spawn(async move { stopping.run_until_cancelled(work).await }));
+    }
+
     /// A clone that uses the permits for background work, so that many requests cannot prevent a relay from renewing
     /// its lease.
     pub fn for_background_tasks(&self) -> Tasks {

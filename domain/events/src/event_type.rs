@@ -11,11 +11,19 @@ use crate::json::Json;
 
 /// An event type. Implemented by `#[derive(Event)]` on the struct of its payload.
 ///
+/// The derive macro of this crate also implements [`Payload`] and `Deserialize`; that of the crate `handover` is used
+/// beside serde's own `Deserialize`.
+///
 /// The attribute `#[event(name = "..", aggregate = "..")]` on the struct is required; `routing_key = ".."` (otherwise
 /// the name), `summary = ".."` and `unordered` are optional. `#[event(key)]` marks the field with the id of the
 /// aggregate, and `#[event(visible)]` each field without personal data. Names in JSON follow `#[serde(rename)]`,
 /// `#[serde(rename_all = "camelCase")]` and `#[serde(flatten)]`.
-pub trait EventType: Payload + Keyed + Serialize + DeserializeOwned + Send + Sync + 'static {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    label = "does not implement `EventType`",
+    note = "derive it: `#[derive(Serialize, Deserialize, handover::Event)] #[event(name = \"book.lent\", aggregate = \"book\")]`"
+)]
+pub trait EventType: Keyed + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Name of the event type in rows, messages and the consume log.
     const NAME: &'static str;
     /// Type of the aggregate that events of this type belong to.
@@ -26,6 +34,9 @@ pub trait EventType: Payload + Keyed + Serialize + DeserializeOwned + Send + Syn
     const IS_ORDERED: bool;
     /// One sentence about the event, for the documentation.
     const SUMMARY: &'static str;
+
+    /// Names of the fields without personal data.
+    fn visible_fields() -> Vec<&'static str>;
 }
 
 /// The payload of an event type, or a part of it that several event types share. Implemented by `#[derive(Event)]` and
@@ -121,6 +132,12 @@ pub fn with_part(alternatives: &[Alternative], part: &[Alternative]) -> Vec<Alte
     alternatives.iter().flat_map(|one| part.iter().map(move |other| combined(one, other))).collect()
 }
 
+/// Names of the visible fields of a payload. Used by generated code.
+pub fn visible(alternatives: &[Alternative]) -> Vec<&'static str> {
+    let fields = alternatives.iter().flat_map(|alternative| &alternative.fields);
+    fields.filter(|field| field.is_visible).map(|field| field.name).collect()
+}
+
 /// Deserializes a payload. Used by generated code.
 pub fn deserialize_payload<'de, P: Payload, D: Deserializer<'de>>(deserializer: D) -> Result<P, D::Error> {
     let json: Json = serde::Deserialize::deserialize(deserializer)?;
@@ -148,7 +165,7 @@ pub struct EventDescription {
 
 impl EventDescription {
     /// Describes an event type.
-    pub fn of<E: EventType>() -> EventDescription {
+    pub fn of<E: EventType + Payload>() -> EventDescription {
         EventDescription {
             name: E::NAME,
             aggregate: E::AGGREGATE,
@@ -160,10 +177,9 @@ impl EventDescription {
         }
     }
 
-    /// Names of the fields without personal data.
+    /// See [`EventType::visible_fields`].
     pub fn visible_fields(&self) -> Vec<&'static str> {
-        let fields = self.alternatives.iter().flat_map(|alternative| &alternative.fields);
-        fields.filter(|field| field.is_visible).map(|field| field.name).collect()
+        visible(&self.alternatives)
     }
 
     /// JSON Schema (draft 7) of the payload.

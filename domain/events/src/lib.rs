@@ -24,7 +24,7 @@ pub use consume::{ConsumeStatus, FailureKind};
 pub use envelope::{Envelope, rfc3339};
 pub use event_type::{
     Alternative, EventDescription, EventType, Field, Keyed, Payload, PayloadField, deserialize_payload,
-    id_schema, with_field, with_part,
+    id_schema, visible, with_field, with_part,
 };
 pub use fields::{EnvelopeError, Fields};
 pub use handover_macros::{Event, Payload};

@@ -1,8 +1,12 @@
-//! `#[derive(Event)]` and `#[derive(Payload)]`.
+//! `#[derive(Event)]`, `#[derive(EventType)]` and `#[derive(Payload)]`.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type, parenthesized};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{
+    Attribute, Data, DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type,
+    parenthesized,
+};
 
 /// Attributes of the struct.
 #[derive(Default)]
@@ -37,11 +41,53 @@ pub(crate) fn payload(input: &DeriveInput) -> syn::Result<TokenStream> {
 /// Implements `EventType` in addition to what `payload` implements.
 pub(crate) fn event(input: &DeriveInput) -> syn::Result<TokenStream> {
     let fields = fields_of(input)?;
+    let crate_path = quote!(::handover_events);
+    let keyed = keyed(&input.ident, &fields)?.ok_or_else(|| no_key(input))?;
+    let payload = payload_impl(&input.ident, &fields);
+    let visible = quote!(#crate_path::visible(&<Self as #crate_path::Payload>::alternatives()));
+    let event_type = event_type_impl(input, &crate_path, &visible)?;
+    Ok(quote!(#payload #keyed #event_type))
+}
+
+/// Implements `EventType` of the crate `handover`, for a struct that serde reads and writes.
+pub(crate) fn event_type(input: &DeriveInput) -> syn::Result<TokenStream> {
+    let Data::Struct(DataStruct { fields: Fields::Named(_), .. }) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "an event is a struct with named fields"));
+    };
+    let fields = fields_of(input)?;
+    let crate_path = quote!(::handover);
+    let key = single_key(&fields)?.ok_or_else(|| no_key(input))?;
     let ident = &input.ident;
-    let keyed = keyed(ident, &fields)?.ok_or_else(|| {
-        Error::new_spanned(ident, "mark the field with the id of the aggregate: `#[event(key)]`")
-    })?;
-    let payload = payload_impl(ident, &fields);
+    let member = &key.member;
+    let name = &key.name;
+    let ty = key.ty;
+    let key = quote_spanned! {ty.span()=>
+        <i64 as ::core::convert::From<#ty>>::from(::core::clone::Clone::clone(&self.#member))
+    };
+    let visible = fields.iter().filter(|field| field.is_visible).filter_map(|field| field.name.as_ref());
+    let event_type = event_type_impl(input, &crate_path, &quote!(::std::vec![#(#visible),*]))?;
+    Ok(quote! {
+        impl #crate_path::Keyed for #ident {
+            const KEY_FIELD: &'static str = #name;
+
+            fn key(&self) -> i64 {
+                #key
+            }
+        }
+        #event_type
+    })
+}
+
+fn no_key(input: &DeriveInput) -> Error {
+    Error::new_spanned(&input.ident, "mark the field with the id of the aggregate: `#[event(key)]`")
+}
+
+fn event_type_impl(
+    input: &DeriveInput,
+    crate_path: &TokenStream,
+    visible: &TokenStream,
+) -> syn::Result<TokenStream> {
+    let ident = &input.ident;
     let attributes = EventAttributes::of(&input.attrs)?;
     let missing =
         |what| Error::new_spanned(ident, format!("an event needs `#[event({what} = \"..\")]` on the struct"));
@@ -51,14 +97,16 @@ pub(crate) fn event(input: &DeriveInput) -> syn::Result<TokenStream> {
     let summary = attributes.summary.unwrap_or_else(|| LitStr::new("", ident.span()));
     let is_ordered = !attributes.is_unordered;
     Ok(quote! {
-        #payload
-        #keyed
-        impl ::handover_events::EventType for #ident {
+        impl #crate_path::EventType for #ident {
             const NAME: &'static str = #name;
             const AGGREGATE: &'static str = #aggregate;
             const ROUTING_KEY: &'static str = #routing_key;
             const IS_ORDERED: bool = #is_ordered;
             const SUMMARY: &'static str = #summary;
+
+            fn visible_fields() -> ::std::vec::Vec<&'static str> {
+                #visible
+            }
         }
     })
 }
@@ -240,13 +288,19 @@ fn payload_impl(ident: &Ident, fields: &[PayloadField<'_>]) -> TokenStream {
     }
 }
 
+/// The field that is the key, if there is one.
+fn single_key<'f>(fields: &'f [PayloadField<'f>]) -> syn::Result<Option<&'f PayloadField<'f>>> {
+    let mut keys = fields.iter().filter(|field| field.is_key);
+    let key = keys.next();
+    match keys.next() {
+        Some(second) => Err(Error::new_spanned(&second.member, "only one field is the key")),
+        None => Ok(key),
+    }
+}
+
 /// Implements `Keyed`; `None` if no field is the key.
 fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<TokenStream>> {
-    let mut keys = fields.iter().filter(|field| field.is_key);
-    let Some(key) = keys.next() else { return Ok(None) };
-    if let Some(second) = keys.next() {
-        return Err(Error::new_spanned(&second.member, "only one field is the key"));
-    }
+    let Some(key) = single_key(fields)? else { return Ok(None) };
     let member = &key.member;
     let ty = key.ty;
     let (name, value) = match &key.name {

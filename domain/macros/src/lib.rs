@@ -37,6 +37,14 @@ pub fn derive_event(item: TokenStream) -> TokenStream {
     event::event(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
+/// Implements `handover::EventType` for a struct with `Serialize` and `Deserialize` of serde. The crate `handover`
+/// re-exports this macro under the name `Event`. See `EventType` for the attributes.
+#[proc_macro_derive(EventType, attributes(event))]
+pub fn derive_event_type(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    event::event_type(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
 /// Implements `handover_events::Payload` and `serde::Deserialize` for a part that several payloads share. With
 /// `#[event(key)]` on a field, also `handover_events::Keyed`.
 #[proc_macro_derive(Payload, attributes(event))]

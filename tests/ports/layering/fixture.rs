@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 21] = [
+const CRATES: [(&str, &str, &str); 22] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -47,6 +47,7 @@ const CRATES: [(&str, &str, &str); 21] = [
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("bootstrap/runtime", "handover-runtime", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("bootstrap/cli", "handover-cli", "handover-runtime = { path = '../runtime' }"),
+    ("bootstrap/handover", "handover", "handover-sql = { path = '../../adapters/sql/outbox' }\nsqlx = '0.9'"),
     (
         "bootstrap/wiring",
         "marketplace-wiring",
@@ -70,7 +71,7 @@ const CRATES: [(&str, &str, &str); 21] = [
         "handover-contract = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("tests/host", "handover-host", "handover-sql = { path = '../../adapters/sql/outbox' }"),
-    ("tests", "handover-tests", "handover = { path = '../bootstrap/service' }\nreqwest = '0.13'"),
+    ("tests", "handover-tests", "handover-service = { path = '../bootstrap/service' }\nreqwest = '0.13'"),
 ];
 
 pub(crate) struct Fixture(TempDir);
@@ -107,7 +108,9 @@ impl Fixture {
         fs::write(folder.join("README.md"), "")?;
         fs::write(
             folder.join("Cargo.toml"),
-            format!("[package]\nname = '{name}'\nedition = '2024'\n[dependencies]\n{dependencies}\n"),
+            format!(
+                "[package]\nname = '{name}'\nversion = '0.1.0'\nedition = '2024'\n[dependencies]\n{dependencies}\n"
+            ),
         )
     }
 

@@ -1,6 +1,5 @@
-//! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- wiring <- demo <-
-//! programs, and within a
-//! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
+//! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- facade <- wiring <-
+//! demo <- programs, and within a layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
 //! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are
 //! checked too.
@@ -36,7 +35,7 @@ const MOCK_FEATURE: &str = "mocks";
 const FAKE: &str = "adapters/memory";
 
 /// Adapters of the toolkit without a marketplace counterpart.
-const TOOLKIT_ADAPTERS: [&str; 3] = ["otlp", "rabbitmq", "system"];
+const TOOLKIT_ADAPTERS: [&str; 4] = ["egress", "otlp", "rabbitmq", "system"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
@@ -49,6 +48,8 @@ enum Layer {
     Runtime,
     /// The toolkit's commands for operators.
     CommandLine,
+    /// The crate that users of the toolkit add.
+    Facade,
     /// The crate that connects adapters to ports.
     Wiring,
     /// The demo program, which simulates a market day.
@@ -90,6 +91,7 @@ impl CrateLocation<'_> {
             ["bootstrap", "examples-library"] => (Layer::Program, Half::Toolkit),
             ["bootstrap", "runtime"] => (Layer::Runtime, Half::Toolkit),
             ["bootstrap", "cli"] => (Layer::CommandLine, Half::Toolkit),
+            ["bootstrap", "handover"] => (Layer::Facade, Half::Toolkit),
             ["bootstrap", "wiring"] => (Layer::Wiring, Half::Marketplace),
             ["bootstrap", "demo"] => (Layer::Demo, Half::Marketplace),
             ["bootstrap", "service"] => (Layer::Program, Half::Marketplace),
@@ -116,6 +118,7 @@ impl CrateLocation<'_> {
             | Layer::Adapter
             | Layer::Runtime
             | Layer::CommandLine
+            | Layer::Facade
             | Layer::Wiring
             | Layer::Demo
             | Layer::Program => other.layer < self.layer,
@@ -143,6 +146,8 @@ struct Package {
     dependencies: Vec<Dependency>,
     /// Features, each with the features and dependencies that it enables.
     features: BTreeMap<String, Vec<String>>,
+    /// The registries that the package may be published to; `None` means all.
+    publish: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -153,6 +158,8 @@ struct Dependency {
     kind: Option<Kind>,
     optional: bool,
     features: Vec<String>,
+    /// Required version; `*` if the manifest has none.
+    req: String,
     /// Folder of the crate; set only for crates of this workspace.
     path: Option<PathBuf>,
 }
@@ -177,6 +184,32 @@ pub(crate) fn violations_in(root: &Path) -> Result<Vec<String>, Box<dyn Error>> 
     }
     violations.sort();
     Ok(violations)
+}
+
+/// A package that is published.
+pub(crate) struct PublishedPackage {
+    pub(crate) name: String,
+    /// Folder, relative to the workspace.
+    pub(crate) folder: PathBuf,
+    /// The crates of this workspace that it needs outside of tests, each with its required version.
+    pub(crate) dependencies: Vec<(String, String)>,
+}
+
+/// The published packages by name.
+pub(crate) fn published(root: &Path) -> Result<BTreeMap<String, PublishedPackage>, Box<dyn Error>> {
+    let workspace = read(root)?;
+    let mut published = BTreeMap::new();
+    for package in workspace.packages.iter().filter(|package| package.publish.is_none()) {
+        let of_workspace =
+            package.dependencies.iter().filter(|it| it.path.is_some() && it.kind != Some(Kind::Dev));
+        let entry = PublishedPackage {
+            name: package.name.clone(),
+            folder: folder_of(package, &workspace.workspace_root)?.to_path_buf(),
+            dependencies: of_workspace.map(|it| (it.name.clone(), it.req.clone())).collect(),
+        };
+        published.insert(package.name.clone(), entry);
+    }
+    Ok(published)
 }
 
 /// The folders of the toolkit's crates.
@@ -273,6 +306,7 @@ fn may_use_library(location: CrateLocation<'_>, dependency: &Dependency) -> bool
         Layer::Adapter
         | Layer::Runtime
         | Layer::CommandLine
+        | Layer::Facade
         | Layer::Wiring
         | Layer::Demo
         | Layer::Program

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use handover_contract::eventually;
 use handover_contract::samples::{event, start};
 use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{OutboxFilter, Store, SystemFaultKind};
+use handover_outbox::ports::{OutboxFilter, Store, StoreError, SystemFaultKind};
+use handover_sql::{SchemaError, SqlStore};
 use handover_tests::process::fresh;
 use handover_tests::server_rigs::{open, shared};
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
@@ -44,6 +46,8 @@ async fn settings_that_break_the_store_are_overridden_or_refused_by_name(kind: S
                 let remedy = "create a database with ENCODING 'UTF8'";
                 refused(&url(&name), &format!("server_encoding = {encoding}"), remedy);
             }
+            // A process that does not serve also connects, which may take longer than the limits of this database.
+            server.execute("ALTER DATABASE hostile RESET ALL").await.unwrap();
             server.execute("ALTER DATABASE hostile SET session_replication_role = replica").await.unwrap();
             refused(&url("hostile"), "session_replication_role = replica", "reset the setting");
             server.execute("CREATE ROLE limited LOGIN CONNECTION LIMIT 1").await.unwrap();
@@ -96,16 +100,40 @@ async fn overridden(server: &Arc<DatabaseServer>) {
         let _ = server.execute("ALTER DATABASE hostile SET idle_session_timeout = '20ms'").await;
     }
     let store: SqlMarket = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
-    store.probe().await.unwrap();
-    assert_eq!(store.unsuitable_settings().await.unwrap(), []);
-    store.migrate().await.unwrap();
-    append(&store, &[event("e-1", 1, 1), event("e-2", 2, 1)]).await.unwrap();
-    let mut view = store.view().await.unwrap();
+    repeated("probe", async || store.probe().await).await;
+    assert_eq!(repeated("settings", async || store.unsuitable_settings().await).await, []);
+    repeated("migrations", async || match store.migrate().await {
+        Ok(()) => Ok(()),
+        Err(SchemaError::Store(error)) => Err(error),
+        Err(error) => panic!("{error:?}"),
+    })
+    .await;
+    let events = [event("e-1", 1, 1), event("e-2", 2, 1)];
+    repeated("append", async || append(&store, &events).await).await;
+    if server.kind() == ServerKind::Postgres {
+        let sql_store: &SqlStore = &store;
+        let mut view = repeated("view", async || sql_store.view().await).await;
+        let kept = "SELECT count(*) AS n FROM pg_settings WHERE name LIKE '%timeout' AND setting = '20'";
+        let kept = view.fetch_one(kept, vec![]).await.unwrap().unwrap();
+        assert_eq!(kept.int("n").unwrap(), 0, "a connection has time limits of the database");
+    }
+    let mut view = repeated("view", async || store.view().await).await;
     let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 10).await.unwrap();
     assert_eq!(rows.len(), 2);
     // `close` waits for connections in use.
     drop(view);
     store.close().await;
+}
+
+/// Repeats an operation that a time limit of 20 ms may interrupt until a new connection has set its own limits. An
+/// operation to which such a limit applies fails each time.
+async fn repeated<T>(what: &str, work: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    eventually(what, async || match work().await {
+        Ok(output) => Some(output),
+        Err(StoreError::Transient(_) | StoreError::Unavailable(_)) => None,
+        Err(error) => panic!("{what}: {error:?}"),
+    })
+    .await
 }
 
 /// `serve` and `migrate` end with an error that names the setting, and `doctor` reports it.

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tokio::sync::OnceCell;
 
 use super::rabbitmq::Encryption;
+use super::recycling::{Template, return_at_end};
 use super::server_process::{EndWith, ServerProcess};
 use super::{Durability, PASSWORD, certify, free_port, mariadb, postgres, server_folder};
 use crate::process::BoxError;
@@ -37,6 +39,10 @@ pub struct DatabaseServer {
     created: Mutex<u32>,
     /// Databases of finished tests. They are dropped when the next database is created.
     finished: Mutex<Vec<String>>,
+    /// Databases of finished tests that the next test can use after their rows are restored.
+    recyclable: Mutex<Vec<String>>,
+    /// The rows that a database has again when it is recycled.
+    template: OnceCell<Template>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,6 +82,8 @@ impl DatabaseServer {
             watched: Mutex::default(),
             created: Mutex::default(),
             finished: Mutex::default(),
+            recyclable: Mutex::default(),
+            template: OnceCell::new(),
         };
         let created = match kind {
             ServerKind::MariaDb => mariadb::make(&folder),
@@ -227,7 +235,27 @@ impl DatabaseServer {
             (ServerKind::Postgres, None) | (ServerKind::MariaDb, _) => format!("CREATE DATABASE {name}"),
         })
         .await?;
-        Ok(TestDatabase { name, server: self.clone() })
+        Ok(TestDatabase { name, server: self.clone(), is_recyclable: false })
+    }
+
+    /// Makes databases recyclable, with the rows of this database.
+    pub async fn set_template(&self, name: &str) -> Result<(), BoxError> {
+        let read = || Template::read(self.kind, name, self.url(name, self.port));
+        self.template.get_or_try_init(read).await.map(drop)
+    }
+
+    /// A database of a finished test, with the rows and the next generated ids of the template; none if no such database
+    /// is unused.
+    pub async fn recycled(self: &Arc<Self>) -> Result<Option<TestDatabase>, BoxError> {
+        let name = lock(&self.recyclable).pop();
+        let (Some(name), Some(template)) = (name, self.template.get()) else { return Ok(None) };
+        template.restore(&name, &self.url(&name, self.port)).await?;
+        Ok(Some(TestDatabase { name, server: self.clone(), is_recyclable: true }))
+    }
+
+    /// Receives a database that no task uses any more.
+    pub(super) fn receive(&self, name: String) {
+        lock(&self.recyclable).push(name);
     }
 }
 
@@ -245,9 +273,18 @@ impl Drop for DatabaseServer {
 pub struct TestDatabase {
     name: String,
     server: Arc<DatabaseServer>,
+    is_recyclable: bool,
 }
 
 impl TestDatabase {
+    /// Lets later tests use the database after this one: the test must not change tables, and must use the database only
+    /// in tasks of a runtime that ends on the thread that drops this value.
+    pub fn recyclable(self) -> TestDatabase {
+        let mut database = self;
+        database.is_recyclable = true;
+        database
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -283,6 +320,12 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        lock(&self.server.finished).push(std::mem::take(&mut self.name));
+        let name = std::mem::take(&mut self.name);
+        // A failed test may have been interrupted anywhere.
+        if self.is_recyclable && !std::thread::panicking() {
+            return_at_end(&self.server, name);
+        } else {
+            lock(&self.server.finished).push(name);
+        }
     }
 }

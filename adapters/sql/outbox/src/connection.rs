@@ -50,14 +50,21 @@ pub(crate) fn transaction_ended() -> StoreError {
     StoreError::Backend("the transaction ended while the connection was lent".into())
 }
 
+/// A connection of a driver, pooled or not.
+#[async_trait]
+pub(crate) trait Statements: Send {
+    /// Runs a statement and returns the number of affected rows.
+    async fn execute_with(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
+
+    /// Runs a statement and returns its rows.
+    async fn fetch_with(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+}
+
 /// A pooled connection of a driver.
 #[async_trait]
 pub(crate) trait DriverConnection: Send + 'static {
-    /// Runs a statement and returns the number of affected rows.
-    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
-
-    /// Runs a statement and returns its rows.
-    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+    /// Runs statements on the connection.
+    fn statements(&mut self) -> &mut dyn Statements;
 
     /// Runs statements without parameters, unprepared, in one message.
     async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;

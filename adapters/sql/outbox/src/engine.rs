@@ -27,12 +27,13 @@ mod transactions;
 
 pub use access::access_refusal;
 
-/// Implements [`DriverConnection`](crate::connection::DriverConnection) for a pooled connection of a driver.
+/// Implements [`Statements`](crate::connection::Statements) for the connection of a driver, and
+/// [`DriverConnection`](crate::connection::DriverConnection) for a pooled one.
 macro_rules! connection {
-    ($database:ty, $arguments:ty, bind: $bind:path, decode: $decode:path, classify: $classify:path, text: $text:path) => {
+    ($database:ty, $connection:ty, $arguments:ty, bind: $bind:path, decode: $decode:path, classify: $classify:path, text: $text:path) => {
         #[async_trait::async_trait]
-        impl $crate::connection::DriverConnection for sqlx::pool::PoolConnection<$database> {
-            async fn execute(
+        impl $crate::connection::Statements for $connection {
+            async fn execute_with(
                 &mut self,
                 sql: &str,
                 values: Vec<$crate::value::Value>,
@@ -41,10 +42,10 @@ macro_rules! connection {
                 let arguments = bind_all(values).map_err(convert)?;
                 // Safe: statements consist of constants, placeholders and known names; values are always bound.
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
-                Ok(query.execute(&mut **self).await.map_err(convert)?.rows_affected())
+                Ok(query.execute(self).await.map_err(convert)?.rows_affected())
             }
 
-            async fn fetch(
+            async fn fetch_with(
                 &mut self,
                 sql: &str,
                 values: Vec<$crate::value::Value>,
@@ -53,7 +54,7 @@ macro_rules! connection {
                 let convert = |error| $crate::error::store_error(error, $classify);
                 let arguments = bind_all(values).map_err(convert)?;
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
-                let rows = query.fetch_all(&mut **self).await.map_err(convert)?;
+                let rows = query.fetch_all(self).await.map_err(convert)?;
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
                 let columns: std::sync::Arc<[String]> =
                     first.columns().iter().map(|column| column.name().to_owned()).collect();
@@ -63,6 +64,13 @@ macro_rules! connection {
                     .iter()
                     .map(|row| $crate::row::Row { columns: columns.clone(), values: values(row) })
                     .collect())
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl $crate::connection::DriverConnection for sqlx::pool::PoolConnection<$database> {
+            fn statements(&mut self) -> &mut dyn $crate::connection::Statements {
+                &mut **self
             }
 
             async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {

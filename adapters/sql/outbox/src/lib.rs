@@ -21,8 +21,12 @@
 #![warn(missing_docs)]
 
 #[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
-compile_error!("handover-sql needs a database: enable one of the features `sqlite`, `mysql` and `postgres`");
+compile_error!(
+    "no database is enabled: run `cargo add handover --features postgres` (or `mysql`, `sqlite`); with handover-sql alone, \
+     enable one of its features of the same names"
+);
 
+mod appending;
 mod broker;
 mod connection;
 mod dialect;
@@ -41,6 +45,7 @@ mod timing;
 mod value;
 mod wakeup;
 
+pub use appending::AppendEvents;
 pub use broker::DatabaseBroker;
 pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;

@@ -9,31 +9,19 @@ pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
     sqlite: &[
-        (1, "baseline", include_str!("../../../../migrations/outbox/sqlite/0001_baseline.sql")),
-        (2, "jobs", include_str!("../../../../migrations/outbox/sqlite/0002_jobs.sql")),
-        (
-            3,
-            "compatible event types",
-            include_str!("../../../../migrations/outbox/sqlite/0003_compatible_event_types.sql"),
-        ),
+        (1, "baseline", include_str!("../migrations/sqlite/0001_baseline.sql")),
+        (2, "jobs", include_str!("../migrations/sqlite/0002_jobs.sql")),
+        (3, "compatible event types", include_str!("../migrations/sqlite/0003_compatible_event_types.sql")),
     ],
     mysql: &[
-        (1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql")),
-        (2, "jobs", include_str!("../../../../migrations/outbox/mysql/0002_jobs.sql")),
-        (
-            3,
-            "compatible event types",
-            include_str!("../../../../migrations/outbox/mysql/0003_compatible_event_types.sql"),
-        ),
+        (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
+        (2, "jobs", include_str!("../migrations/mysql/0002_jobs.sql")),
+        (3, "compatible event types", include_str!("../migrations/mysql/0003_compatible_event_types.sql")),
     ],
     postgres: &[
-        (1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql")),
-        (2, "jobs", include_str!("../../../../migrations/outbox/postgres/0002_jobs.sql")),
-        (
-            3,
-            "compatible event types",
-            include_str!("../../../../migrations/outbox/postgres/0003_compatible_event_types.sql"),
-        ),
+        (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
+        (2, "jobs", include_str!("../migrations/postgres/0002_jobs.sql")),
+        (3, "compatible event types", include_str!("../migrations/postgres/0003_compatible_event_types.sql")),
     ],
 };
 

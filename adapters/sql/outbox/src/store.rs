@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
+use handover_events::PartitionSet;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
+
+pub(crate) use outbox::append_statements;
 
 /// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is
 /// reported as an outage.
@@ -142,6 +145,12 @@ impl SqlStore {
             }
         }
         self.engine.close().await;
+    }
+
+    /// Wakes the relays of all processes for partitions in which an application may have committed events on a connection
+    /// of its own ([`AppendEvents`](crate::AppendEvents)). Other processes are notified by [`SqlStore::watch`].
+    pub fn wake_relays(&self, partitions: PartitionSet) {
+        self.shared.notifier.notify_relays(partitions);
     }
 
     pub(crate) fn engine(&self) -> &dyn Engine {

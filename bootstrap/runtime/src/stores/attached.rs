@@ -7,7 +7,6 @@ use handover_outbox::ports::Clock;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 
-use super::database::sample_time;
 use super::{Parts, Schema};
 use crate::failure::Failure;
 use crate::settings::DatabaseChoice;
@@ -49,7 +48,7 @@ impl AttachedDatabase {
                     WakeupNotifier::default(),
                 );
                 store.probe().await.map_err(Failure::database(choice))?;
-                sample_time(&store, &clock).await.map_err(Failure::database(choice))?;
+                clock.sample(store.database_now()).await.map_err(Failure::database(choice))?;
                 (clock, store)
             }
         };

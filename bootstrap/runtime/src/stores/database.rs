@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError, UnitOfWork};
+use handover_outbox::ports::{Clock, LeaseRepo, Store, UnitOfWork};
 use handover_outbox::{Tasks, WakeupNotifier};
 use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
@@ -11,9 +11,6 @@ use super::{Parts, Schema};
 use crate::failure::Failure;
 use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
-
-/// Interval at which the clock offset to the database server is sampled.
-const CLOCK_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database that this process serves. A file is served by one process, a server's database by any number.
 pub struct Database {
@@ -107,7 +104,9 @@ impl Database {
     async fn check_schema(&self) -> Result<(), Failure> {
         Schema::of(&self.store, self.parts, &self.choice).await?.current(&self.choice)?;
         match &self.following {
-            Some(clock) => sample_time(&self.store, clock).await.map_err(Failure::database(&self.choice)),
+            Some(clock) => {
+                clock.sample(self.store.database_now()).await.map_err(Failure::database(&self.choice))
+            }
             None => Ok(()),
         }
     }
@@ -130,30 +129,9 @@ impl Database {
     pub fn spawn_background_tasks(&self, tasks: &Tasks) {
         let Some(clock) = self.following.clone() else { return };
         let store = self.store.clone();
-        let stopping = tasks.stopping().clone();
-        let watching = async move {
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = store.watch() => {}
-            }
-        };
-        drop(tasks.spawn(watching));
+        tasks.spawn_until_stop(async move { store.watch().await });
         let store = self.store.clone();
-        let stopping = tasks.stopping().clone();
-        let following = async move {
-            loop {
-                tokio::select! {
-                    biased;
-                    () = stopping.cancelled() => return,
-                    () = clock.sleep(CLOCK_SAMPLE_INTERVAL) => {}
-                }
-                if let Err(error) = sample_time(&store, &clock).await {
-                    tracing::debug!(%error, "clock: cannot read the time of the database; keeping the last offset");
-                }
-            }
-        };
-        drop(tasks.spawn(following));
+        tasks.spawn_until_stop(async move { clock.keep_following(|| store.database_now()).await });
     }
 
     /// The URL of the database.
@@ -180,14 +158,4 @@ impl Database {
     pub async fn close(self) {
         self.store.close().await;
     }
-}
-
-/// Samples the database's time and adjusts the clock's offset.
-pub(super) async fn sample_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
-    let before = SystemClock.now();
-    let theirs = store.database_now().await?;
-    if let Some(moved) = clock.follow(before, theirs, SystemClock.now()) {
-        tracing::info!(by_ms = moved.num_milliseconds(), "clock: offset to the database adjusted");
-    }
-    Ok(())
 }

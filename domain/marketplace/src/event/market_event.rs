@@ -1,13 +1,13 @@
 //! The trait of the events of the marketplace.
 
-use handover_events::EventType;
+use handover_events::{EventType, Payload};
 
 use super::change::Change;
 use super::parts::OrderFacts;
 use crate::evidence::{Contradiction, OrderEvidence};
 
 /// An event of the marketplace.
-pub trait MarketEvent: EventType {
+pub trait MarketEvent: EventType + Payload {
     /// The order fields of the payload; `None` if the aggregate is not an order.
     fn order(&self) -> Option<&OrderFacts>;
 

@@ -154,7 +154,7 @@ fn server_info(version: &str, settings: &[(String, String)]) -> ServerInfo {
     }
 }
 
-struct MysqlDialect;
+pub(crate) struct MysqlDialect;
 
 impl Dialect for MysqlDialect {
     fn explain(&self) -> &'static str {
@@ -288,7 +288,7 @@ fn unchanged(sql: &str) -> &str {
 }
 
 crate::engine::connection!(
-    MySql, MySqlArguments, bind: bind, decode: decode, classify: classify, text: unchanged
+    MySql, sqlx::MySqlConnection, MySqlArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );
 crate::engine::server_connection!(MySql, classify);
 

@@ -167,12 +167,12 @@ impl<C: ServerConnection> Connection for Pooled<C> {
         if values.is_empty() {
             with_timeout!(self, |connection| connection.simple(sql))
         } else {
-            with_timeout!(self, |connection| connection.execute(sql, values))
+            with_timeout!(self, |connection| connection.statements().execute_with(sql, values))
         }
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        with_timeout!(self, |connection| connection.fetch(sql, values))
+        with_timeout!(self, |connection| connection.statements().fetch_with(sql, values))
     }
 
     async fn begin(&mut self) -> Result<(), StoreError> {

@@ -122,7 +122,7 @@ impl Engine for PostgresEngine {
     }
 }
 
-struct PostgresDialect;
+pub(crate) struct PostgresDialect;
 
 impl Dialect for PostgresDialect {
     fn explain(&self) -> &'static str {
@@ -330,7 +330,7 @@ fn time(raw: &PgValueRef<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
 }
 
 crate::engine::connection!(
-    Postgres, PgArguments, bind: bind, decode: decode, classify: classify, text: numbered
+    Postgres, sqlx::PgConnection, PgArguments, bind: bind, decode: decode, classify: classify, text: numbered
 );
 crate::engine::server_connection!(Postgres, classify);
 

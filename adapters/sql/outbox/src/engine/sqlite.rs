@@ -34,7 +34,7 @@ use crate::wakeup::CommitNotifier;
 
 use checkpoints::Checkpoints;
 use connections::{BEGIN, Reader, Writer};
-use dialect::SqliteDialect;
+pub(crate) use dialect::SqliteDialect;
 pub(crate) use error::classify;
 use error::to_store_error;
 pub use log_check::ForeignLog;
@@ -302,5 +302,5 @@ fn unchanged(sql: &str) -> &str {
 }
 
 crate::engine::connection!(
-    Sqlite, SqliteArguments, bind: bind, decode: decode, classify: classify, text: unchanged
+    Sqlite, sqlx::SqliteConnection, SqliteArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );

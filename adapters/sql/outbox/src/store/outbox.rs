@@ -58,6 +58,12 @@ fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
         .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))
 }
 
+/// The statements that append events, with their parameters. They read nothing, so they also run on a connection of an
+/// application.
+pub(crate) fn append_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(String, Vec<Value>)> {
+    dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
+}
+
 pub(super) fn select() -> String {
     format!("SELECT {} FROM outbox_events o", OutboxTable::COLUMNS)
 }
@@ -198,7 +204,9 @@ impl OperatorQueries for Session {
 #[async_trait]
 impl OutboxRepo for Session {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
-        self.insert_into::<OutboxTable>(OutboxTable::rows(events), "").await?;
+        for (sql, values) in append_statements(self.dialect, events) {
+            self.execute(&sql, values).await?;
+        }
         self.appended(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
         Ok(())
     }

@@ -49,14 +49,14 @@ impl Writer {
 #[async_trait]
 impl Connection for Writer {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        let changed = self.connection.execute(sql, values).await;
+        let changed = self.connection.statements().execute_with(sql, values).await;
         let changed = self.named(changed)?;
         self.checkpoint().await;
         Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let rows = self.connection.fetch(sql, values).await;
+        let rows = self.connection.statements().fetch_with(sql, values).await;
         let rows = self.named(rows)?;
         self.checkpoint().await;
         Ok(rows)
@@ -139,11 +139,11 @@ fn read_only() -> StoreError {
 #[async_trait]
 impl Connection for Reader {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        self.0.execute(sql, values).await
+        self.0.statements().execute_with(sql, values).await
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.0.fetch(sql, values).await
+        self.0.statements().fetch_with(sql, values).await
     }
 
     async fn begin(&mut self) -> Result<(), StoreError> {

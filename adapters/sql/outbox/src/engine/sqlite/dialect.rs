@@ -2,7 +2,7 @@
 
 use crate::dialect::{Claiming, Dialect};
 
-pub(super) struct SqliteDialect;
+pub(crate) struct SqliteDialect;
 
 impl Dialect for SqliteDialect {
     fn explain(&self) -> &'static str {

@@ -1,0 +1,18 @@
+//! Requests to URLs that users choose, such as the endpoints of webhooks, without giving them access to the network of the
+//! service.
+//!
+//! [`UrlRules::check`] refuses a URL when it is entered. [`EgressClient`] checks every address again at every connection: it
+//! resolves the name itself, refuses the host if one of its addresses is not public, and connects to an address that it has
+//! checked.
+
+#![warn(missing_docs)]
+
+mod client;
+mod connector;
+mod networks;
+mod target;
+
+pub use client::{EgressClient, EgressError, EgressResponse, SetupError};
+pub use connector::{Resolved, Resolver, SystemResolver};
+pub use networks::{Networks, RefusedAddress};
+pub use target::{MAX_URL_BYTES, RefusedUrl, Target, UrlRules};

@@ -1,0 +1,43 @@
+//! Events that an application appends on a connection of its own.
+
+use async_trait::async_trait;
+use handover_outbox::ports::{NewEvent, StoreError};
+
+use crate::connection::Statements as _;
+#[cfg(feature = "mysql")]
+use crate::engine::mysql;
+#[cfg(feature = "postgres")]
+use crate::engine::postgres;
+#[cfg(feature = "sqlite")]
+use crate::engine::sqlite;
+use crate::store::append_statements;
+
+/// A connection of sqlx that belongs to an application.
+#[async_trait]
+pub trait AppendEvents: Send {
+    /// Appends events in the current transaction of the connection: they are published if, and only if, it commits. The
+    /// caller MUST have begun a transaction. After an error, PostgreSQL commits nothing of the transaction.
+    ///
+    /// No relay is woken: the time of the commit is not known here ([`SqlStore::wake_relays`](crate::SqlStore::wake_relays)).
+    async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
+}
+
+/// Implements [`AppendEvents`] for the connection of a driver.
+macro_rules! append_events {
+    ($feature:literal, $connection:ty, $dialect:expr) => {
+        #[cfg(feature = $feature)]
+        #[async_trait]
+        impl AppendEvents for $connection {
+            async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+                for (sql, values) in append_statements(&$dialect, events) {
+                    self.execute_with(&sql, values).await?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect);
+append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect);
+append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect);

@@ -1,0 +1,60 @@
+//! The broker through which events travel from the relay to the consumers.
+
+use std::sync::Arc;
+
+use handover_outbox::ports::Broker;
+use handover_sql::{DatabaseBroker, SqlStore};
+
+/// RabbitMQ 3.10 or later.
+#[cfg(feature = "rabbitmq")]
+#[derive(Clone)]
+pub struct RabbitMq(handover_rabbitmq::RabbitSettings);
+
+#[cfg(feature = "rabbitmq")]
+impl RabbitMq {
+    /// Parses `amqp://user:password@host:port/vhost` or `amqps://..`; the nodes of a cluster are separated by commas.
+    /// Connects to nothing.
+    pub fn new(url: &str) -> Result<RabbitMq, crate::error::BuildError> {
+        let settings = handover_rabbitmq::RabbitSettings::parse(url);
+        settings
+            .map(RabbitMq)
+            .map_err(|cause| crate::error::BuildError::InvalidUrl { why: cause.to_string() })
+    }
+}
+
+/// The broker of an outbox.
+#[derive(Clone, Default)]
+pub(crate) enum BrokerChoice {
+    /// Tables of the same database.
+    #[default]
+    Database,
+    #[cfg(feature = "rabbitmq")]
+    Rabbit(RabbitMq),
+}
+
+impl BrokerChoice {
+    /// MUST be called within a Tokio runtime. Connects to nothing.
+    #[cfg_attr(
+        not(feature = "rabbitmq"),
+        allow(unused_variables, reason = "tables of the database have no connection")
+    )]
+    pub(crate) fn open(&self, store: &SqlStore, name: &str) -> Arc<dyn Broker> {
+        match self {
+            BrokerChoice::Database => Arc::new(DatabaseBroker::new(store)),
+            #[cfg(feature = "rabbitmq")]
+            BrokerChoice::Rabbit(RabbitMq(settings)) => {
+                let mut settings = settings.clone();
+                settings.connection_name = name.to_owned();
+                Arc::new(handover_rabbitmq::RabbitBroker::new(settings))
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            BrokerChoice::Database => "tables of the database",
+            #[cfg(feature = "rabbitmq")]
+            BrokerChoice::Rabbit(_) => "RabbitMQ",
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Builds an outbox, and refuses parts that do not fit together.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use handover_events::{EventType, RetryPolicy};
+use handover_system::OsRandom;
+use sqlx::Pool;
+
+use crate::broker::BrokerChoice;
+use crate::consumer::{Consumer, IntoConsumer, Shared};
+use crate::data::Resources;
+use crate::database::Database;
+use crate::enqueue::Enqueuer;
+use crate::error::BuildError;
+use crate::layer::Layer;
+use crate::outbox::Outbox;
+use crate::parts::{ConnectedConsumer, Parts, Role};
+use crate::registration::Registration;
+
+impl<DB: Database> Outbox<DB> {
+    /// A builder for an outbox in the database of this pool.
+    ///
+    /// The pool itself is not used: relay and consumers have a small pool of their own, with the connection options of this
+    /// one. What `after_connect` of the pool sets is not part of the options.
+    pub fn builder(pool: Pool<DB>) -> Builder<DB> {
+        Builder {
+            pool,
+            name: "handover".to_owned(),
+            broker: BrokerChoice::default(),
+            resources: Resources::default(),
+            layers: Vec::new(),
+            events: Vec::new(),
+            consumers: Vec::new(),
+            roles: vec![Role::Relay, Role::Consumers],
+            connections: None,
+        }
+    }
+}
+
+/// Builds an [`Outbox`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder<DB: Database> {
+    pool: Pool<DB>,
+    name: String,
+    broker: BrokerChoice,
+    resources: Resources,
+    layers: Vec<Box<dyn Layer>>,
+    events: Vec<Registration>,
+    consumers: Vec<Consumer>,
+    roles: Vec<Role>,
+    connections: Option<NonZeroU32>,
+}
+
+impl<DB: Database> Builder<DB> {
+    /// Sets the name of the service: the first part of the names of exchange and queues. The default is `handover`.
+    pub fn name(self, name: impl Into<String>) -> Builder<DB> {
+        Builder { name: name.into(), ..self }
+    }
+
+    /// Publishes through a broker. Without this call, messages are rows of the same database.
+    #[cfg(feature = "rabbitmq")]
+    pub fn broker(self, broker: crate::broker::RabbitMq) -> Builder<DB> {
+        Builder { broker: BrokerChoice::Rabbit(broker), ..self }
+    }
+
+    /// Gives a value to handlers, which take it as [`Data<T>`](crate::Data). A second value of the same type replaces the
+    /// first.
+    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Builder<DB> {
+        self.resources.insert(value);
+        self
+    }
+
+    /// Adds code around every call of a handler. The first layer is the outermost.
+    pub fn layer(mut self, layer: impl Layer) -> Builder<DB> {
+        self.layers.push(Box::new(layer));
+        self
+    }
+
+    /// Declares an event type that this process enqueues and that has no consumer here.
+    pub fn event<E: EventType>(mut self) -> Builder<DB> {
+        self.events.push(Registration::of::<E>());
+        self
+    }
+
+    /// Adds a consumer. Its name identifies the record of what it has applied, and MUST NOT change.
+    pub fn consumer(mut self, name: impl Into<String>, functions: impl IntoConsumer<DB>) -> Builder<DB> {
+        self.consumers.push(functions.into_consumer(name.into()));
+        self
+    }
+
+    /// Selects the roles of this process; the default is all. Without any, it only enqueues events.
+    pub fn roles(self, roles: impl IntoIterator<Item = Role>) -> Builder<DB> {
+        Builder { roles: roles.into_iter().collect(), ..self }
+    }
+
+    /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
+    /// default is 3 and one for each consumer, at most 8.
+    pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
+        Builder { connections: Some(connections), ..self }
+    }
+
+    /// Checks everything that can be checked without a connection.
+    pub fn build(mut self) -> Result<Outbox<DB>, BuildError> {
+        check_name("the service", &self.name)?;
+        let events = self.registered_events()?;
+        self.check_consumers()?;
+        let location = DB::location(&self.pool)?;
+        let enqueuer = Enqueuer::<DB>::new(events, OsRandom::seeded()?);
+        self.resources.insert(enqueuer.clone());
+        self.check_data()?;
+        let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
+        let shared = Shared { resources: Arc::new(self.resources), layers: self.layers.into() };
+        let queue = |consumer: &str| format!("{}.{consumer}", self.name);
+        let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
+            guarantee: consumer.guarantee,
+            routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
+            subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
+        });
+        let consumers: Vec<ConnectedConsumer> = consumers.collect();
+        let Builder { name, broker, roles, .. } = self;
+        Ok(Outbox::new(enqueuer, Parts { location, name, broker, consumers, roles, connections }))
+    }
+
+    /// The declared event types and those of the consumers.
+    fn registered_events(&self) -> Result<BTreeMap<&'static str, Registration>, BuildError> {
+        let mut registered = BTreeMap::<_, Registration>::new();
+        let of_consumers = self.consumers.iter().flat_map(|consumer| &consumer.events);
+        for event in self.events.iter().chain(of_consumers) {
+            check_name("an event type", event.name)?;
+            let first = registered.entry(event.name).or_insert_with(|| event.clone());
+            if first.rust_type != event.rust_type {
+                let Registration { name, rust_name: second, .. } = *event;
+                return Err(BuildError::EventTwice { event: name, first: first.rust_name, second });
+            }
+        }
+        Ok(registered)
+    }
+
+    fn check_consumers(&self) -> Result<(), BuildError> {
+        for (index, consumer) in self.consumers.iter().enumerate() {
+            check_name("a consumer", &consumer.name)?;
+            if self.consumers.iter().take(index).any(|other| other.name == consumer.name) {
+                return Err(BuildError::ConsumerTwice { name: consumer.name.clone() });
+            }
+            if let Some(Err(cause)) = consumer.settings.retry.clone().map(RetryPolicy::checked) {
+                return Err(BuildError::InvalidRetry { consumer: consumer.name.clone(), cause });
+            }
+            let names: Vec<&str> = consumer.events.iter().map(|event| event.name).collect();
+            let repeated = |(index, event): &(usize, &Registration)| names[..*index].contains(&event.name);
+            if let Some((_, event)) = consumer.events.iter().enumerate().find(repeated) {
+                let consumer = consumer.name.clone();
+                return Err(BuildError::FunctionTwice { consumer, event: event.name });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_data(&self) -> Result<(), BuildError> {
+        for consumer in &self.consumers {
+            if let Some(data) = consumer.missing.iter().find_map(|missing| missing(&self.resources)) {
+                return Err(BuildError::MissingData { consumer: consumer.name.clone(), data });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn default_connections(consumers: usize) -> NonZeroU32 {
+    let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
+    NonZeroU32::MIN.saturating_add(consumers.saturating_add(2).min(7))
+}
+
+fn check_name(of: &'static str, name: &str) -> Result<(), BuildError> {
+    let is_valid = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_valid { Ok(()) } else { Err(BuildError::InvalidName { of, name: name.to_owned() }) }
+}

@@ -1,0 +1,141 @@
+//! A consumer as the builder receives it, and its functions as handlers of the toolkit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use handover_outbox::consumers::{
+    Applied, Event as StoredEvent, ExternalHandler, Handler, HandlerError as StoredError, Subscriber,
+};
+use handover_outbox::{BoxFuture, OwnSettings};
+use handover_sql::{HasConnection, Session};
+
+use crate::data::Resources;
+use crate::database::Database;
+use crate::handler::{self, AtLeastOnce, EffectCall, HandlerError, Handlers, InTransaction, TransactionCall};
+use crate::layer::{Call, Layer};
+use crate::registration::Registration;
+
+/// The functions of a consumer, from [`in_transaction`](crate::in_transaction) or
+/// [`at_least_once`](crate::at_least_once), for an outbox on the database `DB`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a consumer of an outbox on `{DB}`",
+    label = "expected `in_transaction(..)` or `at_least_once(..)`",
+    note = "the functions of `in_transaction` take the connection of the same database as the pool of the builder"
+)]
+pub trait IntoConsumer<DB: Database> {
+    #[doc(hidden)]
+    fn into_consumer(self, name: String) -> Consumer;
+}
+
+/// A consumer of which queue and values are not known yet.
+#[doc(hidden)]
+pub struct Consumer {
+    pub(crate) name: String,
+    pub(crate) guarantee: &'static str,
+    pub(crate) settings: OwnSettings,
+    pub(crate) events: Vec<Registration>,
+    /// For each function, the type of a value that it needs and that was not given.
+    pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
+    pub(crate) connect: Box<dyn FnOnce(String, Shared) -> Subscriber<Session> + Send + Sync>,
+}
+
+impl<DB: Database> IntoConsumer<DB> for InTransaction<DB::Connection> {
+    fn into_consumer(self, name: String) -> Consumer {
+        consumer(name, "exactly once", self, |queue, calls| Subscriber::new(queue, Arc::new(calls)))
+    }
+}
+
+impl<DB: Database> IntoConsumer<DB> for AtLeastOnce {
+    fn into_consumer(self, name: String) -> Consumer {
+        consumer(name, "at least once", self, |queue, calls| Subscriber::external(queue, Arc::new(calls)))
+    }
+}
+
+fn consumer<F: Send + Sync + 'static>(
+    name: String,
+    guarantee: &'static str,
+    handlers: Handlers<F>,
+    subscriber: fn(String, Calls<F>) -> Subscriber<Session>,
+) -> Consumer {
+    Consumer {
+        name: name.clone(),
+        guarantee,
+        settings: handlers.settings.clone(),
+        events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
+        missing: handlers.functions.iter().map(|function| function.missing).collect(),
+        connect: Box::new(move |queue, shared| {
+            let settings = handlers.settings.clone();
+            subscriber(queue, Calls { name, handlers, shared }).with_settings(settings)
+        }),
+    }
+}
+
+/// What all consumers of an outbox share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) resources: Arc<Resources>,
+    /// The first layer is the outermost.
+    pub(crate) layers: Arc<[Box<dyn Layer>]>,
+}
+
+/// The functions of a consumer with what they share.
+struct Calls<F> {
+    name: String,
+    handlers: Handlers<F>,
+    shared: Shared,
+}
+
+impl<F> Calls<F> {
+    fn event_types(&self) -> Vec<&str> {
+        self.handlers.functions.iter().map(|function| function.event.name).collect()
+    }
+
+    /// Runs a call of a function inside the layers.
+    async fn run(
+        &self,
+        event: &StoredEvent,
+        call: BoxFuture<'_, handler::Result<Applied>>,
+    ) -> Result<Applied, StoredError> {
+        let facts = Call { consumer: &self.name, event };
+        let layers = self.shared.layers.iter().rev();
+        let layered = layers.fold(call, |call, layer| layer.around(facts, call));
+        layered.await.map_err(HandlerError::into_stored)
+    }
+}
+
+#[async_trait]
+impl<C: Send + 'static> Handler<Session> for Calls<TransactionCall<C>> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        Calls::event_types(self)
+    }
+
+    async fn apply(&self, unit: &mut Session, events: &[StoredEvent]) -> Result<Vec<Applied>, StoredError> {
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let call = self.handlers.function(&event.row.event_type)?;
+            let connection: &mut C = unit.connection().await?;
+            applied.push(self.run(event, call(event, connection, &self.shared.resources)).await?);
+        }
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl ExternalHandler for Calls<EffectCall> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        Calls::event_types(self)
+    }
+
+    async fn call(&self, event: &StoredEvent) -> Result<Applied, StoredError> {
+        let call = self.handlers.function(&event.row.event_type)?;
+        self.run(event, call(event, &self.shared.resources)).await
+    }
+}

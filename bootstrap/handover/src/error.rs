@@ -1,0 +1,223 @@
+//! Errors: what failed, why, and what to do.
+
+use std::time::Duration;
+
+use handover_events::RetryPolicyError;
+use handover_outbox::consumers::HandlerError as StoredError;
+use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::runtime::PrepareError;
+use handover_sql::{SchemaError, UnsuitableSetting};
+use handover_system::EntropyError;
+
+/// Error of [`Builder::build`](crate::Builder::build): the parts do not fit together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Two consumers have the same name.
+    #[error(
+        "two consumers are named {name:?}: the name identifies the record of what a consumer has applied; give each \
+         consumer a name of its own, or put both functions into one consumer with `.and(..)`"
+    )]
+    ConsumerTwice {
+        /// The name.
+        name: String,
+    },
+    /// A consumer has two functions for one event type.
+    #[error(
+        "consumer {consumer:?} has two functions for the event type {event:?}: each event is applied by one function; \
+         call both from one function, or add a second consumer"
+    )]
+    FunctionTwice {
+        /// Name of the consumer.
+        consumer: String,
+        /// Name of the event type.
+        event: &'static str,
+    },
+    /// A function takes a value that was not given.
+    #[error(
+        "a function of consumer {consumer:?} takes Data<{data}>, and no such value was given; add `.data(..)` with a value \
+         of this type to the builder"
+    )]
+    MissingData {
+        /// Name of the consumer.
+        consumer: String,
+        /// The Rust type of the value.
+        data: &'static str,
+    },
+    /// Two Rust types have the same event name.
+    #[error(
+        "the event name {event:?} belongs to two types, {first} and {second}: a name stands for one definition of payload, \
+         key and routing key; rename one of them in `#[event(name = \"..\")]`, or use one type for both"
+    )]
+    EventTwice {
+        /// The event name.
+        event: &'static str,
+        /// One Rust type.
+        first: &'static str,
+        /// The other Rust type.
+        second: &'static str,
+    },
+    /// A retry policy is invalid.
+    #[error("the retry policy of consumer {consumer:?} is invalid: {cause}")]
+    InvalidRetry {
+        /// Name of the consumer.
+        consumer: String,
+        /// What is wrong with it.
+        cause: RetryPolicyError,
+    },
+    /// A name cannot be stored.
+    #[error("the name of {of} is {name:?}: a name has 1 to 64 visible ASCII characters, without spaces")]
+    InvalidName {
+        /// What has this name.
+        of: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The pool is on an SQLite database in memory.
+    #[error(
+        "the SQLite database is in memory: relay and consumers use connections of their own, and each of them would open \
+         another database; use a file, in tests a temporary one"
+    )]
+    NoFile {},
+    /// The URL of the broker is invalid.
+    #[error("{why}; expected amqp://user:password@host:port/vhost")]
+    InvalidUrl {
+        /// The reason, without the URL, which contains a password.
+        why: String,
+    },
+    /// The operating system provides no random numbers, which ids need.
+    #[error(transparent)]
+    Random(#[from] EntropyError),
+}
+
+/// Error of [`Enqueuer::enqueue`](crate::Enqueuer::enqueue). The event was not enqueued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// The event type is not registered.
+    #[error(
+        "the event type {event:?} is not registered{}; add `.event::<{rust_type}>()` or a consumer of it to the builder",
+        nearest.map(|name| format!(" (the nearest name that is: {name:?})")).unwrap_or_default()
+    )]
+    Unregistered {
+        /// Name of the event type.
+        event: &'static str,
+        /// Its Rust type.
+        rust_type: &'static str,
+        /// The registered name that is most similar.
+        nearest: Option<&'static str>,
+    },
+    /// The connection is in no transaction.
+    #[error(
+        "the connection is in no transaction: the event must be committed together with the change that it announces; begin \
+         a transaction with `pool.begin()` and pass `&mut tx`"
+    )]
+    NoTransaction {},
+    /// The payload is not a JSON object.
+    #[error(
+        "the payload of {event:?} is not a JSON object, so no consumer could read it; an event is a struct with named fields \
+         that serde writes as an object"
+    )]
+    NotAnObject {
+        /// Name of the event type.
+        event: &'static str,
+    },
+    /// The payload cannot be written as JSON.
+    #[error("the payload of {event:?} cannot be written as JSON: {cause}")]
+    Payload {
+        /// Name of the event type.
+        event: &'static str,
+        /// The error of serde.
+        cause: serde_json::Error,
+    },
+    /// The database refused the row, or the connection was lost. Roll the transaction back: on PostgreSQL it cannot be
+    /// committed any more.
+    #[error("the event was not stored: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl EnqueueError {
+    /// The error for the consumer whose handler enqueues an event.
+    pub(crate) fn into_stored(self) -> StoredError {
+        match self {
+            EnqueueError::Store(cause) => cause.into(),
+            EnqueueError::NotAnObject { .. }
+            | EnqueueError::Payload { .. }
+            | EnqueueError::Unregistered { .. }
+            | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),
+        }
+    }
+}
+
+/// Error of [`Outbox::migrate`](crate::Outbox::migrate), [`Outbox::start`](crate::Outbox::start) and
+/// [`Running::stop`](crate::Running::stop).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// See [`BuildError`].
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The database failed.
+    #[error("the outbox cannot use the database: {0}")]
+    Store(#[from] StoreError),
+    /// The tables of the outbox cannot be created.
+    #[error("the tables of the outbox cannot be created: {0}")]
+    Schema(SchemaError),
+    /// The tables of the outbox do not exist, or are of an earlier version.
+    #[error(
+        "the tables of the outbox have {}, and version {needed} is needed; call `outbox.migrate().await` before `start`",
+        found.map_or_else(|| "not been created".to_owned(), |version| format!("version {version}"))
+    )]
+    NotMigrated {
+        /// The version of the tables.
+        found: Option<i64>,
+        /// The version that this program needs.
+        needed: i64,
+    },
+    /// A later version of the toolkit has changed the tables.
+    #[error(
+        "the tables of the outbox have version {found}, which this program does not know: it needs version {needed}; use a \
+         version of the crate that is at least as new as the one that migrated the database"
+    )]
+    NewerSchema {
+        /// The version of the tables.
+        found: i64,
+        /// The version that this program needs.
+        needed: i64,
+    },
+    /// A setting of the server is unsuitable.
+    #[error("the database has an unsuitable setting, {}: {}; {}", .0, .0.why, .0.remedy)]
+    Setting(UnsuitableSetting),
+    /// The broker refused a declaration.
+    #[error("the broker refused the queues of the outbox: {0}")]
+    Broker(BrokerError),
+    /// The outbox is running.
+    #[error("the outbox is running; one process starts it once")]
+    Running {},
+    /// Tasks did not end in time.
+    #[error(
+        "the tasks of the outbox did not end within {limit:?}; what they had not committed is repeated after the next start"
+    )]
+    NotStopped {
+        /// The time limit.
+        limit: Duration,
+    },
+}
+
+impl From<SchemaError> for Error {
+    fn from(error: SchemaError) -> Error {
+        match error {
+            SchemaError::Store(cause) => Error::Store(cause),
+            error @ (SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Error::Schema(error),
+        }
+    }
+}
+
+impl From<PrepareError> for Error {
+    fn from(error: PrepareError) -> Error {
+        match error {
+            PrepareError::Store(cause) => Error::Store(cause),
+            PrepareError::Broker(cause) => Error::Broker(cause),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Handlers: plain async functions, by event type.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::{Future, ready};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use handover_events::{EventType, RetryPolicy};
+use handover_outbox::consumers::{Applied, Event as StoredEvent, HandlerError as StoredError};
+use handover_outbox::ports::StoreError;
+use handover_outbox::{BoxFuture, ConsumeOrder, OwnSettings};
+use handover_sql::lent_error;
+
+use crate::data::{Data, Resources};
+use crate::error::EnqueueError;
+use crate::event::Event;
+use crate::registration::Registration;
+
+/// Result of a handler. `?` converts every error into one after which the event is retried.
+pub type Result<T = (), E = HandlerError> = std::result::Result<T, E>;
+
+/// Reason why a handler did not apply an event.
+///
+/// `?` creates it from any error: the event is then retried as the consumer's [`Handlers::retry`] says, and after the last
+/// attempt it becomes a dead letter. An outage of the database, a deadlock and a serialization failure do not count as an
+/// attempt.
+// It does not implement `Error`, because `From<E: Error>` would then overlap with `From<T> for T`.
+#[derive(Debug)]
+pub struct HandlerError {
+    cause: Box<dyn StdError + Send + Sync>,
+    is_permanent: bool,
+}
+
+impl HandlerError {
+    /// An error after which the event becomes a dead letter at once, because no attempt can succeed.
+    pub fn permanent(why: impl Into<Box<dyn StdError + Send + Sync>>) -> HandlerError {
+        HandlerError { cause: why.into(), is_permanent: true }
+    }
+
+    /// An error after which the event is retried, from a text.
+    pub fn retryable(why: impl Into<Box<dyn StdError + Send + Sync>>) -> HandlerError {
+        HandlerError { cause: why.into(), is_permanent: false }
+    }
+
+    pub(crate) fn into_stored(self) -> StoredError {
+        if self.is_permanent {
+            return StoredError::Unrecoverable(self.cause.to_string());
+        }
+        let cause = match self.cause.downcast::<sqlx::Error>() {
+            Ok(error) => return lent_error(*error).into(),
+            Err(cause) => cause,
+        };
+        let cause = match cause.downcast::<EnqueueError>() {
+            Ok(error) => return error.into_stored(),
+            Err(cause) => cause,
+        };
+        match cause.downcast::<StoreError>() {
+            Ok(error) => StoredError::Store(*error),
+            Err(cause) => StoredError::Recoverable(cause.to_string()),
+        }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(error: E) -> HandlerError {
+        HandlerError { cause: Box::new(error), is_permanent: false }
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+/// A function for [`in_transaction`]: `async fn(Event<E>, &mut C, Data<T>..) -> handover::Result`, where `C` is the
+/// connection of sqlx, such as `PgConnection`, with up to three `Data<T>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for `in_transaction`",
+    label = "expected `async fn(Event<E>, &mut Connection, Data<T>..) -> handover::Result`",
+    note = "the first argument is `Event<E>`, by value, where `E` has `#[derive(Event)]`",
+    note = "the second argument is the connection of sqlx by `&mut`, such as `&mut PgConnection`; up to three `Data<T>` follow",
+    note = "it returns `handover::Result`, or another `Result` whose error implements `std::error::Error`",
+    note = "its future is `Send`: no `Rc` and no lock guard of std may live across an `.await`",
+    note = "a function without a connection belongs in `at_least_once`"
+)]
+pub trait InTransactionFn<'a, E, D, C>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn call(
+        &self,
+        event: Event<E>,
+        connection: &'a mut C,
+        resources: &Resources,
+    ) -> BoxFuture<'a, Result<Applied>>;
+
+    #[doc(hidden)]
+    fn missing(resources: &Resources) -> Option<&'static str>;
+}
+
+/// A function for [`at_least_once`]: `async fn(Event<E>, Data<T>..) -> handover::Result`, with up to three `Data<T>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler for `at_least_once`",
+    label = "expected `async fn(Event<E>, Data<T>..) -> handover::Result`",
+    note = "the first argument is `Event<E>`, by value, where `E` has `#[derive(Event)]`; up to three `Data<T>` follow",
+    note = "it returns `handover::Result`, or another `Result` whose error implements `std::error::Error`",
+    note = "its future is `Send`: no `Rc` and no lock guard of std may live across an `.await`",
+    note = "a function that writes to the database with a connection belongs in `in_transaction`"
+)]
+pub trait AtLeastOnceFn<E, D>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn call(&self, event: Event<E>, resources: &Resources) -> BoxFuture<'static, Result<Applied>>;
+
+    #[doc(hidden)]
+    fn missing(resources: &Resources) -> Option<&'static str>;
+}
+
+/// Takes a value that `build` has checked for.
+macro_rules! take {
+    ($resources:ident, $data:ident) => {
+        match $resources.get::<$data>() {
+            Some(data) => data,
+            None => {
+                let name = std::any::type_name::<$data>();
+                let error = HandlerError::permanent(format!("no Data<{name}> was given"));
+                return Box::pin(ready(Err(error)));
+            }
+        }
+    };
+}
+
+/// Implements the traits for functions with these values.
+macro_rules! functions {
+    ($($data:ident),*) => {
+        impl<'a, F, Fut, R, X, E, C, $($data),*> InTransactionFn<'a, E, ($($data,)*), C> for F
+        where
+            F: Fn(Event<E>, &'a mut C, $(Data<$data>),*) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = std::result::Result<R, X>> + Send + 'a,
+            R: Into<Applied>,
+            X: Into<HandlerError>,
+            C: 'static,
+            $($data: Send + Sync + 'static,)*
+        {
+            #[allow(unused_variables, non_snake_case, reason = "without values, and names of types")]
+            fn call(
+                &self,
+                event: Event<E>,
+                connection: &'a mut C,
+                resources: &Resources,
+            ) -> BoxFuture<'a, Result<Applied>> {
+                $(let $data = take!(resources, $data);)*
+                let future = self(event, connection, $($data),*);
+                Box::pin(async move { future.await.map(Into::into).map_err(Into::into) })
+            }
+
+            #[allow(unused_variables, reason = "without values")]
+            fn missing(resources: &Resources) -> Option<&'static str> {
+                None$(.or_else(|| resources.lacks::<$data>()))*
+            }
+        }
+
+        impl<F, Fut, R, X, E, $($data),*> AtLeastOnceFn<E, ($($data,)*)> for F
+        where
+            F: Fn(Event<E>, $(Data<$data>),*) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = std::result::Result<R, X>> + Send + 'static,
+            R: Into<Applied>,
+            X: Into<HandlerError>,
+            $($data: Send + Sync + 'static,)*
+        {
+            #[allow(unused_variables, non_snake_case, reason = "without values, and names of types")]
+            fn call(&self, event: Event<E>, resources: &Resources) -> BoxFuture<'static, Result<Applied>> {
+                $(let $data = take!(resources, $data);)*
+                let future = self(event, $($data),*);
+                Box::pin(async move { future.await.map(Into::into).map_err(Into::into) })
+            }
+
+            #[allow(unused_variables, reason = "without values")]
+            fn missing(resources: &Resources) -> Option<&'static str> {
+                None$(.or_else(|| resources.lacks::<$data>()))*
+            }
+        }
+    };
+}
+functions!();
+functions!(D1);
+functions!(D1, D2);
+functions!(D1, D2, D3);
+
+/// A function in a transaction, without its types.
+pub(crate) type TransactionCall<C> =
+    Box<dyn for<'a> Fn(&StoredEvent, &'a mut C, &Resources) -> BoxFuture<'a, Result<Applied>> + Send + Sync>;
+
+/// A function outside of transactions, without its types.
+pub(crate) type EffectCall =
+    Box<dyn Fn(&StoredEvent, &Resources) -> BoxFuture<'static, Result<Applied>> + Send + Sync>;
+
+/// One function of a consumer.
+pub(crate) struct Function<F> {
+    pub(crate) event: Registration,
+    pub(crate) call: F,
+    /// Type of a value that the function needs and that was not given.
+    pub(crate) missing: fn(&Resources) -> Option<&'static str>,
+}
+
+/// The functions of one consumer, by event type, and the settings of the consumer.
+pub struct Handlers<F> {
+    pub(crate) functions: Vec<Function<F>>,
+    pub(crate) settings: OwnSettings,
+}
+
+/// The functions of a consumer from [`in_transaction`], on connections of type `C`.
+pub type InTransaction<C> = Handlers<TransactionCall<C>>;
+
+/// The functions of a consumer from [`at_least_once`].
+pub type AtLeastOnce = Handlers<EffectCall>;
+
+/// A consumer whose effects are rows of the same database: each event is applied **exactly once**.
+///
+/// The function runs its statements on the connection of the transaction that also records the event as applied. After an
+/// error the transaction is rolled back. MUST NOT wait for anything except the database: a call of another system belongs
+/// in [`at_least_once`].
+///
+/// The rules for the connection are those of sqlx; in addition, a transaction that the function begins on it is a
+/// savepoint, and COMMIT or ROLLBACK as text is an error.
+pub fn in_transaction<F, E, D, C>(function: F) -> InTransaction<C>
+where
+    F: for<'a> InTransactionFn<'a, E, D, C>,
+    E: EventType,
+    D: 'static,
+    C: 'static,
+{
+    InTransaction::<C>::empty().and(function)
+}
+
+/// A consumer whose effects are outside of the database, such as an HTTP call or an e-mail: each event is handled **at
+/// least once**.
+///
+/// The function runs outside of any transaction, for one event at a time, after its attempt was counted. It is repeated
+/// after an error, and if the process ends before the success was recorded. It should pass
+/// [`Event::event_id`] on as an idempotency key.
+pub fn at_least_once<F, E, D>(function: F) -> AtLeastOnce
+where
+    F: AtLeastOnceFn<E, D>,
+    E: EventType,
+    D: 'static,
+{
+    AtLeastOnce::empty().and(function)
+}
+
+impl<C: 'static> InTransaction<C> {
+    /// Adds the function for another event type.
+    #[must_use]
+    pub fn and<F, E, D>(mut self, function: F) -> InTransaction<C>
+    where
+        F: for<'a> InTransactionFn<'a, E, D, C>,
+        E: EventType,
+        D: 'static,
+    {
+        /// The type of the argument makes the closure valid for every lifetime.
+        fn boxed<C, F>(call: F) -> TransactionCall<C>
+        where
+            F: for<'a> Fn(&StoredEvent, &'a mut C, &Resources) -> BoxFuture<'a, Result<Applied>>
+                + Send
+                + Sync
+                + 'static,
+        {
+            Box::new(call)
+        }
+        let call = boxed(move |event, connection, resources| match Event::<E>::of(event) {
+            Ok(event) => function.call(event, connection, resources),
+            Err(error) => Box::pin(ready(Err(HandlerError::permanent(error)))),
+        });
+        let missing = <F as InTransactionFn<'static, E, D, C>>::missing;
+        self.functions.push(Function { event: Registration::of::<E>(), call, missing });
+        self
+    }
+}
+
+impl AtLeastOnce {
+    /// Adds the function for another event type.
+    #[must_use]
+    pub fn and<F, E, D>(mut self, function: F) -> AtLeastOnce
+    where
+        F: AtLeastOnceFn<E, D>,
+        E: EventType,
+        D: 'static,
+    {
+        let call: EffectCall = Box::new(move |event, resources| match Event::<E>::of(event) {
+            Ok(event) => function.call(event, resources),
+            Err(error) => Box::pin(ready(Err(HandlerError::permanent(error)))),
+        });
+        let missing = <F as AtLeastOnceFn<E, D>>::missing;
+        self.functions.push(Function { event: Registration::of::<E>(), call, missing });
+        self
+    }
+}
+
+impl<F> Handlers<F> {
+    fn empty() -> Handlers<F> {
+        Handlers { functions: Vec::new(), settings: OwnSettings::default() }
+    }
+
+    /// Sets the retry policy for failed attempts. The default: three retries, with pauses from 200 ms to 5 s.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Handlers<F> {
+        self.settings.retry = Some(policy);
+        self
+    }
+
+    /// Sets the maximum number of deliveries that are not settled yet. The default is 20.
+    #[must_use]
+    pub fn prefetch(mut self, deliveries: NonZeroU16) -> Handlers<F> {
+        self.settings.prefetch = Some(deliveries);
+        self
+    }
+
+    /// Sets the longest duration of an attempt. The default is 10 s.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Handlers<F> {
+        self.settings.attempt_timeout = Some(limit);
+        self
+    }
+
+    /// Applies the events of an aggregate in any order, also at the same time: a failed or slow event delays no other.
+    #[must_use]
+    pub fn unordered(mut self) -> Handlers<F> {
+        self.settings.order = ConsumeOrder::Any;
+        self
+    }
+
+    /// The function for an event of this type.
+    pub(crate) fn function(&self, event_type: &str) -> std::result::Result<&F, StoredError> {
+        let found = self.functions.iter().find(|function| function.event.name == event_type);
+        found.map(|function| &function.call).ok_or_else(|| {
+            StoredError::Unrecoverable(format!("this consumer has no function for {event_type}"))
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Code around every call of a handler.
+
+use handover_outbox::BoxFuture;
+use handover_outbox::consumers::{Applied, Event as StoredEvent};
+
+use crate::handler::Result;
+
+/// Code around every call of a handler, such as a tracing span or a metric. Added with
+/// [`Builder::layer`](crate::Builder::layer).
+pub trait Layer: Send + Sync + 'static {
+    /// Returns a future that runs `call`. It may run code before and after it, and replace its result. A future that ends
+    /// without running `call` MUST return an error, because the event otherwise counts as applied.
+    ///
+    /// ```
+    /// # use handover::{Applied, BoxFuture, Call, Layer};
+    /// struct Log;
+    ///
+    /// impl Layer for Log {
+    ///     fn around<'a>(
+    ///         &self,
+    ///         event: Call<'_>,
+    ///         call: BoxFuture<'a, handover::Result<Applied>>,
+    ///     ) -> BoxFuture<'a, handover::Result<Applied>> {
+    ///         let name = format!("{} of {}", event.event_type(), event.consumer());
+    ///         Box::pin(async move {
+    ///             let outcome = call.await;
+    ///             println!("{name}: {}", if outcome.is_ok() { "applied" } else { "failed" });
+    ///             outcome
+    ///         })
+    ///     }
+    /// }
+    /// ```
+    fn around<'a>(
+        &self,
+        event: Call<'_>,
+        call: BoxFuture<'a, Result<Applied>>,
+    ) -> BoxFuture<'a, Result<Applied>>;
+}
+
+/// What a [`Layer`] knows about a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'c> {
+    pub(crate) consumer: &'c str,
+    pub(crate) event: &'c StoredEvent,
+}
+
+impl<'c> Call<'c> {
+    /// Name of the consumer.
+    pub fn consumer(&self) -> &'c str {
+        self.consumer
+    }
+
+    /// Name of the event type.
+    pub fn event_type(&self) -> &'c str {
+        &self.event.row.event_type
+    }
+
+    /// Id of the event.
+    pub fn event_id(&self) -> &'c str {
+        self.event.row.event_id.as_str()
+    }
+
+    /// Trace id of the request that caused the event; without one, the event id.
+    pub fn trace_id(&self) -> &'c str {
+        self.event.row.trace_id()
+    }
+}

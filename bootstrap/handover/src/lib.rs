@@ -1,0 +1,48 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+// The derive macro generates paths that start with `handover`. This line makes them valid inside this crate.
+extern crate self as handover;
+
+mod broker;
+mod builder;
+mod consumer;
+mod data;
+mod database;
+mod enqueue;
+mod error;
+mod event;
+mod handler;
+#[cfg(feature = "http")]
+pub mod http;
+mod layer;
+mod outbox;
+mod parts;
+mod registration;
+mod report;
+mod running;
+
+#[cfg(feature = "rabbitmq")]
+pub use broker::RabbitMq;
+pub use builder::Builder;
+pub use consumer::IntoConsumer;
+pub use data::Data;
+pub use database::Database;
+pub use enqueue::{Enqueuer, Options};
+pub use error::{BuildError, EnqueueError, Error};
+pub use event::Event;
+pub use handler::{
+    AtLeastOnce, AtLeastOnceFn, HandlerError, Handlers, InTransaction, InTransactionFn, Result,
+    at_least_once, in_transaction,
+};
+pub use handover_events::{
+    EventId, EventType, Jitter, Keyed, RetryPolicy, RetryPolicyError, TenantId, Trace,
+};
+pub use handover_macros::EventType as Event;
+pub use handover_outbox::BoxFuture;
+pub use handover_outbox::consumers::Applied;
+pub use layer::{Call, Layer};
+pub use outbox::Outbox;
+pub use parts::Role;
+pub use report::Report;
+pub use running::Running;

@@ -1,0 +1,148 @@
+//! The outbox of one process.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use handover_outbox::consumers::Bound;
+use handover_outbox::ports::{Clock, Store};
+use handover_outbox::topology::Topology;
+use handover_outbox::{
+    ConsumerSettings, Outbox as Services, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime,
+};
+use handover_sql::{Session, SqlStore};
+use handover_system::OsRandom;
+
+use crate::database::Database;
+use crate::enqueue::Enqueuer;
+use crate::error::{BuildError, Error};
+use crate::parts::{Parts, Role};
+use crate::report::Report;
+use crate::running::Running;
+
+/// The outbox of one process: event types, consumers, and where they are stored. Clones share it.
+///
+/// Dereferences to [`Enqueuer`], which enqueues events in the service's own transactions.
+pub struct Outbox<DB> {
+    enqueuer: Enqueuer<DB>,
+    parts: Arc<Parts>,
+}
+
+impl<DB> Clone for Outbox<DB> {
+    fn clone(&self) -> Outbox<DB> {
+        Outbox { enqueuer: self.enqueuer.clone(), parts: Arc::clone(&self.parts) }
+    }
+}
+
+impl<DB> Deref for Outbox<DB> {
+    type Target = Enqueuer<DB>;
+
+    fn deref(&self) -> &Enqueuer<DB> {
+        &self.enqueuer
+    }
+}
+
+impl<DB: Database> Outbox<DB> {
+    pub(crate) fn new(enqueuer: Enqueuer<DB>, parts: Parts) -> Outbox<DB> {
+        Outbox { enqueuer, parts: Arc::new(parts) }
+    }
+
+    /// Creates the tables of the outbox, or migrates them. Several processes may do this at the same time. The tables are
+    /// `event_consume_log`, `dead_letters` and those with the prefix `outbox_`; migrations of the service are not touched.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        let store = self.open(WakeupNotifier::default()).await?;
+        let migrated = store.migrate().await;
+        store.close().await;
+        Ok(migrated?)
+    }
+
+    /// Starts the roles of this process: publishing, and applying events. Call it once, after
+    /// [`migrate`](Outbox::migrate).
+    pub async fn start(&self) -> Result<Running<DB>, Error> {
+        let wake = WakeupNotifier::default();
+        let store = self.open(wake.clone()).await?;
+        let running = self.start_on(&store, &wake).await;
+        if running.is_err() {
+            store.close().await;
+        }
+        running
+    }
+
+    async fn start_on(&self, store: &SqlStore, wake: &WakeupNotifier) -> Result<Running<DB>, Error> {
+        self.check(store).await?;
+        let clock = Arc::clone(self.enqueuer.clock());
+        clock.sample(store.database_now()).await?;
+        let random = OsRandom::seeded().map_err(BuildError::from)?;
+        let units: Arc<dyn Store<Unit = Session, View = Session>> = Arc::new(store.clone());
+        let tx = Transactor::new(Arc::clone(&units), clock.clone(), Arc::new(random), Tasks::default());
+        if self.enqueuer.set_running(Some((store.clone(), tx.tasks().clone()))).is_some() {
+            return Err(Error::Running {});
+        }
+        let running = Running::new(self.enqueuer.clone(), store.clone(), self.services(&tx, store));
+        let watched = store.clone();
+        tx.tasks().spawn_until_stop(async move { watched.watch().await });
+        let followed = store.clone();
+        tx.tasks().spawn_until_stop(async move { clock.keep_following(|| followed.database_now()).await });
+        let services = running.services().for_background_tasks();
+        if let Err(error) = runtime::prepare(&services).await {
+            running.abandon().await;
+            return Err(error.into());
+        }
+        if self.has(Role::Relay) {
+            runtime::start_relay(&services, wake, &RelaySettings::default());
+        }
+        if self.has(Role::Consumers) {
+            let bound: Vec<Bound> =
+                self.parts.consumers.iter().map(|consumer| consumer.subscriber.bind(&units)).collect();
+            runtime::start_consumers(&services, bound, &ConsumerSettings::default());
+        }
+        tracing::info!("{}", self.report());
+        Ok(running)
+    }
+
+    /// What this process publishes and consumes, and with which guarantees.
+    pub fn report(&self) -> Report {
+        Report::of(self.enqueuer.events().values(), &self.parts)
+    }
+
+    fn has(&self, role: Role) -> bool {
+        self.parts.roles.contains(&role)
+    }
+
+    async fn open(&self, wake: WakeupNotifier) -> Result<SqlStore, Error> {
+        let clock: Arc<dyn Clock> = self.enqueuer.clock().clone();
+        Ok(self.parts.location.open(self.parts.connections, clock, wake).await?)
+    }
+
+    /// Refuses a schema and a server that do not suit.
+    async fn check(&self, store: &SqlStore) -> Result<(), Error> {
+        if let Some(setting) = store.unsuitable_settings().await?.into_iter().next() {
+            return Err(Error::Setting(setting));
+        }
+        let version = store.schema_version().await?;
+        match version.found {
+            Some(found) if version.is_newer() && !version.is_compatible => {
+                Err(Error::NewerSchema { found, needed: version.needed })
+            }
+            _ if version.is_enough() => Ok(()),
+            found => Err(Error::NotMigrated { found, needed: version.needed }),
+        }
+    }
+
+    /// Store, broker, event types and consumers, as the toolkit uses them.
+    fn services(&self, tx: &Transactor<Session, Session>, store: &SqlStore) -> Services {
+        let Parts { name, broker, consumers, .. } = self.parts.as_ref();
+        let topology = Topology::new(
+            &format!("{name}.events"),
+            &format!("{name}.dead-letters"),
+            &format!("{name}.dead"),
+        );
+        let mut services = Services::new(tx.outbox(), broker.open(store, name), topology);
+        for event in self.enqueuer.events().values() {
+            services = services.with_event(event.spec.clone());
+        }
+        for consumer in consumers {
+            services = services.with_consumer(&consumer.subscriber, &consumer.routing_keys);
+        }
+        services
+    }
+}

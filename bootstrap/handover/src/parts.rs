@@ -1,0 +1,36 @@
+//! The parts of an outbox, as the builder has checked them.
+
+use std::num::NonZeroU32;
+
+use handover_outbox::consumers::Subscriber;
+use handover_sql::Session;
+
+use crate::broker::BrokerChoice;
+use crate::database::Location;
+
+/// A part of a process that runs in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// Publishes events.
+    Relay,
+    /// Applies events and records dead letters.
+    Consumers,
+}
+
+/// What the builder has checked.
+pub(crate) struct Parts {
+    pub(crate) location: Location,
+    pub(crate) name: String,
+    pub(crate) broker: BrokerChoice,
+    pub(crate) consumers: Vec<ConnectedConsumer>,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) connections: NonZeroU32,
+}
+
+/// A consumer with its queue and its values.
+pub(crate) struct ConnectedConsumer {
+    pub(crate) guarantee: &'static str,
+    pub(crate) routing_keys: Vec<&'static str>,
+    pub(crate) subscriber: Subscriber<Session>,
+}

@@ -1,0 +1,138 @@
+//! What `build` refuses, and the report.
+
+use std::time::Duration;
+
+use handover::{BuildError, Data, Event, Outbox, RetryPolicy, Role, at_least_once, in_transaction};
+use serde::{Deserialize, Serialize};
+use sqlx::{SqliteConnection, SqlitePool};
+
+use crate::library::{BookLent, Library, TestResult};
+
+struct Mailer;
+
+async fn remind(_: Event<BookLent>, _: &mut SqliteConnection) -> handover::Result {
+    Ok(())
+}
+
+async fn mail(_: Event<BookLent>, _: Data<Mailer>) -> handover::Result {
+    Ok(())
+}
+
+/// Another type with the name of [`BookLent`].
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.lent", aggregate = "shelf")]
+struct OtherBookLent {
+    #[event(key)]
+    shelf: i64,
+}
+
+fn refusal<T>(built: Result<T, BuildError>) -> String {
+    built.map_or_else(|error| error.to_string(), |_| "not refused".to_owned())
+}
+
+#[tokio::test]
+async fn two_consumers_of_one_name_are_refused() -> TestResult {
+    let library = Library::open().await?;
+    let builder =
+        library.builder().consumer("a", in_transaction(remind)).consumer("a", in_transaction(remind));
+    assert_eq!(
+        refusal(builder.build()),
+        "two consumers are named \"a\": the name identifies the record of what a consumer has applied; give each consumer \
+         a name of its own, or put both functions into one consumer with `.and(..)`"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_functions_for_one_event_type_are_refused() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().consumer("a", in_transaction(remind).and(remind));
+    assert_eq!(
+        refusal(builder.build()),
+        "consumer \"a\" has two functions for the event type \"book.lent\": each event is applied by one function; call \
+         both from one function, or add a second consumer"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn missing_data_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    assert_eq!(
+        refusal(library.builder().consumer("mail", at_least_once(mail)).build()),
+        "a function of consumer \"mail\" takes Data<facade::build::Mailer>, and no such value was given; add `.data(..)` \
+         with a value of this type to the builder"
+    );
+    let builder = library.builder().data(Mailer).consumer("mail", at_least_once(mail));
+    assert_eq!(refusal(builder.build()), "not refused");
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_types_of_one_event_name_are_refused() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().event::<OtherBookLent>().consumer("a", in_transaction(remind));
+    assert_eq!(
+        refusal(builder.build()),
+        "the event name \"book.lent\" belongs to two types, facade::build::OtherBookLent and facade::library::BookLent: a \
+         name stands for one definition of payload, key and routing key; rename one of them in `#[event(name = \"..\")]`, \
+         or use one type for both"
+    );
+    let builder = library.builder().event::<BookLent>().consumer("a", in_transaction(remind));
+    assert_eq!(refusal(builder.build()), "not refused");
+    Ok(())
+}
+
+#[tokio::test]
+async fn invalid_retry_policy_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let policy = RetryPolicy::Schedule { delays: vec![Duration::ZERO] };
+    let refused = refusal(library.builder().consumer("a", in_transaction(remind).retry(policy)).build());
+    assert!(refused.starts_with("the retry policy of consumer \"a\" is invalid: "), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn name_that_cannot_be_stored_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    assert_eq!(
+        refusal(library.builder().consumer("send mail", in_transaction(remind)).build()),
+        "the name of a consumer is \"send mail\": a name has 1 to 64 visible ASCII characters, without spaces"
+    );
+    assert_eq!(
+        refusal(library.builder().name("").build()),
+        "the name of the service is \"\": a name has 1 to 64 visible ASCII characters, without spaces"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn database_in_memory_is_refused() -> TestResult {
+    let pool = SqlitePool::connect("sqlite::memory:").await?;
+    assert_eq!(
+        refusal(Outbox::builder(pool).build()),
+        "the SQLite database is in memory: relay and consumers use connections of their own, and each of them would open \
+         another database; use a file, in tests a temporary one"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn report_lists_types_consumers_and_guarantees() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library
+        .builder()
+        .data(Mailer)
+        .consumer("reminders", in_transaction(remind))
+        .consumer("mail", at_least_once(mail));
+    assert_eq!(
+        builder.build()?.report().to_string(),
+        "outbox library: broker: tables of the database; roles: relay, consumers; events: book.lent (in order); \
+         consumers: reminders (exactly once: book.lent), mail (at least once: book.lent)"
+    );
+    assert_eq!(
+        library.builder().roles([Role::Relay]).build()?.report().to_string(),
+        "outbox library: broker: tables of the database; roles: relay; events: none; consumers: none"
+    );
+    Ok(())
+}

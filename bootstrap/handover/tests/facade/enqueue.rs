@@ -1,0 +1,226 @@
+//! Events in the service's own transaction.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use handover::{EnqueueError, Event, EventType, Keyed, Options, Trace, in_transaction};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+
+use crate::library::{BookLent, Library, STOP_LIMIT, TestResult, note};
+
+async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+    note(connection, event.event_id(), &event.reader).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn event_of_rolled_back_transaction_is_never_published() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().consumer("reminders", in_transaction(remind));
+    let (outbox, running) = library.start(builder).await?;
+    let mut tx = library.pool.begin().await?;
+    outbox.enqueue(&mut tx, BookLent::to("ann")).await?;
+    tx.rollback().await?;
+    library.lend(&outbox, BookLent::to("ben")).await?;
+    library.consumed("SUCCESS", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!(library.notes().await?, ["ben"]);
+    assert_eq!(library.count("SELECT count(*) FROM outbox_events").await?, 1);
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.lend", aggregate = "book")]
+struct BookLend {
+    #[event(key)]
+    book: i64,
+}
+
+#[tokio::test]
+async fn unregistered_type_is_refused_with_the_nearest_name() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().event::<ReaderLeft>().build()?;
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, BookLend { book: 1 }).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the event type \"book.lend\" is not registered (the nearest name that is: \"book.lent\"); add \
+         `.event::<facade::enqueue::BookLend>()` or a consumer of it to the builder"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn connection_outside_of_a_transaction_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let mut connection = library.pool.acquire().await?;
+    let refused = outbox.enqueue(&mut connection, BookLent::to("ann")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the connection is in no transaction: the event must be committed together with the change that it announces; \
+         begin a transaction with `pool.begin()` and pass `&mut tx`"
+    );
+    assert_eq!(library.count("SELECT count(*) FROM outbox_events").await?, 0);
+    Ok(())
+}
+
+/// An event that serde writes as a number.
+#[derive(Serialize, Deserialize, Event)]
+#[serde(from = "i64", into = "i64")]
+#[derive(Clone)]
+#[event(name = "reader.left", aggregate = "reader")]
+struct ReaderLeft {
+    #[event(key)]
+    reader: i64,
+}
+
+impl From<i64> for ReaderLeft {
+    fn from(reader: i64) -> ReaderLeft {
+        ReaderLeft { reader }
+    }
+}
+
+impl From<ReaderLeft> for i64 {
+    fn from(event: ReaderLeft) -> i64 {
+        event.reader
+    }
+}
+
+/// An event that serde cannot write as JSON.
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.moved", aggregate = "book")]
+struct BookMoved {
+    #[event(key)]
+    book: i64,
+    shelves: BTreeMap<(i64, i64), String>,
+}
+
+#[tokio::test]
+async fn payload_that_is_no_object_is_refused_and_the_transaction_stays_usable() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().event::<ReaderLeft>().event::<BookMoved>().event::<BookLent>();
+    let outbox = builder.build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, ReaderLeft { reader: 1 }).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the payload of \"reader.left\" is not a JSON object, so no consumer could read it; an event is a struct with \
+         named fields that serde writes as an object"
+    );
+    let moved = BookMoved { book: 1, shelves: BTreeMap::from([((1, 2), "A".to_owned())]) };
+    let refused = outbox.enqueue(&mut tx, moved).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the payload of \"book.moved\" cannot be written as JSON: key must be a string"
+    );
+    outbox.enqueue(&mut tx, BookLent::to("ann")).await?;
+    tx.commit().await?;
+    assert_eq!(library.count("SELECT count(*) FROM outbox_events").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn missing_table_is_an_error_that_contains_the_message_of_the_database() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, BookLent::to("ann")).await.unwrap_err();
+    assert!(matches!(refused, EnqueueError::Store(_)), "{refused:?}");
+    assert!(refused.to_string().contains("no such table: outbox_events"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_are_enqueued_together_with_their_ids_in_the_given_order() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().consumer("reminders", in_transaction(remind));
+    let (outbox, running) = library.start(builder).await?;
+    let events = [(2, "ann"), (1, "ben"), (2, "cem")]
+        .map(|(book, reader)| BookLent { book, reader: reader.to_owned() });
+    let mut tx = library.pool.begin().await?;
+    let ids = outbox.enqueue_many(&mut tx, events).await?;
+    tx.commit().await?;
+    library.consumed("SUCCESS", 3).await?;
+    running.stop(STOP_LIMIT).await?;
+    let mut found = Vec::new();
+    for id in ids {
+        let of_event = sqlx::query_scalar::<_, String>("SELECT note FROM effects WHERE event_id = ?");
+        found.push(of_event.bind(id.as_str()).fetch_one(&library.pool).await?);
+    }
+    assert_eq!(found, ["ann", "ben", "cem"]);
+    let notes = library.notes().await?;
+    let of_book_2: Vec<&String> = notes.iter().filter(|note| *note != "ben").collect();
+    assert_eq!(of_book_2, ["ann", "cem"]);
+    Ok(())
+}
+
+/// What a handler sees of an event besides its payload.
+async fn describe(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+    let facts = format!(
+        "{} at {} in trace {} of tenant {}: {}",
+        event.sequence(),
+        event.occurred_at(),
+        event.trace_id(),
+        event.tenant(),
+        event.clone().into_payload().reader
+    );
+    note(connection, event.event_id(), &facts).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn options_reach_the_handler() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().consumer("reminders", in_transaction(describe));
+    let (outbox, running) = library.start(builder).await?;
+    let options = Options::default()
+        .occurred_at(DateTime::<Utc>::UNIX_EPOCH)
+        .tenant(7.try_into()?)
+        .trace(Trace { trace_id: "trace-1".to_owned(), traceparent: None })
+        .sequence(12)
+        .max_retries(5);
+    let mut tx = library.pool.begin().await?;
+    outbox.enqueue_with(&mut tx, BookLent::to("ann"), options).await?;
+    tx.commit().await?;
+    outbox.wake();
+    library.consumed("SUCCESS", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!(library.notes().await?, ["12 at 1970-01-01 00:00:00 UTC in trace trace-1 of tenant 7: ann"]);
+    assert_eq!(library.count("SELECT max_retry_count FROM outbox_events").await?, 5);
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, Event)]
+#[serde(rename_all = "camelCase")]
+#[event(
+    name = "book.returned",
+    aggregate = "book",
+    routing_key = "library.returned",
+    summary = "A book is back.",
+    unordered
+)]
+struct BookReturned {
+    #[event(key)]
+    #[serde(rename = "bookNumber")]
+    book: i64,
+    #[event(visible)]
+    days_late: i64,
+    reader: Option<String>,
+}
+
+#[test]
+fn derive_macro_reads_its_attributes_and_the_names_of_serde() {
+    assert_eq!(BookReturned::NAME, "book.returned");
+    assert_eq!(BookReturned::AGGREGATE, "book");
+    assert_eq!(BookReturned::ROUTING_KEY, "library.returned");
+    assert_eq!(BookReturned::SUMMARY, "A book is back.");
+    assert!(!BookReturned::IS_ORDERED);
+    assert_eq!(BookReturned::KEY_FIELD, "bookNumber");
+    assert_eq!(BookReturned::visible_fields(), ["daysLate"]);
+    assert_eq!(BookReturned { book: 3, days_late: 0, reader: None }.key(), 3);
+    assert_eq!(BookLent::ROUTING_KEY, "book.lent");
+}

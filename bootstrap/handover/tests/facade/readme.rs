@@ -1,0 +1,33 @@
+//! The program on the crate's front page compiles, and prints what the page says.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::compiler::Libraries;
+use crate::library::TestResult;
+
+/// Maximum number of lines of the program that are not blank.
+const MAX_LINES: usize = 30;
+
+/// The first block of this language in the page.
+fn block<'p>(page: &'p str, language: &str) -> Result<&'p str, String> {
+    let (_, rest) = page.split_once(&format!("```{language}\n")).ok_or(format!("no block of {language}"))?;
+    let (block, _) = rest.split_once("```").ok_or(format!("the block of {language} does not end"))?;
+    Ok(block)
+}
+
+#[test]
+fn program_of_the_front_page_prints_its_output() -> TestResult {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"))?;
+    let program = block(&page, "rust,no_run")?;
+    let lines = program.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(lines <= MAX_LINES, "the program has {lines} lines");
+    let folder = tempfile::tempdir()?;
+    let output = Libraries::find()?.compile(program, folder.path(), true)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(folder.path().join("program")).current_dir(folder.path()).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), block(&page, "text")?);
+    Ok(())
+}

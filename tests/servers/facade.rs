@@ -1,0 +1,256 @@
+//! The facade crate on MariaDB, PostgreSQL and RabbitMQ: events in the service's own transaction, and the lent connection of
+//! its handlers. The crate's own tests, on SQLite, test everything that does not depend on the server.
+
+use std::time::{Duration, Instant};
+
+use handover::{Database, Event, HandlerError, Outbox, RabbitMq, RetryPolicy, Role};
+use handover_tests::rabbit_rigs;
+use handover_tests::server_rigs::shared;
+use handover_tests::servers::database::{ServerKind, TestDatabase};
+use serde::{Deserialize, Serialize};
+use sqlx::pool::PoolOptions;
+use sqlx::{Connection as _, Pool};
+
+/// Longest time until events are settled, on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Debug, Serialize, Deserialize, Event)]
+#[event(name = "book.lent", aggregate = "book")]
+struct BookLent {
+    #[event(key)]
+    book: i64,
+    reader: String,
+}
+
+impl BookLent {
+    fn to(reader: &str) -> BookLent {
+        BookLent { book: 1, reader: reader.to_owned() }
+    }
+}
+
+/// Two attempts, with a short pause.
+fn one_retry() -> RetryPolicy {
+    RetryPolicy::consumer(Duration::from_millis(1), Duration::from_millis(1), 1)
+}
+
+/// An empty database with a table for effects, and a pool of a service.
+struct Service<DB: Database> {
+    pool: Pool<DB>,
+    _database: TestDatabase,
+}
+
+/// The tests, for one kind of server.
+macro_rules! on_server {
+    ($name:ident, $kind:expr, $engine:ty, $connection:ty, $insert:literal) => {
+        mod $name {
+            use handover::{Builder, Running, at_least_once, in_transaction};
+
+            use super::*;
+
+            impl Service<$engine> {
+                async fn new() -> Result<Service<$engine>, Box<dyn std::error::Error + Send + Sync>> {
+                    let database = shared($kind).await.database(None).await?;
+                    let pool = PoolOptions::new().connect(&database.url()).await?;
+                    sqlx::raw_sql("CREATE TABLE effects (event_id VARCHAR(64) NOT NULL, note VARCHAR(64) NOT NULL)")
+                        .execute(&pool)
+                        .await?;
+                    Ok(Service { pool, _database: database })
+                }
+
+                fn builder(&self) -> Builder<$engine> {
+                    Outbox::builder(self.pool.clone()).name("library")
+                }
+
+                async fn start(
+                    &self,
+                    builder: Builder<$engine>,
+                ) -> Result<(Outbox<$engine>, Running<$engine>), Box<dyn std::error::Error + Send + Sync>> {
+                    let outbox = builder.build()?;
+                    outbox.migrate().await?;
+                    let running = outbox.start().await?;
+                    Ok((outbox, running))
+                }
+
+                async fn enqueue(&self, outbox: &Outbox<$engine>, event: BookLent) -> TestResult {
+                    let mut tx = self.pool.begin().await?;
+                    outbox.enqueue(&mut tx, event).await?;
+                    Ok(tx.commit().await?)
+                }
+
+                /// Waits until this many records of consumers are settled, and returns their states.
+                async fn settled(&self, records: usize) -> Result<Vec<(String, i64)>, sqlx::Error> {
+                    let begun = Instant::now();
+                    loop {
+                        let found: Vec<(String, i64)> = sqlx::query_as(
+                            "SELECT status, attempts FROM event_consume_log WHERE status IN ('SUCCESS', 'DEAD') ORDER BY id",
+                        )
+                        .fetch_all(&self.pool)
+                        .await?;
+                        if found.len() >= records || begun.elapsed() > TIME_LIMIT {
+                            return Ok(found);
+                        }
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                }
+
+                async fn notes(&self) -> Result<Vec<String>, sqlx::Error> {
+                    sqlx::query_scalar("SELECT note FROM effects").fetch_all(&self.pool).await
+                }
+            }
+
+            async fn note(event: &Event<BookLent>, connection: &mut $connection) -> Result<(), sqlx::Error> {
+                let insert = sqlx::query($insert).bind(event.event_id()).bind(&event.reader);
+                insert.execute(connection).await.map(drop)
+            }
+
+            async fn remind(event: Event<BookLent>, connection: &mut $connection) -> handover::Result {
+                Ok(note(&event, connection).await?)
+            }
+
+            #[tokio::test]
+            async fn committed_event_has_its_effect_once_and_rolled_back_event_none() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let builder = service.builder().consumer("reminders", in_transaction(remind));
+                let (outbox, running) = service.start(builder).await?;
+                let mut tx = service.pool.begin().await?;
+                outbox.enqueue(&mut tx, BookLent::to("ann")).await?;
+                tx.rollback().await?;
+                service.enqueue(&outbox, BookLent::to("ben")).await?;
+                assert_eq!(service.settled(1).await?, [("SUCCESS".to_owned(), 1)]);
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?, ["ben"]);
+                Ok(())
+            }
+
+            #[tokio::test]
+            async fn connection_outside_of_a_transaction_is_refused() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let outbox = service.builder().event::<BookLent>().build()?;
+                let mut connection = service.pool.acquire().await?;
+                let refused = outbox.enqueue(&mut connection, BookLent::to("ann")).await.unwrap_err();
+                assert!(refused.to_string().contains("in no transaction"), "{refused}");
+                Ok(())
+            }
+
+            /// Commits a nested transaction, then fails.
+            async fn nest(event: Event<BookLent>, connection: &mut $connection) -> handover::Result {
+                let mut nested = connection.begin().await?;
+                note(&event, &mut nested).await?;
+                nested.commit().await?;
+                Err(HandlerError::permanent("after the nested commit"))
+            }
+
+            #[tokio::test]
+            async fn nested_transaction_of_a_failed_handler_leaves_no_row() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let builder = service.builder().consumer("reminders", in_transaction(nest));
+                let (outbox, running) = service.start(builder).await?;
+                service.enqueue(&outbox, BookLent::to("ann")).await?;
+                assert_eq!(service.settled(1).await?, [("DEAD".to_owned(), 1)]);
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?, [""; 0]);
+                Ok(())
+            }
+
+            /// Ignores the error of a statement.
+            async fn ignore(event: Event<BookLent>, connection: &mut $connection) -> handover::Result {
+                note(&event, connection).await?;
+                let _ = sqlx::query("SELECT * FROM missing").execute(&mut *connection).await;
+                Ok(())
+            }
+
+            /// PostgreSQL aborts the transaction, so that nothing is recorded; MariaDB keeps the other statements.
+            #[tokio::test]
+            async fn ignored_error_of_a_statement_leaves_no_effect_without_its_record() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let functions = in_transaction(ignore).retry(one_retry());
+                let (outbox, running) = service.start(service.builder().consumer("reminders", functions)).await?;
+                service.enqueue(&outbox, BookLent::to("ann")).await?;
+                let (records, notes) = match $kind {
+                    ServerKind::MariaDb => ([("SUCCESS".to_owned(), 1)], 1),
+                    ServerKind::Postgres => ([("DEAD".to_owned(), 2)], 0),
+                };
+                assert_eq!(service.settled(1).await?, records);
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?.len(), notes);
+                Ok(())
+            }
+
+            async fn mail(event: Event<BookLent>) -> Result<(), std::io::Error> {
+                match event.reader.as_str() {
+                    "ann" => Err(std::io::Error::other("no connection")),
+                    _ => Ok(()),
+                }
+            }
+
+            #[tokio::test]
+            async fn external_function_is_retried_until_the_event_is_a_dead_letter() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let builder = service.builder().consumer("mail", at_least_once(mail).retry(one_retry()).unordered());
+                let (outbox, running) = service.start(builder).await?;
+                service.enqueue(&outbox, BookLent::to("ann")).await?;
+                service.enqueue(&outbox, BookLent::to("ben")).await?;
+                let mut records = service.settled(2).await?;
+                records.sort();
+                assert_eq!(records, [("DEAD".to_owned(), 2), ("SUCCESS".to_owned(), 1)]);
+                running.stop(TIME_LIMIT).await?;
+                Ok(())
+            }
+
+            /// The service enqueues in one process, and another one publishes and applies.
+            #[tokio::test]
+            async fn process_without_roles_wakes_the_relay_of_another_process() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let sending = service.builder().event::<BookLent>().roles([]);
+                let (outbox, sender) = service.start(sending).await?;
+                let applying = service.builder().consumer("reminders", in_transaction(remind));
+                let (_, running) =
+                    service.start(applying.roles([Role::Relay, Role::Consumers])).await?;
+                for reader in ["ann", "ben", "cem"] {
+                    service.enqueue(&outbox, BookLent::to(reader)).await?;
+                }
+                assert_eq!(service.settled(3).await?.len(), 3);
+                sender.stop(TIME_LIMIT).await?;
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?, ["ann", "ben", "cem"]);
+                Ok(())
+            }
+
+            #[tokio::test]
+            async fn events_travel_through_rabbitmq() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let vhost = rabbit_rigs::shared().await.vhost().await?;
+                let builder = service.builder().broker(RabbitMq::new(&vhost.url())?);
+                let (outbox, running) =
+                    service.start(builder.consumer("reminders", in_transaction(remind))).await?;
+                for reader in ["ann", "ben", "cem"] {
+                    service.enqueue(&outbox, BookLent::to(reader)).await?;
+                }
+                assert_eq!(service.settled(3).await?.len(), 3);
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?, ["ann", "ben", "cem"]);
+                let messages: i64 =
+                    sqlx::query_scalar("SELECT count(*) FROM outbox_broker_queues").fetch_one(&service.pool).await?;
+                assert_eq!(messages, 0);
+                Ok(())
+            }
+        }
+    };
+}
+
+on_server!(
+    mariadb,
+    ServerKind::MariaDb,
+    sqlx::MySql,
+    sqlx::MySqlConnection,
+    "INSERT INTO effects (event_id, note) VALUES (?, ?)"
+);
+on_server!(
+    postgres,
+    ServerKind::Postgres,
+    sqlx::Postgres,
+    sqlx::PgConnection,
+    "INSERT INTO effects (event_id, note) VALUES ($1, $2)"
+);
