@@ -170,7 +170,7 @@ fn configuration_is_shown_with_origins() {
         let items = shown["items"].as_array().unwrap().iter();
         items.clone().find(|item| item["key"] == key).unwrap_or_else(|| panic!("{key}: {shown}")).clone()
     };
-    assert_eq!(item("database.url")["from"], "flag");
+    assert_eq!(item("database.url")["from"], "variable");
     assert_eq!(item("outbox.batch")["from"], "default");
 }
 

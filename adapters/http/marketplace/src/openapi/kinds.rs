@@ -97,13 +97,15 @@ pub(crate) mod of_types {
         RefundStatus, Title,
     };
 
-    pub(crate) type CouponId = crate::openapi::kinds::Id;
-    pub(crate) type Money = crate::openapi::kinds::Amount;
-    pub(crate) type OrderId = crate::openapi::kinds::Id;
-    pub(crate) type PaymentId = crate::openapi::kinds::Id;
-    pub(crate) type ProductId = crate::openapi::kinds::Id;
-    pub(crate) type RefundId = crate::openapi::kinds::Id;
-    pub(crate) type UserId = crate::openapi::kinds::Id;
+    use crate::openapi::kinds::{Amount, Id};
+
+    pub(crate) type CouponId = Id;
+    pub(crate) type Money = Amount;
+    pub(crate) type OrderId = Id;
+    pub(crate) type PaymentId = Id;
+    pub(crate) type ProductId = Id;
+    pub(crate) type RefundId = Id;
+    pub(crate) type UserId = Id;
 }
 
 /// An example amount with its exact decimals.
