@@ -262,18 +262,10 @@ impl<DB> Enqueuer<DB> {
         &self.inner.clock
     }
 
-    /// Sets the store and the tasks of the running outbox. `false` if it is running already.
-    pub(crate) fn set_running(&self, store: &SqlStore, tasks: &Tasks) -> bool {
-        let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_some() {
-            return false;
-        }
+    /// Sets the store and the tasks of the running outbox; `None` when it stops. Returns the former ones.
+    pub(crate) fn set_running(&self, running: Option<(SqlStore, Tasks)>) -> Option<(SqlStore, Tasks)> {
         self.inner.hinted.store(0, Ordering::Release);
-        *running = Some((store.clone(), tasks.clone()));
-        true
-    }
-
-    pub(crate) fn set_stopped(&self) {
-        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut current = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, running)
     }
 }

@@ -92,18 +92,18 @@ kinds! {
 pub(crate) mod of_types {
     pub(crate) use handover_http::openapi::kinds::of_types::*;
 
-    pub(crate) use super::{
+    pub(crate) use crate::openapi::kinds::{
         CancelReason, Currency, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus, Reference,
         RefundStatus, Title,
     };
 
-    pub(crate) type CouponId = super::Id;
-    pub(crate) type Money = super::Amount;
-    pub(crate) type OrderId = super::Id;
-    pub(crate) type PaymentId = super::Id;
-    pub(crate) type ProductId = super::Id;
-    pub(crate) type RefundId = super::Id;
-    pub(crate) type UserId = super::Id;
+    pub(crate) type CouponId = crate::openapi::kinds::Id;
+    pub(crate) type Money = crate::openapi::kinds::Amount;
+    pub(crate) type OrderId = crate::openapi::kinds::Id;
+    pub(crate) type PaymentId = crate::openapi::kinds::Id;
+    pub(crate) type ProductId = crate::openapi::kinds::Id;
+    pub(crate) type RefundId = crate::openapi::kinds::Id;
+    pub(crate) type UserId = crate::openapi::kinds::Id;
 }
 
 /// An example amount with its exact decimals.
