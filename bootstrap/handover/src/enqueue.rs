@@ -106,9 +106,8 @@ impl<DB: Database> Enqueuer<DB> {
     /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `connection`
     /// is `&mut tx`.
     ///
-    /// Events of one aggregate are published in the order in which their transactions commit. Change the row of the
-    /// aggregate before this call, not after it: two transactions on one aggregate then wait for each other instead of
-    /// deadlocking.
+    /// Change the row of the aggregate before this call: two transactions on one aggregate then wait for each other, and
+    /// their events are published in the order of the commits.
     ///
     /// An event that is refused ([`EnqueueError`]) leaves the transaction usable, unless the database refused it.
     pub async fn enqueue<E: EventType>(
