@@ -7,6 +7,7 @@ mod compiler;
 mod consumers;
 mod crashes;
 mod enqueue;
+mod examples;
 mod keys;
 mod library;
 mod mistakes;
