@@ -9,6 +9,8 @@
 //! cargo run -p handover --features sqlite --example crash
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "the example waits in real time")]
+
 use std::time::Duration;
 
 use handover::{Event, Outbox, in_transaction};
