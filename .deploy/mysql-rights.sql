@@ -12,6 +12,7 @@ GRANT SELECT, INSERT ON handover.outbox_history TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_subscriptions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_types TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_sequences TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';

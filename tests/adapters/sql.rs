@@ -56,7 +56,7 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
     NewEvent {
         event_id: id.parse::<EventId>().unwrap(),
         event_type: "ORDER_CREATED".into(),
-        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: aggregate },
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: aggregate.into() },
         aggregate_seq: seq,
         payload: format!("{{\"orderId\":{aggregate},\"padding\":\"{}\"}}", "x".repeat(200)),
         metadata: EventMetadata { trace_id: Some("trace".into()), ..EventMetadata::default() },

@@ -43,7 +43,8 @@ impl Handler<dyn UnitOfWork> for Notes {
             let about = unit.outbox().outbox_about(std::slice::from_ref(&row.aggregate)).await?;
             let prefix = format!("{}/", row.event_id);
             let nth = about.iter().filter(|note| note.event_id.as_str().starts_with(&prefix)).count();
-            let note = event(&format!("{prefix}{nth}"), "LOAN_NOTED", row.aggregate.id, row.aggregate_seq);
+            let note =
+                event(&format!("{prefix}{nth}"), "LOAN_NOTED", row.aggregate.id.number(), row.aggregate_seq);
             unit.outbox().append(&[NewEvent { routing_key: Some("loan.noted".to_owned()), ..note }]).await?;
         }
         Ok(events.iter().map(|_| Applied::default()).collect())
@@ -54,7 +55,7 @@ fn event(id: &str, event_type: &str, book: i64, seq: i64) -> NewEvent {
     NewEvent {
         event_id: id.parse().unwrap(),
         event_type: event_type.to_owned(),
-        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book.into() },
         aggregate_seq: seq,
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),

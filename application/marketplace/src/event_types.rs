@@ -19,7 +19,7 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
             .visible(&FOREIGN_FIELDS)
             .closed("paymentMethod", &PaymentMethod::ACCEPTED, PaymentMethod::MASK);
         let is_of_order = kind.aggregate() == AggregateType::Order.as_str();
-        if is_of_order { spec.logged_in(|id| info_span!("order", orderId = id)) } else { spec }
+        if is_of_order { spec.logged_in(|id| info_span!("order", orderId = id.number())) } else { spec }
     };
     EventKind::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
 }

@@ -139,7 +139,7 @@ impl EventFactory {
                 aggregate: AggregateRef {
                     tenant,
                     kind: body.event_type().aggregate().to_owned(),
-                    id: body.aggregate_id(),
+                    id: body.aggregate_id().into(),
                 },
                 aggregate_seq,
                 payload: body.to_json(),

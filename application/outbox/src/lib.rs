@@ -22,6 +22,7 @@ mod handler;
 pub mod history;
 pub mod jobs;
 mod lease_watch;
+mod logged_id;
 mod message;
 mod metrics;
 pub mod operations;

@@ -21,7 +21,7 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
         event_id: row.event_id.clone(),
         event_type: row.event_type.clone(),
         aggregate_type: row.aggregate.kind.clone(),
-        aggregate_id: row.aggregate.id,
+        aggregate_id: row.aggregate.id.clone(),
         occurred_at: row.create_time,
         trace_id: row.trace_id().to_owned(),
         payload,

@@ -259,7 +259,7 @@ pub(crate) fn filter_fields(filter: &OutboxFilter) -> Vec<(String, Json)> {
         ("status", filter.status.map(|status| status.as_str().into())),
         ("eventType", filter.event_type.as_deref().map(Json::from)),
         ("aggregateType", filter.aggregate_type.as_deref().map(Json::from)),
-        ("aggregateId", filter.aggregate_id.map(Json::from)),
+        ("aggregateId", filter.aggregate_id.as_ref().map(Json::from)),
         ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
         ("from", filter.from.map(rfc3339)),
         ("to", filter.to.map(rfc3339)),

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::{Envelope, EventDescription, EventType, Json};
+use handover_events::{AggregateId, Envelope, EventDescription, EventType, Json};
 use tracing::Span;
 
 use crate::ports::{OutboxRow, UnorderedTypes};
@@ -19,7 +19,7 @@ pub struct EventSpec {
     subject: Option<Subject>,
     visible: BTreeSet<String>,
     closed: Vec<ClosedField>,
-    span: Option<fn(i64) -> Span>,
+    span: Option<fn(&AggregateId) -> Span>,
 }
 
 /// Aggregate type of all events of one type, and the payload field that contains the aggregate's id.
@@ -106,7 +106,7 @@ impl EventSpec {
 
     /// Sets the function that creates a span from the aggregate's id. In this span, consumers log that an event of this
     /// type was applied, so the log line has the fields of the span.
-    pub fn logged_in(self, span: fn(i64) -> Span) -> EventSpec {
+    pub fn logged_in(self, span: fn(&AggregateId) -> Span) -> EventSpec {
         EventSpec { span: Some(span), ..self }
     }
 
@@ -117,13 +117,17 @@ impl EventSpec {
         if kind != aggregate_type {
             return Err(format!("aggregate_type is {kind}, but {} requires {aggregate_type}", self.name));
         }
-        let id = envelope.aggregate_id;
-        match envelope.payload.get(id_field).and_then(Json::as_i64) {
-            Some(other) if other != id => {
-                Err(format!("aggregate_id is {id}, but the payload's {id_field} is {other}"))
-            }
-            Some(_) | None => Ok(()),
+        let id = &envelope.aggregate_id;
+        let Some(field) = envelope.payload.get(id_field) else { return Ok(()) };
+        let differs = match (field.as_i64(), field.as_str()) {
+            (Some(number), _) => *id != number,
+            (None, Some(text)) => id.key().is_some_and(|key| key != text),
+            (None, None) => false,
+        };
+        if differs {
+            return Err(format!("aggregate_id is {id}, but the payload's {id_field} is {field}"));
         }
+        Ok(())
     }
 }
 
@@ -189,7 +193,7 @@ impl EventRegistry {
     }
 
     /// Span for the log line about an event of this type.
-    pub(crate) fn span(&self, event_type: &str, aggregate: i64) -> Span {
+    pub(crate) fn span(&self, event_type: &str, aggregate: &AggregateId) -> Span {
         let span = self.specs.get(event_type).and_then(|spec| spec.span);
         span.map_or_else(Span::none, |span| span(aggregate))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{EventId, IdError, OutboxStatus, TenantId};
+use handover_events::{AggregateId, EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::DeadLetterStatus;
 
@@ -28,6 +28,16 @@ pub fn tenant(text: &str) -> Result<TenantId, String> {
 /// Parser of an event's id.
 pub(crate) fn event(text: &str) -> Result<EventId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
+}
+
+/// Parser of an aggregate's id: an integer, or a text key.
+pub(crate) fn aggregate_id(text: &str) -> Result<AggregateId, String> {
+    AggregateId::parse(text).map_err(|error| error.to_string())
+}
+
+/// Parser of the text key of an aggregate.
+pub(crate) fn aggregate_key(text: &str) -> Result<AggregateId, String> {
+    AggregateId::text(text).map_err(|error| error.to_string())
 }
 
 /// Parser of a time (RFC 3339).

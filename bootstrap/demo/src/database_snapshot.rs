@@ -86,7 +86,7 @@ impl DatabaseSnapshot {
     fn announced(&self) -> BTreeSet<OrderId> {
         let of_orders =
             self.events.iter().filter(|event| event.aggregate.kind == AggregateType::Order.as_str());
-        of_orders.filter_map(|event| event.aggregate.id.try_into().ok()).collect()
+        of_orders.filter_map(|event| OrderId::try_from(&event.aggregate.id).ok()).collect()
     }
 }
 

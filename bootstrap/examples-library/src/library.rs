@@ -41,7 +41,11 @@ async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool
             let event = NewEvent {
                 event_id,
                 event_type: "BOOK_LENT".to_owned(),
-                aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+                aggregate: AggregateRef {
+                    tenant: TenantId::DEFAULT,
+                    kind: "Book".to_owned(),
+                    id: book.into(),
+                },
                 aggregate_seq: rows.first().map_or(Ok(0), |row| row.int("version"))?,
                 payload: serde_json::json!({ "bookId": book, "reader": reader }).to_string(),
                 metadata: EventMetadata::default(),

@@ -73,7 +73,7 @@ async fn park(file: &Path) {
     let store = store(file).await;
     let now = SystemClock.now();
     let event_id: EventId = EVENT.parse().unwrap();
-    let aggregate = AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".into(), id: 4 };
+    let aggregate = AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".into(), id: 4.into() };
     let payload = r#"{"bookId":4,"reader":"cyd"}"#;
     let event = NewEvent {
         event_id: event_id.clone(),

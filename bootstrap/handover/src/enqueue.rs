@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, EventType, Partition, PartitionSet, TenantId, Trace};
+use handover_events::{
+    AggregateRef, EventId, EventKey as _, EventType, Partition, PartitionSet, TenantId, Trace,
+};
 use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
 use handover_sql::{AppendEvents as _, SqlStore};
@@ -104,9 +106,8 @@ impl<DB: Database> Enqueuer<DB> {
     /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `connection`
     /// is `&mut tx`.
     ///
-    /// Events of one aggregate are published in the order in which their transactions commit. Change the row of the
-    /// aggregate before this call, not after it: two transactions on one aggregate then wait for each other instead of
-    /// deadlocking.
+    /// Change the row of the aggregate before this call: two transactions on one aggregate then wait for each other, and
+    /// their events are published in the order of the commits.
     ///
     /// An event that is refused ([`EnqueueError`]) leaves the transaction usable, unless the database refused it.
     pub async fn enqueue<E: EventType>(
@@ -159,7 +160,8 @@ impl<DB: Database> Enqueuer<DB> {
             return Err(EnqueueError::NoTransaction {});
         }
         connection.append_events(events).await?;
-        let partitions = events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id));
+        let partitions =
+            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number()));
         self.wake_soon(partitions.collect());
         Ok(())
     }
@@ -177,6 +179,11 @@ impl<DB: Database> Enqueuer<DB> {
         if !payload.starts_with('{') {
             return Err(EnqueueError::NotAnObject { event: E::NAME });
         }
+        let id = event.key().aggregate_id().map_err(|cause| EnqueueError::Key {
+            event: E::NAME,
+            key: E::KEY_FIELD,
+            cause,
+        })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         let metadata = EventMetadata {
@@ -190,7 +197,7 @@ impl<DB: Database> Enqueuer<DB> {
             aggregate: AggregateRef {
                 tenant: options.tenant.unwrap_or(TenantId::DEFAULT),
                 kind: E::AGGREGATE.to_owned(),
-                id: event.key(),
+                id,
             },
             aggregate_seq: options.sequence.unwrap_or(0),
             payload,
@@ -255,10 +262,18 @@ impl<DB> Enqueuer<DB> {
         &self.inner.clock
     }
 
-    /// Sets the store and the tasks of the running outbox; `None` when it stops. Returns the former ones.
-    pub(crate) fn set_running(&self, running: Option<(SqlStore, Tasks)>) -> Option<(SqlStore, Tasks)> {
+    /// Sets the store and the tasks of the running outbox. `false` if it is running already.
+    pub(crate) fn set_running(&self, store: &SqlStore, tasks: &Tasks) -> bool {
+        let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return false;
+        }
         self.inner.hinted.store(0, Ordering::Release);
-        let mut current = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *current, running)
+        *running = Some((store.clone(), tasks.clone()));
+        true
+    }
+
+    pub(crate) fn set_stopped(&self) {
+        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_events::RetryPolicyError;
+use handover_events::{AggregateIdError, RetryPolicyError};
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::runtime::PrepareError;
@@ -79,6 +79,12 @@ pub enum BuildError {
          another database; use a file, in tests a temporary one"
     )]
     NoFile {},
+    /// The pool is on a MySQL server without a database.
+    #[error(
+        "the connection options of the pool name no database: the tables of the outbox are created in it; name it in the \
+         URL or with `MySqlConnectOptions::database`"
+    )]
+    NoDatabase {},
     /// The URL of the broker is invalid.
     #[error("{why}; expected amqp://user:password@host:port/vhost")]
     InvalidUrl {
@@ -122,6 +128,16 @@ pub enum EnqueueError {
         /// Name of the event type.
         event: &'static str,
     },
+    /// The text key of the aggregate is empty, too long or contains characters that a store cannot hold.
+    #[error("the key {key:?} of {event:?} cannot be the id of an aggregate: {cause}")]
+    Key {
+        /// Name of the event type.
+        event: &'static str,
+        /// Name of the field in JSON.
+        key: &'static str,
+        /// What the key must be.
+        cause: AggregateIdError,
+    },
     /// The payload cannot be written as JSON.
     #[error("the payload of {event:?} cannot be written as JSON: {cause}")]
     Payload {
@@ -142,6 +158,7 @@ impl EnqueueError {
         match self {
             EnqueueError::Store(cause) => cause.into(),
             EnqueueError::NotAnObject { .. }
+            | EnqueueError::Key { .. }
             | EnqueueError::Payload { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),
@@ -158,10 +175,17 @@ pub enum Error {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The database failed.
-    #[error("the outbox cannot use the database: {0}")]
-    Store(#[from] StoreError),
-    /// The tables of the outbox cannot be created.
-    #[error("the tables of the outbox cannot be created: {0}")]
+    #[error("the outbox cannot use the database: {cause}; {}", remedy(cause))]
+    Store {
+        /// The error.
+        #[from]
+        cause: StoreError,
+    },
+    /// The tables of the outbox cannot be created in this database.
+    #[error(
+        "the tables of the outbox cannot be created in the database: {0}; rename the table, or let the connection options of \
+         the pool name another schema (`search_path`) or database"
+    )]
     Schema(SchemaError),
     /// The tables of the outbox do not exist, or are of an earlier version.
     #[error(
@@ -204,10 +228,18 @@ pub enum Error {
     },
 }
 
+/// What to do about an error of the database.
+fn remedy(error: &StoreError) -> &'static str {
+    match error.system_fault() {
+        Some(fault) => fault.kind.remedy(),
+        None => "check that the database accepts connections with the options of the pool",
+    }
+}
+
 impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Error {
         match error {
-            SchemaError::Store(cause) => Error::Store(cause),
+            SchemaError::Store(cause) => Error::Store { cause },
             error @ (SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Error::Schema(error),
         }
     }
@@ -216,7 +248,7 @@ impl From<SchemaError> for Error {
 impl From<PrepareError> for Error {
     fn from(error: PrepareError) -> Error {
         match error {
-            PrepareError::Store(cause) => Error::Store(cause),
+            PrepareError::Store(cause) => Error::Store { cause },
             PrepareError::Broker(cause) => Error::Broker(cause),
         }
     }

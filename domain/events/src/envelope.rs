@@ -3,6 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::aggregate::AggregateId;
 use crate::fields::{EnvelopeError, Fields};
 use crate::ids::EventId;
 use crate::json::Json;
@@ -17,8 +18,8 @@ pub struct Envelope {
     pub event_type: String,
     /// The type of the aggregate.
     pub aggregate_type: String,
-    /// The id of the aggregate.
-    pub aggregate_id: i64,
+    /// The id of the aggregate: a number, or a string for a text key.
+    pub aggregate_id: AggregateId,
     /// Time at which the event occurred, to the microsecond.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_at: DateTime<Utc>,
@@ -48,7 +49,7 @@ impl Envelope {
             event_id: fields.named("eventId", "1 to 64 visible ASCII characters")?,
             event_type: fields.text("eventType")?.to_owned(),
             aggregate_type: fields.text("aggregateType")?.to_owned(),
-            aggregate_id: fields.integer("aggregateId")?,
+            aggregate_id: fields.aggregate_id("aggregateId")?,
             occurred_at: fields.time("occurredAt")?,
             trace_id: fields.text("traceId")?.to_owned(),
             payload: Json::Null,

@@ -4,7 +4,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
+use crate::aggregate::EventKey;
 use crate::fields::{EnvelopeError, Fields};
 use crate::ids::MAX_ID;
 use crate::json::Json;
@@ -55,8 +57,11 @@ pub trait Keyed {
     /// Name of the field in JSON.
     const KEY_FIELD: &'static str;
 
-    /// Id of the aggregate.
-    fn key(&self) -> i64;
+    /// Type of the field.
+    type Key: EventKey;
+
+    /// The field with the id of the aggregate.
+    fn key(&self) -> &Self::Key;
 }
 
 /// A type of payload fields; `T` is the type of the value in the struct.
@@ -218,6 +223,16 @@ impl Field for String {
     }
 }
 
+impl Field for Uuid {
+    fn read(fields: &Fields<'_>, name: &str) -> Result<Uuid, EnvelopeError> {
+        fields.named(name, "a UUID")
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "format": "uuid" })
+    }
+}
+
 impl Field for i64 {
     fn read(fields: &Fields<'_>, name: &str) -> Result<i64, EnvelopeError> {
         fields.integer(name)
@@ -225,6 +240,28 @@ impl Field for i64 {
 
     fn schema() -> Value {
         json!({ "type": "integer", "format": "int64" })
+    }
+}
+
+impl Field for i32 {
+    fn read(fields: &Fields<'_>, name: &str) -> Result<i32, EnvelopeError> {
+        let number = fields.integer(name)?;
+        number.try_into().map_err(|_| fields.wrong_type(name, "an integer of 32 bits"))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "integer", "format": "int32" })
+    }
+}
+
+impl Field for u32 {
+    fn read(fields: &Fields<'_>, name: &str) -> Result<u32, EnvelopeError> {
+        let number = fields.integer(name)?;
+        number.try_into().map_err(|_| fields.wrong_type(name, "an unsigned integer of 32 bits"))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": u32::MAX })
     }
 }
 

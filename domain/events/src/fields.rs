@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
 
+use crate::aggregate::AggregateId;
 use crate::ids::IdError;
 use crate::json::Json;
 
@@ -87,6 +88,12 @@ impl<'a> Fields<'a> {
     /// Reads a required field that is an integer.
     pub fn integer(&self, name: &str) -> Result<i64, EnvelopeError> {
         self.value(name)?.as_i64().ok_or_else(|| self.wrong_type(name, "an integer"))
+    }
+
+    /// Reads a required field that is the id of an aggregate: an integer, or a string with a text key.
+    pub fn aggregate_id(&self, name: &str) -> Result<AggregateId, EnvelopeError> {
+        AggregateId::from_json(self.value(name)?)
+            .map_err(|_| self.wrong_type(name, "an integer or a string of 1 to 255 bytes"))
     }
 
     /// Reads a required field that is an id.

@@ -52,6 +52,19 @@ macro_rules! integer_id {
             }
         }
 
+        impl TryFrom<&$crate::AggregateId> for $name {
+            type Error = $crate::IdError;
+            fn try_from(id: &$crate::AggregateId) -> Result<Self, $crate::IdError> {
+                if id.key().is_some() { Err($crate::IdError::OutOfRange) } else { id.number().try_into() }
+            }
+        }
+
+        impl $crate::EventKey for $name {
+            fn aggregate_id(&self) -> Result<$crate::AggregateId, $crate::AggregateIdError> {
+                Ok(self.0.into())
+            }
+        }
+
         impl $crate::Field for $name {
             fn read(fields: &$crate::Fields<'_>, name: &str) -> Result<Self, $crate::EnvelopeError> {
                 fields.id(name)

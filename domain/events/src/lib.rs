@@ -19,7 +19,7 @@ mod retry;
 mod text;
 mod trace;
 
-pub use aggregate::AggregateRef;
+pub use aggregate::{AggregateId, AggregateIdError, AggregateRef, EventKey, MAX_AGGREGATE_KEY_BYTES};
 pub use consume::{ConsumeStatus, FailureKind};
 pub use envelope::{Envelope, rfc3339};
 pub use event_type::{

@@ -67,7 +67,7 @@ impl Partition {
         (0..PARTITIONS).map(Partition)
     }
 
-    /// The partition of an aggregate. The SQL migrations compute the same number in a generated column, so that rows
+    /// The partition of an aggregate with this [`number`](crate::AggregateId::number). The SQL migrations compute the same number in a generated column, so that rows
     /// inserted with SQL also have one.
     pub fn of(tenant: TenantId, aggregate_id: i64) -> Partition {
         let sum = i128::from(aggregate_id) + i128::from(tenant.get()) * 31;

@@ -61,17 +61,16 @@ pub(crate) fn event_type(input: &DeriveInput) -> syn::Result<TokenStream> {
     let member = &key.member;
     let name = &key.name;
     let ty = key.ty;
-    let key = quote_spanned! {ty.span()=>
-        <i64 as ::core::convert::From<#ty>>::from(::core::clone::Clone::clone(&self.#member))
-    };
+    let key_type = quote_spanned!(ty.span()=> #ty);
     let visible = fields.iter().filter(|field| field.is_visible).filter_map(|field| field.name.as_ref());
     let event_type = event_type_impl(input, &crate_path, &quote!(::std::vec![#(#visible),*]))?;
     Ok(quote! {
         impl #crate_path::Keyed for #ident {
             const KEY_FIELD: &'static str = #name;
+            type Key = #key_type;
 
-            fn key(&self) -> i64 {
-                #key
+            fn key(&self) -> &Self::Key {
+                &self.#member
             }
         }
         #event_type
@@ -303,13 +302,11 @@ fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<Token
     let Some(key) = single_key(fields)? else { return Ok(None) };
     let member = &key.member;
     let ty = key.ty;
-    let (name, value) = match &key.name {
-        Some(name) => (
-            quote!(#name),
-            quote!(::core::convert::Into::<i64>::into(::core::clone::Clone::clone(&self.#member))),
-        ),
+    let (name, key_type, value) = match &key.name {
+        Some(name) => (quote!(#name), quote!(#ty), quote!(&self.#member)),
         None => (
             quote!(<#ty as ::handover_events::Keyed>::KEY_FIELD),
+            quote!(<#ty as ::handover_events::Keyed>::Key),
             quote!(::handover_events::Keyed::key(&self.#member)),
         ),
     };
@@ -317,7 +314,9 @@ fn keyed(ident: &Ident, fields: &[PayloadField<'_>]) -> syn::Result<Option<Token
         impl ::handover_events::Keyed for #ident {
             const KEY_FIELD: &'static str = #name;
 
-            fn key(&self) -> i64 {
+            type Key = #key_type;
+
+            fn key(&self) -> &Self::Key {
                 #value
             }
         }

@@ -96,7 +96,7 @@ macro_rules! events {
             }
 
             pub fn aggregate_id(&self) -> i64 {
-                match self { $(EventBody::$event(body) => body.key()),+ }
+                match self { $(EventBody::$event(body) => (*body.key()).into()),+ }
             }
 
             /// The order fields of the payload; `None` if the aggregate is not an order.
@@ -174,7 +174,7 @@ impl EventBody {
             return Err(EnvelopeError::Contradiction { field: "aggregateType".into(), other: "eventType" });
         }
         let body = EventBody::parse(event_type, &envelope.payload)?;
-        if body.aggregate_id() != envelope.aggregate_id {
+        if envelope.aggregate_id != body.aggregate_id() {
             return Err(EnvelopeError::Contradiction { field: "aggregateId".into(), other: "payload" });
         }
         Ok(body)

@@ -37,7 +37,7 @@ pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
     NewEvent {
         event_id: id.parse().unwrap(),
         event_type: "ORDER_PAID".to_owned(),
-        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: order },
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: order.into() },
         aggregate_seq: seq,
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),

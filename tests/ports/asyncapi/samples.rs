@@ -119,7 +119,7 @@ pub(crate) fn samples() -> Vec<Envelope> {
         event_id: "e-1".parse().unwrap(),
         event_type: body.event_type().to_string(),
         aggregate_type: body.event_type().aggregate().to_string(),
-        aggregate_id: body.aggregate_id(),
+        aggregate_id: body.aggregate_id().into(),
         occurred_at: at(),
         trace_id: "t-1".to_owned(),
         payload: serde_json::from_str(&body.to_json()).unwrap(),

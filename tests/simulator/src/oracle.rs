@@ -64,7 +64,7 @@ fn is_second(row: &OutboxRow, rows: &[&OutboxRow]) -> bool {
 /// The fact of a row: two events of one fact differ only in their ids.
 fn fact_of(row: &OutboxRow) -> String {
     let status = row.payload.split_once("\"newStatus\":\"").and_then(|(_, rest)| rest.split('"').next());
-    fact(row.aggregate.id, &row.event_type, status.unwrap_or_default())
+    fact(row.aggregate.id.number(), &row.event_type, status.unwrap_or_default())
 }
 
 fn fact(order: i64, event_type: &str, status: &str) -> String {
@@ -239,7 +239,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     let mut of_order: BTreeMap<(TenantId, i64), Vec<&OutboxRow>> = BTreeMap::new();
     let is_valid = |row: &&OutboxRow| !is_invalid(&row.event_id);
     for row in rows.iter().filter(|row| row.aggregate.kind == "Order").filter(is_valid) {
-        of_order.entry((row.aggregate.tenant, row.aggregate.id)).or_default().push(row);
+        of_order.entry((row.aggregate.tenant, row.aggregate.id.number())).or_default().push(row);
     }
     let mut orders: Vec<Order> = Vec::new();
     let (mut counted, mut used) = (parties::CreditTotals::new(), assets::AssetUsage::default());
@@ -282,7 +282,7 @@ async fn new_checker<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Resul
     let mut log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>> = BTreeMap::new();
     let mut lost = BTreeMap::new();
     for it in view.outbox_view().consumed_page(&ConsumedFilter::default(), None, ALL).await? {
-        let fact_of_record = fact(it.effect.aggregate.id, &it.effect.event_type, "");
+        let fact_of_record = fact(it.effect.aggregate.id.number(), &it.effect.event_type, "");
         lost.insert(it.effect.event_id.clone(), fact_of_record);
         log.entry(it.effect.event_id).or_default().push((it.effect.consumer, it.effect.record));
     }

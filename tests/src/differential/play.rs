@@ -108,5 +108,5 @@ fn partition_of(number: Small) -> Partition {
 }
 
 fn aggregate_of(of: Small, kind: &str, id: Small) -> AggregateRef {
-    AggregateRef { tenant: tenant(of), kind: kind.into(), id }
+    AggregateRef { tenant: tenant(of), kind: kind.into(), id: id.into() }
 }

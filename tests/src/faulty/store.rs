@@ -91,6 +91,8 @@ pub enum Fault {
     CancelledBeginLosesNextUnit,
     PaymentsAreSortedByTime,
     RowsOfAggregatesAreSortedById,
+    TextKeysAreReadByTheirNumber,
+    TextKeysAreReleasedByTheirNumber,
     BlockedLeaksToOtherTenants,
     BlockedCountsAllPendingRows,
     BlockedAggregatesAreAlsoWaiting,

@@ -2,13 +2,14 @@
 //! OpenAPI document. The kind of value defines the limits.
 
 use chrono::{DateTime, Utc};
-use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{
     DeadLetterSelection, InvalidRedriveFilter, MAX_NAMED, Named, Reason, RedriveFilter, RedriveRate,
 };
 use handover_outbox::ports::OutboxFilter;
 
 use crate::fields::{Fields, ReadField};
+use crate::messages;
 use crate::openapi::kinds;
 
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
@@ -43,6 +44,8 @@ crate::bodies! {
         aggregate_type: Option<String> = Option<kinds::AggregateType>,
         /// Aggregate id.
         aggregate_id: Option<i64> = Option<kinds::AggregateId>,
+        /// Text key of the aggregate; not together with `aggregateId`.
+        aggregate_key: Option<AggregateId> = Option<kinds::AggregateKey>,
         /// Tenant; default: the operator's own.
         tenant_id: Option<TenantId> = Option<kinds::Id>,
         /// Earliest commit time (inclusive).
@@ -106,12 +109,16 @@ crate::bodies! {
 impl ReadField<Option<RedriveFilter>> for Option<RedriveEventFilter> {
     fn read(fields: &mut Fields, name: &str) -> Option<Option<RedriveFilter>> {
         fields.object(name, |body: RedriveEventFilter, fields| {
+            let aggregate_id = match (body.aggregate_id?, body.aggregate_key?) {
+                (Some(_), Some(_)) => return fields.reject("aggregateKey", messages::ID_OR_KEY),
+                (id, key) => key.or(id.map(AggregateId::from)),
+            };
             let filter = RedriveFilter::new(OutboxFilter {
                 tenant: body.tenant_id?,
                 status: body.status?,
                 event_type: body.event_type?,
                 aggregate_type: body.aggregate_type?,
-                aggregate_id: body.aggregate_id?,
+                aggregate_id,
                 from: body.from?,
                 to: body.to?,
                 ..OutboxFilter::default()

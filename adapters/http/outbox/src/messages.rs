@@ -99,6 +99,12 @@ pub const IDS_OR_FILTER: Text =
     Text::fixed("exactly one of eventIds and filter is required", "eventIds 与 filter 必须且只能给出一个");
 pub const QUEUE_WITH_FILTER: Text =
     Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
+pub const ID_OR_KEY: Text =
+    Text::fixed("must not be combined with aggregateId", "不能与 aggregateId 同时使用");
+pub const AGGREGATE_KEY: Text = Text::fixed(
+    "must be 1 to 255 bytes without control characters and without blanks at its ends",
+    "必须是 1 到 255 字节，不含控制字符，首尾不含空白",
+);
 pub const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 
 pub fn integer_range(least: i64, greatest: i64) -> Text {

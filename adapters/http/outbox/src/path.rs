@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use handover_events::EventId;
+use handover_events::{AggregateId, EventId};
 
 use crate::refusal::Refusal;
 
@@ -24,8 +24,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathEvent {
 pub struct PathAggregate {
     /// Type of the aggregate.
     pub kind: String,
-    /// Id of the aggregate.
-    pub id: i64,
+    /// Id of the aggregate ([`AggregateId::parse`]).
+    pub id: AggregateId,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for PathAggregate {
@@ -35,7 +35,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathAggregate {
         let not_found = || Refusal::not_found("blocked aggregate");
         let Path((kind, id)) =
             Path::<(String, String)>::from_request_parts(parts, state).await.map_err(|_| not_found())?;
-        let id = integer(&id).ok_or_else(not_found)?;
+        let id = AggregateId::parse(&id).map_err(|_| not_found())?;
         Ok(PathAggregate { kind, id })
     }
 }

@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use handover_events::{ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
+use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use handover_outbox::ports::DeadLetterStatus;
 use serde_json::{Number, Value};
@@ -52,6 +52,7 @@ macro_rules! reads {
 reads! {
     EventId: EventId = of_text::<_, kinds::EventId>;
     AggregateId: i64 = |value| as_i64(value).ok_or(messages::NOT_AN_INTEGER);
+    AggregateKey: AggregateId = of_text::<_, kinds::AggregateKey>;
     PerSecond: RedriveRate = per_second;
     Time: DateTime<Utc> = |value| time(text(value)?);
     Cursor: i64 = |value| text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR);
@@ -105,6 +106,7 @@ reads_text! {
     EventId: EventId = |text| Ok(text.parse::<EventId>()?);
     EventType: String = |text| visible_ascii(text, MAX_TYPE_CHARS);
     AggregateType: String = |text| visible_ascii(text, MAX_TYPE_CHARS);
+    AggregateKey: AggregateId = |text| AggregateId::text(text).map_err(|_| messages::AGGREGATE_KEY);
     AggregateId: i64 = |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER);
     QueueName: String = |text| visible_ascii(text, MAX_QUEUE_CHARS);
     DeadLetterKey: String = |text| visible_ascii(text, MAX_KEY_CHARS);

@@ -12,16 +12,31 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         (1, "baseline", include_str!("../migrations/sqlite/0001_baseline.sql")),
         (2, "jobs", include_str!("../migrations/sqlite/0002_jobs.sql")),
         (3, "compatible event types", include_str!("../migrations/sqlite/0003_compatible_event_types.sql")),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../migrations/sqlite/0004_compatible_aggregate_keys.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
         (2, "jobs", include_str!("../migrations/mysql/0002_jobs.sql")),
         (3, "compatible event types", include_str!("../migrations/mysql/0003_compatible_event_types.sql")),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../migrations/mysql/0004_compatible_aggregate_keys.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
         (2, "jobs", include_str!("../migrations/postgres/0002_jobs.sql")),
         (3, "compatible event types", include_str!("../migrations/postgres/0003_compatible_event_types.sql")),
+        (
+            4,
+            "compatible aggregate keys",
+            include_str!("../migrations/postgres/0004_compatible_aggregate_keys.sql"),
+        ),
     ],
 };
 

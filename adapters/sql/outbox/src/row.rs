@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, Trace};
+use handover_events::{AggregateId, AggregateRef, Trace};
 use handover_outbox::ports::StoreError;
 
 use crate::value::{Value, parse_time};
@@ -198,12 +198,14 @@ impl<'r> Fields<'r> {
         Ok(self.opt_string("trace_id")?.map(|trace_id| Trace { trace_id, traceparent }))
     }
 
-    /// Reads the aggregate from `tenant_id`, `aggregate_type` and `aggregate_id`.
+    /// Reads the aggregate from `tenant_id`, `aggregate_type`, `aggregate_id` and `aggregate_key`.
     pub fn aggregate(&self) -> Result<AggregateRef, StoreError> {
+        let number = self.int("aggregate_id")?;
+        let key = self.opt_text("aggregate_key")?;
         Ok(AggregateRef {
             tenant: self.id("tenant_id")?,
             kind: self.string("aggregate_type")?,
-            id: self.int("aggregate_id")?,
+            id: AggregateId::stored(number, key).map_err(|error| self.corrupt("aggregate_key", error))?,
         })
     }
 }

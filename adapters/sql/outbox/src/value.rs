@@ -1,7 +1,7 @@
 //! Values that are bound to statements and read from rows.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use handover_events::{AggregateRef, EventId};
+use handover_events::{AggregateId, AggregateRef, EventId};
 
 /// A column or parameter value. NULL has a type too, because PostgreSQL requires one for every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +50,25 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// The values of the three columns that identify an aggregate: tenant, type, id.
-pub(crate) fn aggregate_columns(of: &AggregateRef) -> [Value; 3] {
-    [of.tenant.get().into(), (&of.kind).into(), of.id.into()]
+/// The condition on the columns of an aggregate, and its values. `prefix` is the alias of the table with a point, or
+/// empty.
+pub(crate) fn is_aggregate(prefix: &str, of: &AggregateRef) -> (String, Vec<Value>) {
+    let (of_id, id_values) = is_aggregate_id(prefix, &of.id);
+    let sql = format!("{prefix}tenant_id = ? AND {prefix}aggregate_type = ? AND {of_id}");
+    let mut values = values![of.tenant.get(), &of.kind];
+    values.extend(id_values);
+    (sql, values)
+}
+
+/// The condition on the columns of the id of an aggregate. The number alone would also select the aggregate of a text
+/// key with this hash.
+pub(crate) fn is_aggregate_id(prefix: &str, id: &AggregateId) -> (String, Vec<Value>) {
+    match id.key() {
+        None => (format!("{prefix}aggregate_id = ? AND {prefix}aggregate_key IS NULL"), values![id.number()]),
+        Some(key) => {
+            (format!("{prefix}aggregate_id = ? AND {prefix}aggregate_key = ?"), values![id.number(), key])
+        }
+    }
 }
 
 /// Formats a time for SQLite, with a fixed width, so that sorting the texts sorts the times.

@@ -33,7 +33,7 @@ impl ExpectedEvent {
         AggregateRef {
             tenant: order.tenant,
             kind: self.event_type().aggregate().to_owned(),
-            id: self.body.aggregate_id(),
+            id: self.body.aggregate_id().into(),
         }
     }
 
@@ -55,7 +55,7 @@ impl ExpectedEvent {
 /// The payload of a row; `None` if the payload is malformed or contradicts the order: no consumer would apply it.
 pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
     let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
-    let is_confirmed = body.aggregate_id() == row.aggregate.id && order.confirms(&body).is_ok();
+    let is_confirmed = row.aggregate.id == body.aggregate_id() && order.confirms(&body).is_ok();
     is_confirmed.then_some(body)
 }
 

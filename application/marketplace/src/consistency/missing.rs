@@ -68,7 +68,7 @@ impl OrderRows<'_> {
         let about = |kind: AggregateType, id: i64| AggregateRef {
             tenant: self.order.tenant,
             kind: kind.as_str().to_owned(),
-            id,
+            id: id.into(),
         };
         let mut aggregates = vec![about(AggregateType::Order, self.order.id.get())];
         aggregates

@@ -66,8 +66,8 @@ impl Orders {
     /// change that.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
         let payload_id = body.aggregate_id();
-        let row_id = event.row.aggregate.id;
-        if payload_id != row_id {
+        let row_id = &event.row.aggregate.id;
+        if *row_id != payload_id {
             let why =
                 format!("the payload names order {payload_id}, but the outbox row belongs to order {row_id}");
             return Err(HandlerError::Unrecoverable(why));
@@ -155,7 +155,7 @@ pub(super) fn applied_twice(event: &Event) -> HandlerError {
 fn by_tenant(events: &[Event]) -> BTreeMap<TenantId, Vec<OrderId>> {
     let mut ids: BTreeMap<TenantId, Vec<OrderId>> = BTreeMap::new();
     for event in events.iter().filter(|event| is_about_order(event)) {
-        if let Ok(id) = OrderId::try_from(event.row.aggregate.id) {
+        if let Ok(id) = OrderId::try_from(&event.row.aggregate.id) {
             ids.entry(event.row.aggregate.tenant).or_default().push(id);
         }
     }

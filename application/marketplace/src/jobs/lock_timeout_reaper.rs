@@ -230,7 +230,7 @@ async fn redrive_paid(
     let aggregate = AggregateRef {
         tenant: order.tenant,
         kind: AggregateType::Order.as_str().to_owned(),
-        id: order.id.get(),
+        id: order.id.get().into(),
     };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     // A manually inserted row may contradict the order; such a row is ignored.

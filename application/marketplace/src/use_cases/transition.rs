@@ -43,7 +43,8 @@ pub(crate) async fn trace_of_order(
     tenant: TenantId,
     order: OrderId,
 ) -> Result<Option<Trace>, StoreError> {
-    let aggregate = AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get() };
+    let aggregate =
+        AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get().into() };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     let placed = rows.iter().find(|row| row.event_type == EventKind::OrderCreated.as_str());
     Ok(placed.map(OutboxRow::trace))

@@ -109,7 +109,7 @@ impl<'p> Attempts<'p> {
                     traceparent: event.metadata.traceparent.as_deref(),
                     elapsed: self.processor.outbox.now() - started_at,
                     aggregate_type: &event.aggregate.kind,
-                    aggregate: event.aggregate.id,
+                    aggregate: &event.aggregate.id,
                 };
                 if let Some(applied) = applied.first() {
                     self.processor.log_applied(&fields, applied);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
+use handover_events::{AggregateId, AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::ExternalEffect;
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
+use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
 use crate::metrics::{CONSUMED, IDEMPOTENT, LEFT, count_on_commit};
 use crate::outbox::Outbox;
@@ -173,7 +174,7 @@ impl EventProcessor {
         let _span = self.outbox.registry.span(event.kind, event.aggregate).entered();
         info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
             traceparent = event.traceparent, durationMs = event.elapsed.num_milliseconds(), aggregateType = event.aggregate_type,
-            aggregateId = event.aggregate, queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
+            aggregateId = logged_id(event.aggregate), queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
         if applied.is_repeated {
             metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
@@ -278,7 +279,7 @@ pub(super) struct DeliveryFields<'a> {
     /// Time from the start of the unit of work to its commit.
     pub(super) elapsed: TimeDelta,
     pub(super) aggregate_type: &'a str,
-    pub(super) aggregate: i64,
+    pub(super) aggregate: &'a AggregateId,
 }
 
 /// Consume-log record that replaces the record that was read, or the first record of the event.

@@ -127,7 +127,7 @@ impl<'p> Groups<'p> {
             traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
             elapsed: self.processor.outbox.now() - started_at,
             aggregate_type: &envelope.aggregate_type,
-            aggregate: envelope.aggregate_id,
+            aggregate: &envelope.aggregate_id,
         };
         match settled {
             Settled::Applied(applied) => {

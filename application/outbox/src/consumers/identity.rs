@@ -98,7 +98,7 @@ impl ParsedDelivery {
             (None, _) | (_, ConsumeOrder::Any) => AggregateRef {
                 tenant: TenantId::DEFAULT,
                 kind: String::new(),
-                id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX),
+                id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX).into(),
             },
         }
     }
@@ -108,5 +108,5 @@ impl ParsedDelivery {
 pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
     let tenant =
         message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
-    AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
+    AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id.clone() }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_events::{AggregateRef, TenantId};
+use handover_events::{AggregateId, AggregateRef, TenantId};
 
 use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use crate::outbox::Outbox;
@@ -19,7 +19,7 @@ pub async fn release_aggregate(
     outbox: &Outbox,
     operator: &Operator,
     tenant: Option<TenantId>,
-    (kind, id): (String, i64),
+    (kind, id): (String, AggregateId),
     reason: Option<Reason>,
 ) -> Result<u64, OperationError> {
     let tenant = operator.visible(tenant)?.unwrap_or(operator.tenant);
@@ -30,7 +30,7 @@ pub async fn release_aggregate(
     let aggregate = AggregateRef { tenant, kind, id };
     let selection = present_fields([
         ("aggregateType", Some(aggregate.kind.as_str().into())),
-        ("aggregateId", Some(id.into())),
+        ("aggregateId", Some((&aggregate.id).into())),
         ("tenantId", Some(tenant.get().into())),
     ]);
     let action = Action { name: "outbox.release", selection, reason };

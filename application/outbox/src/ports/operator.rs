@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateId, AggregateRef, EventId, OutboxStatus, TenantId};
 
 use super::error::StoreError;
 use super::numbered::Numbered;
@@ -20,7 +20,7 @@ pub struct OutboxFilter {
     /// Type of the aggregate.
     pub aggregate_type: Option<String>,
     /// Id of the aggregate; aggregates of different types may have the same id.
-    pub aggregate_id: Option<i64>,
+    pub aggregate_id: Option<AggregateId>,
     /// Only rows created at or after this time.
     pub from: Option<DateTime<Utc>>,
     /// Only rows created before this time.

@@ -118,7 +118,7 @@ pub struct OutboxRow {
 impl OutboxRow {
     /// Partition through which the row is published.
     pub fn partition(&self) -> Partition {
-        Partition::of(self.aggregate.tenant, self.aggregate.id)
+        Partition::of(self.aggregate.tenant, self.aggregate.id.number())
     }
 
     /// Trace id of the event. A row inserted by SQL uses its event id.

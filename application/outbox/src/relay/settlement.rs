@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use super::window::Results;
 use crate::history;
+use crate::logged_id::logged_id;
 use crate::metrics::{DEAD, FAILED, SENT};
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -100,7 +101,7 @@ impl Settlement {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
-                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
+                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = logged_id(&row.aggregate.id), "[OutboxRelay] Event sent successfully");
             }
         }
         for (_, failed) in self.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {

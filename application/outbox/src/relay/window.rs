@@ -281,7 +281,7 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
 /// has its own key.
 fn sequence_key(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
     if unordered.is_ordered(&row.event_type) {
-        (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)
+        (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id.number())
     } else {
         (0, row.event_id.as_str().to_owned(), 0)
     }

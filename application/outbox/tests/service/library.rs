@@ -127,7 +127,7 @@ impl Library {
         NewEvent {
             event_id: event_id(id),
             event_type: event_type.to_owned(),
-            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book.into() },
             aggregate_seq: seq,
             payload: payload.to_owned(),
             metadata: EventMetadata::default(),

@@ -50,7 +50,7 @@ async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
     let unknown = OutboxFilter { event_type: Some("BOOK_BURNT".to_owned()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(unknown.clone(), cursor).await).await, [0, 0]);
     // An index supports the filter by aggregate id, so all ids of the table are searched for one page.
-    let of_book = OutboxFilter { aggregate_id: Some(1), ..OutboxFilter::default() };
+    let of_book = OutboxFilter { aggregate_id: Some(1.into()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
 }
 

@@ -292,7 +292,7 @@ async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stay
 
 #[tokio::test(start_paused = true)]
 async fn applied_event_is_logged_in_the_span_of_its_type() {
-    let lent = lent().logged_in(|id| info_span!("book", bookId = id));
+    let lent = lent().logged_in(|id| info_span!("book", bookId = id.number()));
     let library = Library::sending([lent, noted()]).with(&loans()).started().await;
     library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted-1"] && library.is_quiet().await)

@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::{Common, OutputArgs};
 
 use super::PageArgs;
-use crate::values::{cursor, event, pace, reason, status, tenant, time, whole};
+use crate::values::{aggregate_id, aggregate_key, cursor, event, pace, reason, status, tenant, time, whole};
 
 const LIST_HELP: &str = "\
 Newest first, like the API (GET /api/v1/ops/outbox).
@@ -83,6 +83,9 @@ pub struct OutboxListArgs {
     /// Only events about the book, reader, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
+    /// Only events about the aggregate with this text key, such as a UUID
+    #[arg(long, value_name = "KEY", value_parser = aggregate_key, conflicts_with = "aggregate_id")]
+    pub aggregate_key: Option<AggregateId>,
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
@@ -112,7 +115,7 @@ pub struct OutboxShowArgs {
 #[derive(Debug, Clone, Args)]
 pub struct OutboxRedriveArgs {
     /// Ids of the events; or use a filter
-    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "tenant", "from", "to"])]
+    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "aggregate_key", "tenant", "from", "to"])]
     pub events: Vec<EventId>,
     /// Events in this status: failed (if no status is given) or sent
     #[arg(long, value_name = "STATUS", value_parser = status)]
@@ -126,6 +129,9 @@ pub struct OutboxRedriveArgs {
     /// Events about the book, reader, ... with this id
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
+    /// Events about the aggregate with this text key, such as a UUID
+    #[arg(long, value_name = "KEY", value_parser = aggregate_key, conflicts_with = "aggregate_id")]
+    pub aggregate_key: Option<AggregateId>,
     /// Events of this tenant
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
@@ -178,9 +184,9 @@ pub struct OutboxReleaseArgs {
     /// Aggregate type: Book, Reader, ...
     #[arg(value_name = "TYPE")]
     pub aggregate_type: String,
-    /// Aggregate id
-    #[arg(value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
-    pub aggregate_id: i64,
+    /// Aggregate id: an integer, or a text key; a text key that looks like an integer in double quotes: '"5"'
+    #[arg(value_name = "ID", value_parser = aggregate_id, allow_negative_numbers = true)]
+    pub aggregate_id: AggregateId,
     /// The tenant
     #[arg(long, value_name = "ID", value_parser = tenant, default_value = "1")]
     pub tenant: TenantId,

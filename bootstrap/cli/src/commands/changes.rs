@@ -1,7 +1,7 @@
 //! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process
 //! serves it.
 
-use handover_events::EventId;
+use handover_events::{AggregateId, EventId};
 use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
@@ -51,7 +51,7 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
         status: arguments.status,
         event_type: arguments.event_type.clone(),
         aggregate_type: arguments.aggregate_type.clone(),
-        aggregate_id: arguments.aggregate_id,
+        aggregate_id: arguments.aggregate_key.clone().or(arguments.aggregate_id.map(AggregateId::from)),
         from: arguments.from,
         to: arguments.to,
         ..OutboxFilter::default()
@@ -71,12 +71,12 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
 pub(crate) async fn release<P: Program>(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
     let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
     let kind = arguments.aggregate_type.clone();
-    let id = arguments.aggregate_id;
+    let id = arguments.aggregate_id.clone();
     let released = operations::release_aggregate(
         &session.outbox,
         &session.operator,
         Some(arguments.tenant),
-        (kind.clone(), id),
+        (kind.clone(), id.clone()),
         arguments.reason.clone(),
     )
     .await;

@@ -1,6 +1,7 @@
 //! `outbox list|show|blocked`, `dlq list`, `audit list`: read directly from the database; `queues`: reads from the
 //! broker. All of them also work while a process serves the database.
 
+use handover_events::AggregateId;
 use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView};
 use handover_outbox::Page;
 use handover_outbox::operations;
@@ -24,7 +25,7 @@ pub(crate) async fn outbox<P: Program>(arguments: &OutboxListArgs) -> Result<(),
         status: arguments.status,
         event_type: arguments.event_type.clone(),
         aggregate_type: arguments.aggregate_type.clone(),
-        aggregate_id: arguments.aggregate_id,
+        aggregate_id: arguments.aggregate_key.clone().or(arguments.aggregate_id.map(AggregateId::from)),
         ..OutboxFilter::default()
     };
     let before = arguments.page.cursor;

@@ -14,7 +14,7 @@ use super::promise::{Evidence, Promise, Violations, promise};
 fn events_by_aggregate(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i64, Vec<&OutboxRow>> {
     let mut found: BTreeMap<i64, Vec<&OutboxRow>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.aggregate.kind == kind.as_str()) {
-        found.entry(event.aggregate.id).or_default().push(event);
+        found.entry(event.aggregate.id.number()).or_default().push(event);
     }
     found
 }

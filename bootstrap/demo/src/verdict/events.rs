@@ -15,7 +15,7 @@ pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut created: BTreeMap<i64, usize> = BTreeMap::new();
     for event in database.events.iter().filter(|event| event.event_type == EventKind::OrderCreated.as_str()) {
-        *created.entry(event.aggregate.id).or_insert(0) += 1;
+        *created.entry(event.aggregate.id.number()).or_insert(0) += 1;
     }
     let mut violations = Violations::default();
     for id in database.orders.keys() {

@@ -19,7 +19,7 @@ async fn park_event(world: &World, id: &str) {
     let mut view = store.view().await.unwrap();
     let filter = OutboxFilter {
         event_type: Some("ORDER_CREATED".into()),
-        aggregate_id: Some(1),
+        aggregate_id: Some(1.into()),
         ..Default::default()
     };
     let created = view.outbox_view().outbox_page(&filter, None, 1).await.unwrap().remove(0);

@@ -176,7 +176,7 @@ async fn doctor_warns_of_clock_behind_newest_event() {
     let event = NewEvent {
         event_id: "e-1".parse().unwrap(),
         event_type: "ORDER_CREATED".to_owned(),
-        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "ORDER".to_owned(), id: 1 },
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "ORDER".to_owned(), id: 1.into() },
         aggregate_seq: 1,
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),

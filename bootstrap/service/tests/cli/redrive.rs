@@ -62,7 +62,7 @@ pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> Ne
     NewEvent {
         event_id: id.parse().unwrap(),
         event_type: "ORDER_STATUS_CHANGED".into(),
-        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: order },
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: order.into() },
         aggregate_seq: seq,
         payload: format!(r#"{{"orderId":{order}}}"#),
         metadata: EventMetadata::default(),

@@ -14,7 +14,21 @@ const FIELDS: [(&str, &[&str]); 7] = [
     ("eventId", &["5", r#""""#, r#""a b""#, r#""灯""#, "[]", "{}", "true"]),
     ("eventType", &["5", "[]", "{}", "false"]),
     ("aggregateType", &["5", "[]", "{}", "false"]),
-    ("aggregateId", &[r#""900001""#, "1.5", "900001.0", "9e5", "9223372036854775808", "[]", "true"]),
+    // A string is a text key.
+    (
+        "aggregateId",
+        &[
+            r#""""#,
+            r#"" 900001""#,
+            r#""a\u0000""#,
+            "1.5",
+            "900001.0",
+            "9e5",
+            "9223372036854775808",
+            "[]",
+            "true",
+        ],
+    ),
     (
         "occurredAt",
         &[
@@ -64,7 +78,7 @@ fn contract_example_is_parsed_into_all_fields() {
         event_id: "uuid".parse().unwrap(),
         event_type: "BOOK_LENT".into(),
         aggregate_type: "Book".into(),
-        aggregate_id: 900_001,
+        aggregate_id: 900_001.into(),
         occurred_at: at("2026-02-04T10:30:00Z"),
         trace_id: "trace-xxx".into(),
         payload: Json::Object(golden()).get("payload").unwrap().clone(),
@@ -186,7 +200,7 @@ prop_compose! {
     ) -> Envelope {
         let payload = Json::object(payload);
         let event_id: EventId = event_id.parse().expect("visible ASCII");
-        Envelope { event_id, event_type, aggregate_type, aggregate_id, occurred_at, trace_id, payload }
+        Envelope { event_id, event_type, aggregate_type, aggregate_id: aggregate_id.into(), occurred_at, trace_id, payload }
     }
 }
 

@@ -52,9 +52,9 @@ fn lent() -> Lent {
 #[test]
 fn derived_event_has_its_name_key_and_routing_key() {
     assert_eq!((Lent::NAME, Lent::AGGREGATE, Lent::ROUTING_KEY), ("BOOK_LENT", "Book", "BOOK_LENT"));
-    assert_eq!((Lent::KEY_FIELD, lent().key(), Lent::IS_ORDERED), ("bookId", 7, false));
+    assert_eq!((Lent::KEY_FIELD, lent().key().get(), Lent::IS_ORDERED), ("bookId", 7, false));
     assert_eq!((Reserved::ROUTING_KEY, Reserved::IS_ORDERED), ("book.reserved", true));
-    assert_eq!((Reserved::KEY_FIELD, Reserved(lent()).key()), ("bookId", 7));
+    assert_eq!((Reserved::KEY_FIELD, Reserved(lent()).key().get()), ("bookId", 7));
 }
 
 #[test]

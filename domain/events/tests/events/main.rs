@@ -7,6 +7,7 @@
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 
+mod aggregate;
 mod envelope;
 mod event_type;
 mod fields;

@@ -53,7 +53,7 @@ fn order_created_with_assets_matches_the_contract_example() {
         event_id: "0192f0c1-0000-7000-8000-000000000001".parse().unwrap(),
         event_type: "ORDER_CREATED".into(),
         aggregate_type: "Order".into(),
-        aggregate_id: 900_001,
+        aggregate_id: 900_001.into(),
         occurred_at: placed_at(),
         trace_id: "trace-xxx".into(),
         payload: serde_json::from_str(&events[0].to_json()).unwrap(),

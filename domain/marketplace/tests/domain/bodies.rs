@@ -163,7 +163,7 @@ proptest! {
             event_id: "e-1".parse().unwrap(),
             event_type: body.event_type().to_string(),
             aggregate_type: body.event_type().aggregate().to_string(),
-            aggregate_id: body.aggregate_id(),
+            aggregate_id: body.aggregate_id().into(),
             occurred_at,
             trace_id,
             payload: serde_json::from_str(&body.to_json()).unwrap(),

@@ -217,7 +217,7 @@ impl Row {
             event_id: "e-1".parse().expect("an event id"),
             event_type: self.name.into(),
             aggregate_type: self.aggregate.into(),
-            aggregate_id: payload[self.about].as_i64().expect("an id"),
+            aggregate_id: payload[self.about].as_i64().expect("an id").into(),
             occurred_at: at("2026-02-04T10:30:00Z"),
             trace_id: "t-1".into(),
             payload: json(payload),

@@ -50,7 +50,7 @@ fn envelope_is_parsed_into_its_payload() {
     for row in ROWS {
         let envelope = row.envelope();
         let body = row.parse(row.payload()).unwrap();
-        assert_eq!(body.aggregate_id(), envelope.aggregate_id);
+        assert_eq!(envelope.aggregate_id, body.aggregate_id());
         assert_eq!(EventBody::of(&envelope), Ok(body), "{}", row.name);
     }
 }
@@ -152,9 +152,9 @@ fn envelope_with_wrong_aggregate_type_is_rejected() {
 #[test]
 fn envelope_whose_aggregate_id_differs_from_its_payload_is_rejected() {
     for row in ROWS {
-        let right = row.envelope().aggregate_id;
+        let right = row.envelope().aggregate_id.number();
         for other in [0, -1, right - 1, right + 1, i64::MIN, i64::MAX] {
-            let envelope = Envelope { aggregate_id: other, ..row.envelope() };
+            let envelope = Envelope { aggregate_id: other.into(), ..row.envelope() };
             let refusal = EnvelopeError::Contradiction { field: "aggregateId".into(), other: "payload" };
             assert_eq!(EventBody::of(&envelope), Err(refusal), "{} about {other}", row.name);
         }

@@ -118,7 +118,7 @@ fn baseline_message_has_same_bytes_as_service() {
             id: 5,
             event_id: EventId::try_from(id.to_owned()).unwrap(),
             event_type: "ORDER_PAID".to_owned(),
-            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: 17 },
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: 17.into() },
             aggregate_seq: 2,
             payload: payload.to_owned(),
             metadata: EventMetadata { trace_id: Some("t-1".to_owned()), ..EventMetadata::default() },

@@ -54,7 +54,7 @@ pub fn relay(name: &str) -> RelayId {
 
 /// A sample aggregate: the book of tenant 1 with this id.
 pub fn aggregate(id: i64) -> AggregateRef {
-    AggregateRef { tenant: TenantId::DEFAULT, kind: BOOK.to_owned(), id }
+    AggregateRef { tenant: TenantId::DEFAULT, kind: BOOK.to_owned(), id: id.into() }
 }
 
 /// The partition of [`aggregate`].

@@ -30,6 +30,7 @@ pub mod races;
 pub mod redriving;
 pub mod registered_types;
 pub mod settling;
+pub mod text_keys;
 pub mod units;
 pub mod wakeup;
 
@@ -169,6 +170,11 @@ crate::rules! { store_rules: StoreRig;
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
         a_readable_row_is_not_listed_as_unreadable,
+    ]
+    text_keys: [
+        every_id_selects_the_rows_of_its_own_aggregate,
+        events_of_a_text_key_are_published_in_their_order,
+        a_release_and_a_redrive_apply_to_one_text_key,
     ]
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,

@@ -213,6 +213,12 @@ faults! { broken_by(Fault) {
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
         "rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id",
     ]
+    text_keys_are_read_by_their_number: TextKeysAreReadByTheirNumber breaks [
+        "every_id_selects_the_rows_of_its_own_aggregate",
+    ]
+    text_keys_are_released_by_their_number: TextKeysAreReleasedByTheirNumber breaks [
+        "a_release_and_a_redrive_apply_to_one_text_key",
+    ]
     blocked_leaks_to_other_tenants: BlockedLeaksToOtherTenants breaks [
         "an_aggregate_whose_next_event_is_not_due_is_listed",
         "blocked_aggregates_belong_to_one_tenant",

@@ -43,7 +43,7 @@ pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) 
 /// Inserts an event that contradicts its order, or an unpublishable row.
 pub(crate) async fn insert_invalid(app: &App, faults: &Faults, tenant: TenantId) {
     let Some(row) = random_row(app, faults, tenant).await else { return };
-    let Ok(id) = OrderId::try_from(row.aggregate.id) else { return };
+    let Ok(id) = OrderId::try_from(&row.aggregate.id) else { return };
     let Ok(mut view) = app.tx.view().await else { return };
     let Ok(Some(order)) = view.order_by_id(tenant, id).await else { return };
     drop(view);
@@ -103,7 +103,10 @@ fn contradiction(faults: &Faults, order: &Order, row: &OutboxRow) -> Option<NewE
     }
     let body = faults.random.pick(&candidates)?;
     let event = manual_row(new_id(faults, CONTRADICTION), row, (body.event_type().as_str(), body.to_json()));
-    Some(NewEvent { aggregate: AggregateRef { id: body.aggregate_id(), ..row.aggregate.clone() }, ..event })
+    Some(NewEvent {
+        aggregate: AggregateRef { id: body.aggregate_id().into(), ..row.aggregate.clone() },
+        ..event
+    })
 }
 
 /// A row that the relay cannot convert to a message.

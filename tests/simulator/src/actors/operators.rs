@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use handover_events::{OutboxStatus, TenantId};
+use handover_events::{AggregateId, OutboxStatus, TenantId};
 use handover_outbox::operations::{
     DeadLetterSelection, DiscardDeadLetters, Named, OperationError, Operator, Reason, RedriveEvents,
     RedriveFilter, RedriveRate, RedriveSelection, ReplayDeadLetters, blocked, dead_letters,
@@ -78,7 +78,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
                 continue;
             }
         };
-        let aggregates: BTreeSet<(String, i64)> = failed
+        let aggregates: BTreeSet<(String, AggregateId)> = failed
             .into_iter()
             .filter(|row| is_unpublishable(&row.event_id))
             .map(|row| (row.aggregate.kind, row.aggregate.id))
@@ -177,7 +177,7 @@ async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Ope
     let operator = operator(faults, tenant);
     let held = blocked(&app.outbox, &operator, None, None, 10).await?;
     let Some(one) = faults.random.pick(&held.items) else { return Ok(()) };
-    let aggregate = (one.effect.aggregate.kind.clone(), one.effect.aggregate.id);
+    let aggregate = (one.effect.aggregate.kind.clone(), one.effect.aggregate.id.clone());
     let released = release_aggregate(&app.outbox, &operator, None, aggregate, Some(reason())).await?;
     faults.note("an operator", || format!("releases {released} events of order {}", one.effect.aggregate.id));
     Ok(())

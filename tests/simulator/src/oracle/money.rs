@@ -40,7 +40,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
         .rows
         .iter()
         .filter(|row| row.event_type == EventKind::OrderPaid.as_str() && !is_invalid(&row.event_id))
-        .map(|row| (row.aggregate.tenant, row.aggregate.id))
+        .map(|row| (row.aggregate.tenant, row.aggregate.id.number()))
         .collect();
     for order in orders(checker.view.as_mut(), checker.evidence.app.tx.now()).await? {
         if order.pay_time.is_some() && !paid.contains(&(order.tenant, order.id.get())) {

@@ -201,7 +201,7 @@ impl ReferenceRun {
     }
 
     async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
-        let Ok(id) = PaymentId::try_from(row.aggregate.id) else { return Ok(()) };
+        let Ok(id) = PaymentId::try_from(&row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
         let order_key = (original.tenant, original.order);
         let Some(copy) = self.orders.get(&order_key).copied() else { return Ok(()) };
@@ -232,7 +232,7 @@ impl ReferenceRun {
 
     /// Requests the refund, unless the service did it automatically, and reports its result.
     async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
-        let Ok(id) = RefundId::try_from(row.aggregate.id) else { return Ok(()) };
+        let Ok(id) = RefundId::try_from(&row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
         let Some((tenant, id)) = self.orders.get(&(original.tenant, original.order)).copied() else {
             return Ok(());
@@ -305,6 +305,6 @@ impl ReferenceRun {
 }
 
 fn order_key(row: &OutboxRow) -> OrderKey {
-    let id = OrderId::try_from(row.aggregate.id).expect("an order has a valid id");
+    let id = OrderId::try_from(&row.aggregate.id).expect("an order has a valid id");
     (row.aggregate.tenant, id)
 }

@@ -67,7 +67,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 status,
                 event_type: None,
                 aggregate_type: None,
-                aggregate_id: aggregate,
+                aggregate_id: aggregate.map(Into::into),
                 from: from.map(moment),
                 to: to.map(moment),
                 above_id: None,

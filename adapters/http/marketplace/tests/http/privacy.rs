@@ -16,7 +16,7 @@ impl World {
         let event = NewEvent {
             event_id: "of-an-older-version".parse().unwrap(),
             event_type: event_type.to_owned(),
-            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: kind.to_owned(), id },
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: kind.to_owned(), id: id.into() },
             aggregate_seq: 2,
             payload: payload.to_string(),
             metadata: EventMetadata::default(),

@@ -71,6 +71,13 @@ kinds! {
     AggregateId = of(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .examples([json!(900_001)]);
+    /// The text key of an aggregate, such as a UUID.
+    AggregateKey = of(Type::String).min_length(Some(1)).max_length(Some(255))
+        .examples([json!("7f0c3a52-6b1e-4d0a-9c57-2f9d0f6f3f10")]);
+    /// The id of an aggregate: an integer, or its text key as a string.
+    AnyAggregateId = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Integer, Type::String]))
+        .examples([json!(900_001)]);
     /// JSON; a string if the stored text is not JSON.
     Json = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     /// Outbox status of an event.

@@ -1,7 +1,7 @@
 //! `/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
 
 use chrono::{DateTime, Utc};
-use handover_events::{OutboxStatus, TenantId};
+use handover_events::{AggregateId, OutboxStatus, TenantId};
 use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
@@ -15,6 +15,7 @@ use crate::operator_call::OperatorCall;
 use crate::path::{PathAggregate, PathEvent};
 use crate::queries;
 use crate::query::Parameters;
+use crate::refusal::Refusal;
 use crate::response::{Done, PageView, RouteResult};
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
@@ -27,6 +28,7 @@ queries! {
         event_type: String = kinds::EventType, "Only events of this type";
         aggregate_type: String = kinds::AggregateType, "Only events of aggregates of this type";
         aggregate_id: i64 = kinds::AggregateId, "Only events of aggregates with this id";
+        aggregate_key: AggregateId = kinds::AggregateKey, "Only events of aggregates with this text key; not together with `aggregateId`";
         tenant_id: TenantId = kinds::Id, TENANT;
         from: DateTime<Utc> = kinds::Time, "Earliest commit time (inclusive)";
         to: DateTime<Utc> = kinds::Time, "Latest commit time (exclusive)";
@@ -50,11 +52,15 @@ pub(crate) async fn page(
     parameters: Parameters,
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<EventQuery, _>()?;
+    let aggregate_id = match (query.aggregate_id, query.aggregate_key) {
+        (Some(_), Some(_)) => return Err(Refusal::field("aggregateKey", messages::ID_OR_KEY)),
+        (id, key) => key.or(id.map(AggregateId::from)),
+    };
     let filter = OutboxFilter {
         status: query.status,
         event_type: query.event_type,
         aggregate_type: query.aggregate_type,
-        aggregate_id: query.aggregate_id,
+        aggregate_id,
         tenant: query.tenant_id,
         from: query.from,
         to: query.to,
@@ -152,7 +158,7 @@ pub(crate) async fn blocked(
     tag = "operators",
     params(
         ("aggregateType" = kinds::AggregateType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
-        ("aggregateId" = kinds::AggregateId, Path, description = "Aggregate id"),
+        ("aggregateId" = kinds::AnyAggregateId, Path, description = "Aggregate id: an integer, or a text key; a text key that looks like an integer is written in double quotes"),
     ),
     request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),
     responses(
@@ -167,7 +173,7 @@ pub(crate) async fn release(
     OptionalBody(body): OptionalBody<bodies::ReleaseRequest>,
 ) -> RouteResult {
     let (reason, tenant) = body.command(|body, _| body.reason.zip(body.tenant_id))?;
-    let aggregate = (kind.clone(), id);
+    let aggregate = (kind.clone(), id.clone());
     let released = operations::release_aggregate(&outbox, &operator, tenant, aggregate, reason).await?;
     Done::ok(&ReleaseView::new(kind, id, released))
 }

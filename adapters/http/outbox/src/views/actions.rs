@@ -1,6 +1,6 @@
 //! Results of operator actions.
 
-use handover_events::EventId;
+use handover_events::{AggregateId, EventId};
 use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
 
 use super::time::Time;
@@ -95,14 +95,14 @@ crate::views! {
     /// A released aggregate.
     pub ReleaseView as Released {
         aggregate_type: String,
-        aggregate_id: i64 = kinds::AggregateId,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
         released: u64,
     }
 }
 
 impl ReleaseView {
     /// `released` is the number of failed events that no longer block later events.
-    pub fn new(aggregate_type: String, aggregate_id: i64, released: u64) -> ReleaseView {
+    pub fn new(aggregate_type: String, aggregate_id: AggregateId, released: u64) -> ReleaseView {
         ReleaseView { aggregate_type, aggregate_id, released }
     }
 }

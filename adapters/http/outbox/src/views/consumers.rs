@@ -1,6 +1,6 @@
 //! Consume log, dead letters and audit log.
 
-use handover_events::{ConsumeStatus, EventId, Json, TenantId};
+use handover_events::{AggregateId, ConsumeStatus, EventId, Json, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 
@@ -52,7 +52,7 @@ crate::views! {
         event_id: EventId,
         event_type: String,
         aggregate_type: String,
-        aggregate_id: i64 = kinds::AggregateId,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
         aggregate_seq: i64,
         tenant_id: TenantId,
         status: ConsumeStatus,

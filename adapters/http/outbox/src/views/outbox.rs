@@ -1,6 +1,6 @@
 //! Outbox rows and blocked aggregates.
 
-use handover_events::{EventId, Json, OutboxStatus, TenantId};
+use handover_events::{AggregateId, EventId, Json, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ crate::views! {
         event_id: EventId,
         event_type: String,
         aggregate_type: String,
-        aggregate_id: i64 = kinds::AggregateId,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
         aggregate_seq: i64,
         tenant_id: TenantId,
         status: OutboxStatus,
@@ -70,7 +70,7 @@ crate::views! {
     /// A blocked aggregate: its next event waits for a time or for the decision of an operator.
     pub BlockedView as Blocked {
         aggregate_type: String,
-        aggregate_id: i64 = kinds::AggregateId,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
         tenant_id: TenantId,
         event_id: EventId,
         event_type: String,

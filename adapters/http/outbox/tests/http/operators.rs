@@ -85,7 +85,7 @@ impl Library {
         NewEvent {
             event_id: EVENT.parse().unwrap(),
             event_type: "BOOK_LENT".to_owned(),
-            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: 1 },
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: 1.into() },
             aggregate_seq: 1,
             payload: r#"{"bookId":1}"#.to_owned(),
             metadata: EventMetadata::default(),

@@ -158,7 +158,7 @@ fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
         && filter.status.is_none_or(|status| row.status == status)
         && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
         && filter.aggregate_type.as_ref().is_none_or(|kind| row.aggregate.kind == *kind)
-        && filter.aggregate_id.is_none_or(|id| row.aggregate.id == id)
+        && filter.aggregate_id.as_ref().is_none_or(|id| row.aggregate.id == *id)
         && filter.from.is_none_or(|from| row.create_time >= from)
         && filter.to.is_none_or(|to| row.create_time < to)
 }
@@ -178,8 +178,9 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             Ok(())
         })
         .await?;
-        self.appended
-            .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.appended.extend(
+            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
+        );
         Ok(())
     }
 
@@ -343,7 +344,7 @@ impl<X: Tables> OperatorRepo for MemoryUnit<X> {
             })
             .await?;
         if released > 0 {
-            self.appended.push(Partition::of(aggregate.tenant, aggregate.id));
+            self.appended.push(Partition::of(aggregate.tenant, aggregate.id.number()));
         }
         Ok(released)
     }

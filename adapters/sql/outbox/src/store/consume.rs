@@ -1,6 +1,6 @@
 //! Queries on the consume log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::{Fields, Row};
 use crate::session::Session;
 use crate::table::{Table, table};
-use crate::value::{Value, values};
+use crate::value::{Value, is_aggregate, values};
 
 const RECORD: &str = "event_id, status, attempts, next_retry_time, lease_until, error_message, consume_time";
 
@@ -43,7 +43,8 @@ table! {
         aggregate: (row.aggregate())(
             "tenant_id" = one.aggregate.tenant.get(),
             "aggregate_type" = &one.aggregate.kind,
-            "aggregate_id" = one.aggregate.id
+            "aggregate_id" = one.aggregate.id.number(),
+            "aggregate_key" = one.aggregate.id.key()
         ),
         aggregate_seq: int("aggregate_seq" = one.aggregate_seq),
         record: (record(row))(
@@ -221,7 +222,9 @@ impl ConsumeQueries for Session {
         let types = type_values(types);
         let mut ids: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
         for aggregate in aggregates {
-            ids.entry((aggregate.tenant.get(), aggregate.kind.as_str())).or_default().push(aggregate.id);
+            ids.entry((aggregate.tenant.get(), aggregate.kind.as_str()))
+                .or_default()
+                .push(aggregate.id.number());
         }
         let mut found = Vec::new();
         for ((tenant, kind), mut ids) in ids {
@@ -234,6 +237,9 @@ impl ConsumeQueries for Session {
                 found.extend(self.readable(&rows, unapplied));
             }
         }
+        // The number of an id may also be the hash of another aggregate's text key.
+        let wanted: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+        found.retain(|one| wanted.contains(&one.event.aggregate));
         found.sort_by(|a, b| {
             let key = |one: &Unapplied| (one.event.aggregate_seq, one.event.id);
             a.event.aggregate.cmp(&b.event.aggregate).then_with(|| key(a).cmp(&key(b)))
@@ -327,8 +333,8 @@ impl ConsumeQueries for Session {
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
         let mut found = Vec::new();
         for of in aggregates {
-            let sql = format!("{} WHERE aggregate_type = ? AND aggregate_id = ? AND tenant_id = ?", select());
-            for row in &self.fetch(&sql, values![&of.kind, of.id, of.tenant.get()]).await? {
+            let (condition, values) = is_aggregate("", of);
+            for row in &self.fetch(&format!("{} WHERE {condition}", select()), values).await? {
                 found.push(ConsumeLogTable::read(row)?);
             }
         }

@@ -16,7 +16,7 @@ use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::Fields;
 use crate::session::Session;
 use crate::table::{Table, table};
-use crate::value::{Value, values};
+use crate::value::{Value, is_aggregate_id, values};
 
 /// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
@@ -31,7 +31,8 @@ table! {
         aggregate: (row.aggregate())(
             "tenant_id" = event.aggregate.tenant.get(),
             "aggregate_type" = &event.aggregate.kind,
-            "aggregate_id" = event.aggregate.id
+            "aggregate_id" = event.aggregate.id.number(),
+            "aggregate_key" = event.aggregate.id.key()
         ),
         aggregate_seq: int("aggregate_seq" = event.aggregate_seq),
         payload: string("payload" = &event.payload),
@@ -76,12 +77,15 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
         Some(OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed) | None => "o.status = ?",
     };
+    let page = match filter.aggregate_id.as_ref().map(|id| is_aggregate_id("o.", id)) {
+        None => page,
+        Some((condition, values)) => page.and(&condition, values),
+    };
     page.with("o.id > ?", filter.above_id)
         .with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
         .with(status_condition, filter.status.map(OutboxStatus::as_str))
         .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
         .with(&format!("{} = ?", dialect.unindexed("o.aggregate_type")), filter.aggregate_type.as_ref())
-        .with("o.aggregate_id = ?", filter.aggregate_id)
         .with(&format!("{} >= ?", dialect.unindexed("o.create_time")), filter.from)
         .with(&format!("{} < ?", dialect.unindexed("o.create_time")), filter.to)
 }
@@ -207,7 +211,9 @@ impl OutboxRepo for Session {
         for (sql, values) in append_statements(self.dialect, events) {
             self.execute(&sql, values).await?;
         }
-        self.appended(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.appended(
+            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
+        );
         Ok(())
     }
 

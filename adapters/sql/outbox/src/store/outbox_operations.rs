@@ -1,6 +1,6 @@
 //! Queries and changes of the outbox by operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
@@ -16,7 +16,7 @@ use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
-use crate::value::{Value, aggregate_columns, values};
+use crate::value::{Value, is_aggregate, values};
 
 /// Maximum number of redriven rows per statement: each one is a branch of its CASE expression.
 const REDRIVEN_ROWS: usize = 32;
@@ -159,7 +159,7 @@ impl Session {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let mut ids: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
         for aggregate in aggregates {
-            ids.entry((aggregate.tenant.get(), &aggregate.kind)).or_default().push(aggregate.id);
+            ids.entry((aggregate.tenant.get(), &aggregate.kind)).or_default().push(aggregate.id.number());
         }
         let mut found = Vec::new();
         for ((tenant, kind), mut ids) in ids {
@@ -171,6 +171,9 @@ impl Session {
                 found.extend(self.readable(&rows, OutboxTable::read));
             }
         }
+        // The number of an id may also be the hash of another aggregate's text key.
+        let wanted: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+        found.retain(|row| wanted.contains(&row.aggregate));
         found.sort_by(|a, b| {
             a.aggregate.cmp(&b.aggregate).then_with(|| (a.aggregate_seq, a.id).cmp(&(b.aggregate_seq, b.id)))
         });
@@ -299,8 +302,8 @@ impl Session {
     ) -> Result<Vec<(Partition, RedrivenRow)>, StoreError> {
         let events = padded(&events.collect::<Vec<_>>());
         let sql = format!(
-            "SELECT o.id, o.event_id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.status, o.retry_count, \
-             o.sent_time FROM outbox_events o {by_event} \
+            "SELECT o.id, o.event_id, o.tenant_id, o.aggregate_id, o.status, o.retry_count, o.sent_time \
+             FROM outbox_events o {by_event} \
              WHERE o.event_id IN ({}) AND {status} IN ('SENT', 'FAILED') {}",
             placeholders(events.len()),
             self.dialect.for_update(),
@@ -310,15 +313,15 @@ impl Session {
         let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;
         let settled = |row: &Row| {
             let row = OutboxTable::fields(row);
-            let aggregate = row.aggregate()?;
+            let tenant = row.id("tenant_id")?;
             let before = RedrivenRow {
-                tenant: aggregate.tenant,
+                tenant,
                 event_id: row.named("event_id")?,
                 status: row.named("status")?,
                 retry_count: row.count("retry_count")?,
                 sent_time: row.opt_time("sent_time")?,
             };
-            Ok((Partition::of(aggregate.tenant, aggregate.id), before))
+            Ok((Partition::of(tenant, row.int("aggregate_id")?), before))
         };
         rows.iter().map(settled).collect()
     }
@@ -329,18 +332,17 @@ impl Session {
         unordered: &UnorderedTypes,
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
+        let (condition, aggregate) = is_aggregate("", of);
         let sql = format!(
-            "UPDATE outbox_events {failed} SET released_time = ?, update_time = ? \
-             WHERE tenant_id = ? AND aggregate_type = ? AND aggregate_id = ? \
+            "UPDATE outbox_events {failed} SET released_time = ?, update_time = ? WHERE {condition} \
              AND status = 'FAILED' AND released_time IS NULL AND {is_ordered}",
             failed = self.dialect.index("idx_outbox_failed"),
             is_ordered = is_ordered("event_type", unordered),
         );
-        let values =
-            values![now, now].into_iter().chain(aggregate_columns(of)).chain(names(unordered)).collect();
+        let values = values![now, now].into_iter().chain(aggregate).chain(names(unordered)).collect();
         let released = self.execute(&sql, values).await?;
         if released > 0 {
-            self.appended(std::iter::once(Partition::of(of.tenant, of.id)));
+            self.appended(std::iter::once(Partition::of(of.tenant, of.id.number())));
         }
         Ok(released)
     }

@@ -228,7 +228,7 @@ async fn check_hot_statements(store: &SqlStore) {
     let tenant = TenantId::DEFAULT;
     let event = "a".parse::<EventId>().unwrap();
     let aggregates: Vec<AggregateRef> =
-        [1, 2, 3].map(|id| AggregateRef { tenant, kind: "Book".to_owned(), id }).into();
+        [1_i64, 2, 3].map(|id| AggregateRef { tenant, kind: "Book".to_owned(), id: id.into() }).into();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
         session.outbox_due(&due(on_failed)).await.unwrap();
     }

@@ -114,7 +114,7 @@ fn aggregates_of(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec
     let about = |kind: AggregateType, id: i64| AggregateRef {
         tenant: order.tenant,
         kind: kind.as_str().to_owned(),
-        id,
+        id: id.into(),
     };
     let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
@@ -182,7 +182,7 @@ async fn visible_order<'a>(
 async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
     let filter = OutboxFilter {
         event_type: Some(EventKind::OrderCreated.as_str().to_owned()),
-        aggregate_id: Some(id.get()),
+        aggregate_id: Some(id.get().into()),
         ..OutboxFilter::default()
     };
     let rows: Vec<OutboxRow> = view.outbox_view().outbox_page(&filter, None, 1).await?;

@@ -44,7 +44,7 @@ async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
         let rows = market.world.rows().await;
         let row = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap().clone();
         let payload = row.payload.replace(&other.id.to_string(), &order.id.to_string());
-        OutboxRow { payload, aggregate: AggregateRef { id: order.id.get(), ..row.aggregate }, ..row }
+        OutboxRow { payload, aggregate: AggregateRef { id: order.id.get().into(), ..row.aggregate }, ..row }
     };
     // The order is paid and refunded in the database, and no consumer has run.
     let (paid, events) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();

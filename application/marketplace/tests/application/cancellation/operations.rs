@@ -80,7 +80,7 @@ async fn unit(app: &App, work: impl AsyncFnOnce(&mut Work)) {
 /// An order with two FAILED events.
 async fn failed_order(app: &App) {
     let order = ordered(app).await;
-    let about = OutboxFilter { aggregate_id: Some(order.id.get()), ..OutboxFilter::default() };
+    let about = OutboxFilter { aggregate_id: Some(order.id.get().into()), ..OutboxFilter::default() };
     let rows = app.tx.view().await.unwrap().outbox_view().outbox_page(&about, None, 10).await.unwrap();
     let failed: Vec<FailedPublish> = rows
         .into_iter()
@@ -187,7 +187,7 @@ fn interrupted_release_is_atomic_with_its_audit_entry() {
                 .blocked_page(app.outbox.registry.unordered(), None, None, 1)
                 .await?;
             let aggregate =
-                failed.first().map(|it| (it.effect.aggregate.kind.clone(), it.effect.aggregate.id));
+                failed.first().map(|it| (it.effect.aggregate.kind.clone(), it.effect.aggregate.id.clone()));
             let Some(aggregate) = aggregate else { return Ok(0) };
             release_aggregate(&app.outbox, &operator(), None, aggregate, None).await
         };

@@ -50,7 +50,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
     NewEvent {
         event_id: event_id(id),
         event_type: event_type.to_owned(),
-        aggregate: AggregateRef { tenant: TENANT, kind: "Book".to_owned(), id: book },
+        aggregate: AggregateRef { tenant: TENANT, kind: "Book".to_owned(), id: book.into() },
         aggregate_seq: seq,
         payload: payload.to_owned(),
         metadata: EventMetadata::default(),

@@ -129,7 +129,7 @@ pub(crate) async fn write_effect(
     event: &Event,
     at: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let orders = orders_of_effects(event.row.aggregate.id);
+    let orders = orders_of_effects(event.row.aggregate.id.number());
     let before = unit.effects_of(EffectKind::Shipment, TENANT, &orders).await?.len();
     let task = NewShipmentTask {
         tenant: TENANT,

@@ -105,8 +105,8 @@ async fn filter_selects_failed_events_by_default_and_is_narrowed_by_each_field()
         (OutboxFilter { event_type: Some("ORDER_STATUS_CHANGED".into()), ..any() }, 3),
         (OutboxFilter { event_type: Some("ORDER_PAID".into()), ..any() }, 0),
         (OutboxFilter { aggregate_type: Some("Order".into()), ..any() }, 3),
-        (OutboxFilter { aggregate_type: Some("Payment".into()), aggregate_id: Some(8), ..any() }, 0),
-        (OutboxFilter { aggregate_id: Some(8), ..any() }, 1),
+        (OutboxFilter { aggregate_type: Some("Payment".into()), aggregate_id: Some(8.into()), ..any() }, 0),
+        (OutboxFilter { aggregate_id: Some(8.into()), ..any() }, 1),
         (OutboxFilter { tenant: Some(TENANT), ..any() }, 3),
         (OutboxFilter { from: Some(cutoff), ..any() }, 0),
         (OutboxFilter { to: Some(cutoff), ..any() }, 3),
@@ -238,7 +238,7 @@ async fn row_redriven_and_published_by_another_process_is_skipped() {
     let store = InterposedStore { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
     let mut app = process.app.clone();
     app.outbox.tx = app.outbox.tx.with_store(Arc::new(store));
-    let by_aggregate = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
+    let by_aggregate = filter(OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() });
     let redriven = redrive_events(&app.outbox, &acting(&operator()), by_aggregate).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
     assert_eq!(
@@ -254,7 +254,7 @@ async fn row_redriven_and_published_by_another_process_is_skipped() {
 #[tokio::test(start_paused = true)]
 async fn redrive_rate_applies_to_all_events_of_a_call_together() {
     let (_world, process) = many_failed(4).await;
-    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() };
     let command = RedriveEvents { pace: RedriveRate::new(3).unwrap(), ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
@@ -275,7 +275,7 @@ async fn many_failed(count: usize) -> (World, Process) {
 #[tokio::test(start_paused = true)]
 async fn redrive_of_more_than_10_000_events_starts_with_the_oldest_and_continues_in_the_next_call() {
     let (world, process) = many_failed(10_001).await;
-    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() };
     let pace = RedriveRate::new(RedriveRate::MAX).unwrap();
     let command = RedriveEvents { pace, ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
@@ -300,7 +300,7 @@ async fn cursor_selects_all_sent_events_once_although_they_are_sent_again_in_the
         let rows = RedriveSelection::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
         RedriveEvents { pace: RedriveRate::new(RedriveRate::MAX).unwrap(), ..redrive(rows) }
     };
-    let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let failed = OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() };
     for expected in [10_000, 1] {
         let redriven =
             redrive_events(&process.app.outbox, &acting(&operator()), filter(failed.clone())).await.unwrap();
@@ -322,7 +322,7 @@ async fn cursor_selects_all_sent_events_once_although_they_are_sent_again_in_the
 #[tokio::test(start_paused = true)]
 async fn store_outage_during_a_redrive_keeps_committed_changes_and_reports_that_rows_remain() {
     let (world, process) = many_failed(600).await;
-    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() };
     process.faults.next_commits([CommitFault::None, CommitFault::Unavailable]);
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), filter(by_aggregate.clone()))
         .await

@@ -28,7 +28,7 @@ async fn release(process: &Process, order: i64) -> Result<u64, OperationError> {
         &process.app.outbox,
         &acting(&operator()),
         None,
-        ("Order".into(), order),
+        ("Order".into(), order.into()),
         Some(reason()),
     )
     .await
@@ -77,10 +77,11 @@ async fn release_is_audited_once_after_a_commit_fault() {
 async fn release_of_an_unblocked_or_foreign_aggregate_is_not_found() {
     let (world, process) = blocked_order().await;
     let app = &process.app;
-    let order = || ("Order".to_owned(), ORDER);
+    let order = || ("Order".to_owned(), ORDER.into());
     assert_not_found(&release(&process, 8).await);
     assert_not_found(
-        &release_aggregate(&app.outbox, &acting(&operator()), None, ("Payment".into(), ORDER), None).await,
+        &release_aggregate(&app.outbox, &acting(&operator()), None, ("Payment".into(), ORDER.into()), None)
+            .await,
     );
     assert_not_found(
         &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), None, order(), None).await,
@@ -107,7 +108,10 @@ async fn blocked_aggregates_are_listed_with_their_event_counts_until_released() 
     let page = blocked(&app.outbox, &acting(&operator()), None, None, 10).await.unwrap();
     assert_eq!((page.items.len(), page.next), (1, None));
     let first = &page.items[0].effect;
-    assert_eq!((first.event_id.clone(), first.held, first.aggregate.id), (event_id("e-1"), 2, ORDER));
+    assert_eq!(
+        (first.event_id.clone(), first.held, first.aggregate.id.number()),
+        (event_id("e-1"), 2, ORDER)
+    );
     let all = blocked(&app.outbox, &acting(&platform()), None, None, 10).await.unwrap();
     assert_eq!(all.items.len(), 2);
     let first = blocked(&app.outbox, &acting(&platform()), None, None, 1).await.unwrap();
@@ -158,7 +162,7 @@ async fn on_failed_continue_lists_and_releases_no_aggregates() {
     let app = &process.app;
     assert!(blocked(&app.outbox, &acting(&platform()), None, None, 10).await.unwrap().items.is_empty());
     assert_not_found(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
-    let order = || ("Order".to_owned(), ORDER);
+    let order = || ("Order".to_owned(), ORDER.into());
     assert_not_found(
         &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), Some(TENANT), order(), None).await,
     );
@@ -176,7 +180,7 @@ async fn release_by_the_command_line_is_audited_for_the_tenant_of_the_rows() {
     world.commit_event_in(&process, tenant(2), "f-1", 9).await;
     world.mark_failed(&["f-1"]).await;
     let app = &process.app;
-    let order = ("Order".to_owned(), 9);
+    let order = ("Order".to_owned(), 9.into());
     let context = command_line();
     assert_eq!(context.tenant, TENANT);
     assert_eq!(

@@ -103,8 +103,8 @@ async fn unpublishable_row_fails_at_its_first_attempt_and_does_not_delay_others(
             NewEvent { event_type: "ORDER_UNKNOWN".into(), ..event("unknown", 1) },
             NewEvent { payload: "{\"orderId\":".into(), ..event("broken", 2) },
             NewEvent { payload: "[1]".into(), ..event("list", 3) },
-            NewEvent { aggregate: of_kind("Payment", 4), ..event("kind", 4) },
-            NewEvent { aggregate: of_kind("Order", 5), ..event("id", 6) },
+            NewEvent { aggregate: of_kind("Payment", 4.into()), ..event("kind", 4) },
+            NewEvent { aggregate: of_kind("Order", 5.into()), ..event("id", 6) },
             event("good", 4),
             world.event("later", 2, &sample::changed(2)),
         ])

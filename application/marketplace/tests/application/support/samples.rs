@@ -109,7 +109,7 @@ impl World {
             aggregate: AggregateRef {
                 tenant: TENANT,
                 kind: body.event_type().aggregate().to_owned(),
-                id: body.aggregate_id(),
+                id: body.aggregate_id().into(),
             },
             aggregate_seq: seq,
             payload: body.to_json(),

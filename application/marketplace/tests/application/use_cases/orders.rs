@@ -59,7 +59,7 @@ async fn placed_order_marks_the_product_sold_and_appends_created_and_timeout_eve
         };
         assert_eq!(row.metadata, metadata);
         assert_eq!(
-            (row.aggregate.id, row.max_retry_count, row.status),
+            (row.aggregate.id.number(), row.max_retry_count, row.status),
             (order.id.get(), 3, OutboxStatus::New)
         );
         assert_eq!(row.create_time, order.create_time);

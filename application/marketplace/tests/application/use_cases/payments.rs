@@ -53,7 +53,10 @@ async fn successful_payment_pays_the_order_in_the_same_commit() {
     assert_eq!(types(&world).await, ["ORDER_CREATED", "PAYMENT_SUCCEEDED", "ORDER_PAID"]);
     let rows = world.rows().await;
     let succeeded = rows.iter().find(|row| row.event_type == "PAYMENT_SUCCEEDED").unwrap();
-    assert_eq!((succeeded.aggregate.kind.as_str(), succeeded.aggregate.id), ("Payment", payment.id.get()));
+    assert_eq!(
+        (succeeded.aggregate.kind.as_str(), succeeded.aggregate.id.number()),
+        ("Payment", payment.id.get())
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -280,7 +280,7 @@ impl SmallDay {
             aggregate: AggregateRef {
                 tenant: TenantId::DEFAULT,
                 kind: event.event_type().aggregate().to_owned(),
-                id: event.aggregate_id(),
+                id: event.aggregate_id().into(),
             },
             aggregate_seq,
             payload: event.to_json(),

@@ -88,7 +88,11 @@ pub async fn only_rows_of_the_requested_partitions_are_due(rig: &dyn StoreRig) {
 /// negative.
 pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &dyn StoreRig) {
     let ids = [0, 1, 63, 64, -1, -65, i64::MAX, i64::MIN, 9_007_199_254_740_991];
-    let of = |tenant_id: i64, id: i64| AggregateRef { tenant: tenant(tenant_id), kind: BOOK.into(), id };
+    let of = |tenant_id: i64, id: i64| AggregateRef {
+        tenant: tenant(tenant_id),
+        kind: BOOK.into(),
+        id: id.into(),
+    };
     let aggregates: Vec<_> =
         [1, 2, 9_007_199_254_740_991].iter().flat_map(|t| ids.map(|id| of(*t, id))).collect();
     let about = |(n, aggregate): (usize, &AggregateRef)| NewEvent {
@@ -97,7 +101,8 @@ pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &
     };
     append(rig, &aggregates.iter().enumerate().map(about).collect::<Vec<_>>()).await;
     for (n, aggregate) in aggregates.iter().enumerate() {
-        let own: PartitionSet = [Partition::of(aggregate.tenant, aggregate.id)].into_iter().collect();
+        let own: PartitionSet =
+            [Partition::of(aggregate.tenant, aggregate.id.number())].into_iter().collect();
         let seen = due_of(rig, own, start(), Continue, 100).await;
         assert!(seen.contains(&format!("e{n}")), "the row of {aggregate:?} is not due in {own:?}");
     }
@@ -153,10 +158,10 @@ pub async fn a_row_that_is_not_due_does_not_block_earlier_rows(rig: &dyn StoreRi
 /// A different kind, id or tenant is a different aggregate, even in the same partition.
 pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..event("x", 7, 1).aggregate };
-    let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
+    let neighbour = AggregateRef { id: (7 + 64).into(), ..event("x", 7, 1).aggregate };
     let other_tenant = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
     for other in [&shelf, &neighbour, &other_tenant] {
-        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "the partitions differ");
+        assert_eq!(Partition::of(other.tenant, other.id.number()), partition(7), "the partitions differ");
     }
     append(
         rig,

@@ -21,7 +21,7 @@ pub async fn exactly_one_of_concurrent_units_of_work_appends_an_event(rig: &dyn 
     .await;
     let winner = one_succeeded(outcomes);
     let rows = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap();
-    assert_eq!(rows.iter().map(|row| row.aggregate.id).collect::<Vec<_>>(), [winner as i64]);
+    assert_eq!(rows.iter().map(|row| row.aggregate.id.clone()).collect::<Vec<_>>(), [winner as i64]);
 }
 
 /// Consume-log record of an event with this number of failed attempts.

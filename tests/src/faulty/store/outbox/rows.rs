@@ -80,6 +80,15 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
     }
 
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        if self.has(Fault::TextKeysAreReadByTheirNumber) {
+            let numbers = |of: &AggregateRef| (of.tenant, of.kind.clone(), of.id.number());
+            let wanted: BTreeSet<_> = aggregates.iter().map(numbers).collect();
+            let every = OutboxFilter::default();
+            let mut rows = self.inner().outbox_view().outbox_page(&every, None, u32::MAX).await?;
+            rows.retain(|row| wanted.contains(&numbers(&row.aggregate)));
+            rows.sort_by_key(|row| (row.aggregate.clone(), row.aggregate_seq, row.id));
+            return Ok(rows);
+        }
         let mut rows = self.inner().outbox_view().outbox_about(aggregates).await?;
         if self.has(Fault::RowsOfAggregatesAreSortedById) {
             rows.sort_by_key(|row| row.id);
@@ -194,8 +203,9 @@ impl OutboxRepoWrapper for Unit {
                 event.routing_key = None;
             }
         }
-        self.appended
-            .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.appended.extend(
+            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
+        );
         self.inner().outbox().append(&events).await
     }
 
@@ -289,9 +299,13 @@ impl OperatorRepoWrapper for Unit {
         if self.has(Fault::ReleaseReachesOtherTenants) {
             let all = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
             let others = all.into_iter().map(|row| row.aggregate);
-            for other in others.filter(|other| (&other.kind, other.id) == (&aggregate.kind, aggregate.id)) {
+            for other in others.filter(|other| (&other.kind, &other.id) == (&aggregate.kind, &aggregate.id)) {
                 released += self.inner().outbox().release(&other, unordered, now).await?;
             }
+        }
+        if self.has(Fault::TextKeysAreReleasedByTheirNumber) {
+            let number = AggregateRef { id: aggregate.id.number().into(), ..aggregate.clone() };
+            released += self.inner().outbox().release(&number, unordered, now).await?;
         }
         Ok(released)
     }

@@ -176,7 +176,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// committed, and the redriven event is a duplicate.
     async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
         let [row] = rows else { return Ok(false) };
-        let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
+        let Ok(order) = OrderId::try_from(&row.aggregate.id) else { return Ok(false) };
         let holds = self.inner.holds_of(row.aggregate.tenant, &[order]).await?;
         let is_paid = row.event_type == EventKind::OrderPaid.as_str();
         let held = |hold: &Hold| matches!(hold.status, HoldStatus::Frozen | HoldStatus::Committed);
