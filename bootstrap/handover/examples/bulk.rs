@@ -13,16 +13,16 @@ use sqlx::SqliteConnection;
 const EVENTS: i64 = 2_000;
 
 #[derive(Serialize, Deserialize, Event)]
-#[event(name = "price.changed", aggregate = "product")]
+#[event(name = "price.changed", aggregate = "item")]
 struct PriceChanged {
     #[event(key)]
-    product: i64,
+    item: i64,
     cents: i64,
 }
 
 async fn write(event: Event<PriceChanged>, connection: &mut SqliteConnection) -> handover::Result {
     let insert = sqlx::query("INSERT INTO prices VALUES (?, ?)");
-    insert.bind(event.product).bind(event.cents).execute(connection).await?;
+    insert.bind(event.item).bind(event.cents).execute(connection).await?;
     Ok(())
 }
 
@@ -30,13 +30,13 @@ async fn write(event: Event<PriceChanged>, connection: &mut SqliteConnection) ->
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (pool, _folder) =
-        common::database("CREATE TABLE prices (product INTEGER PRIMARY KEY, cents INTEGER)").await?;
+        common::database("CREATE TABLE prices (item INTEGER PRIMARY KEY, cents INTEGER)").await?;
     let outbox = Outbox::builder(pool.clone()).consumer("prices", in_transaction(write)).build()?;
     outbox.migrate().await?;
 
     let begun = Instant::now();
     let mut tx = pool.begin().await?;
-    let changes = (1..=EVENTS).map(|product| PriceChanged { product, cents: product * 10 });
+    let changes = (1..=EVENTS).map(|item| PriceChanged { item, cents: item * 10 });
     outbox.enqueue_many(&mut tx, changes).await?;
     tx.commit().await?;
     println!("{EVENTS} events enqueued in {:?}", begun.elapsed());

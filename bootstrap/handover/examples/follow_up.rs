@@ -1,6 +1,6 @@
 //! A handler that enqueues the next event in its own transaction.
 //!
-//! You see a chain of three steps: order placed, invoice written, invoice sent. Each is committed together with the record of
+//! You see a chain of three steps: stay ended, invoice written, invoice sent. Each is committed together with the record of
 //! the event before it, so a crash anywhere repeats no step and skips none.
 
 mod common;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::{Sqlite, SqliteConnection};
 
 #[derive(Serialize, Deserialize, Event)]
-#[event(name = "order.placed", aggregate = "order")]
-struct OrderPlaced {
+#[event(name = "stay.ended", aggregate = "stay")]
+struct StayEnded {
     #[event(key)]
-    order: i64,
+    stay: i64,
     cents: i64,
 }
 
@@ -27,13 +27,13 @@ struct InvoiceWritten {
 }
 
 async fn write(
-    event: Event<OrderPlaced>,
+    event: Event<StayEnded>,
     connection: &mut SqliteConnection,
     outbox: Data<Enqueuer<Sqlite>>,
 ) -> handover::Result {
     let insert = sqlx::query_scalar("INSERT INTO invoices (cents) VALUES (?) RETURNING id");
     let invoice = insert.bind(event.cents).fetch_one(&mut *connection).await?;
-    println!("order {}: invoice {invoice} written", event.order);
+    println!("stay {}: invoice {invoice} written", event.stay);
     outbox.enqueue(connection, InvoiceWritten { invoice }).await?;
     Ok(())
 }
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let running = outbox.start().await?;
 
     let mut tx = pool.begin().await?;
-    outbox.enqueue(&mut tx, OrderPlaced { order: 1, cents: 2_500 }).await?;
+    outbox.enqueue(&mut tx, StayEnded { stay: 1, cents: 2_500 }).await?;
     tx.commit().await?;
 
     common::wait_for(&pool, 1, "SELECT count(*) FROM invoices WHERE is_sent = 1").await?;

@@ -13,10 +13,10 @@ use handover::{Data, Event, Outbox, at_least_once};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, Event)]
-#[event(name = "order.shipped", aggregate = "order")]
-struct OrderShipped {
+#[event(name = "ticket.sold", aggregate = "ticket")]
+struct TicketSold {
     #[event(key)]
-    order: i64,
+    ticket: i64,
     address: String,
 }
 
@@ -40,7 +40,7 @@ impl Mailer {
     }
 }
 
-async fn mail(event: Event<OrderShipped>, mailer: Data<Mailer>) -> Result<(), io::Error> {
+async fn mail(event: Event<TicketSold>, mailer: Data<Mailer>) -> Result<(), io::Error> {
     mailer.send(event.event_id(), &event.address)
 }
 
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let running = outbox.start().await?;
 
     let mut tx = pool.begin().await?;
-    outbox.enqueue(&mut tx, OrderShipped { order: 7, address: "ann@example.org".to_owned() }).await?;
+    outbox.enqueue(&mut tx, TicketSold { ticket: 7, address: "ann@example.org".to_owned() }).await?;
     tx.commit().await?;
 
     let applied = "SELECT count(*) FROM event_consume_log WHERE status = 'SUCCESS'";

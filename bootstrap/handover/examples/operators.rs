@@ -21,24 +21,24 @@ use sqlx::SqliteConnection;
 use tower::ServiceExt;
 
 #[derive(Serialize, Deserialize, Event)]
-#[event(name = "parcel.sent", aggregate = "parcel")]
-struct ParcelSent {
+#[event(name = "badge.issued", aggregate = "badge")]
+struct BadgeIssued {
     #[event(key)]
-    parcel: i64,
+    badge: i64,
 }
 
-/// Whether the table of parcels is repaired.
+/// Whether the photo was added.
 struct Repaired(Arc<AtomicBool>);
 
-async fn track(
-    event: Event<ParcelSent>,
+async fn print(
+    event: Event<BadgeIssued>,
     connection: &mut SqliteConnection,
     repaired: Data<Repaired>,
 ) -> handover::Result {
     if !repaired.0.load(Ordering::SeqCst) {
-        return Err(HandlerError::permanent(format!("parcel {} has no tracking number", event.parcel)));
+        return Err(HandlerError::permanent(format!("badge {} has no photo", event.badge)));
     }
-    sqlx::query("INSERT INTO tracked VALUES (?)").bind(event.parcel).execute(connection).await?;
+    sqlx::query("INSERT INTO printed VALUES (?)").bind(event.badge).execute(connection).await?;
     Ok(())
 }
 
@@ -58,11 +58,11 @@ async fn send(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (pool, _folder) = common::database("CREATE TABLE tracked (parcel INTEGER)").await?;
+    let (pool, _folder) = common::database("CREATE TABLE printed (badge INTEGER)").await?;
     let repaired = Arc::new(AtomicBool::new(false));
     let outbox = Outbox::builder(pool.clone())
         .data(Repaired(Arc::clone(&repaired)))
-        .consumer("tracking", in_transaction(track))
+        .consumer("printer", in_transaction(print))
         .build()?;
     outbox.migrate().await?;
     let running = outbox.start().await?;
@@ -70,20 +70,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let router = Router::new().nest("/admin/outbox", running.operator_router(Named(operator)));
 
     let mut tx = pool.begin().await?;
-    outbox.enqueue(&mut tx, ParcelSent { parcel: 5 }).await?;
+    outbox.enqueue(&mut tx, BadgeIssued { badge: 5 }).await?;
     tx.commit().await?;
 
     common::wait_for(&pool, 1, "SELECT count(*) FROM dead_letters").await?;
     let listed = send(&router, "GET", "/admin/outbox/dead-letters", "").await?;
-    let letter = &listed["items"][0];
-    println!("dead letter of {}: {}", letter["queue"], letter["reason"]);
+    let parked = &listed["items"][0];
+    println!("dead letter of {}: {}", parked["queue"], parked["reason"]);
 
     repaired.store(true, Ordering::SeqCst);
-    let replay = r#"{"filter": {"queue": "handover.tracking"}, "reason": "tracking number added"}"#;
+    let replay = r#"{"filter": {"queue": "handover.printer"}, "reason": "photo added"}"#;
     let replayed = send(&router, "POST", "/admin/outbox/dead-letters/replay", replay).await?;
     println!("replayed: {}", replayed["replayed"]);
-    common::wait_for(&pool, 1, "SELECT count(*) FROM tracked").await?;
-    println!("parcel 5 is tracked");
+    common::wait_for(&pool, 1, "SELECT count(*) FROM printed").await?;
+    println!("badge 5 is printed");
     running.stop(Duration::from_secs(10)).await?;
     Ok(())
 }

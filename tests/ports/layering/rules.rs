@@ -17,7 +17,7 @@ use std::{
 use serde::Deserialize;
 
 /// Crates that the domain may use: values only, no async and no I/O.
-const DOMAIN_MAY_USE: [&str; 5] = ["chrono", "serde", "serde_json", "thiserror", "uuid"];
+const DOMAIN_MAY_USE: [&str; 6] = ["chrono", "serde", "serde_json", "sha2", "thiserror", "uuid"];
 
 /// Crates that the macros may use; macros run in the compiler.
 const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
