@@ -94,7 +94,7 @@ kinds! {
     )));
 }
 
-/// The kind of value of each type of the domain, for [`views!`](crate::views).
+/// The kind of value of each type of the domain, for [`views!`](crate::views!).
 pub mod of_types {
     pub use crate::openapi::kinds::{ConsumeStatus, EventId, Json, OutboxStatus};
 
