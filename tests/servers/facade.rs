@@ -10,6 +10,7 @@ use handover_tests::servers::database::{ServerKind, TestDatabase};
 use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection as _, Pool};
+use uuid::Uuid;
 
 /// Longest time until events are settled, on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -20,13 +21,13 @@ type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 #[event(name = "book.lent", aggregate = "book")]
 struct BookLent {
     #[event(key)]
-    book: i64,
+    book: Uuid,
     reader: String,
 }
 
 impl BookLent {
     fn to(reader: &str) -> BookLent {
-        BookLent { book: 1, reader: reader.to_owned() }
+        BookLent { book: Uuid::from_u128(1), reader: reader.to_owned() }
     }
 }
 

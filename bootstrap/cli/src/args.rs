@@ -84,3 +84,21 @@ pub struct AuditListArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 }
+
+/// Subcommands of `config`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Show every key with its value and origin; secrets are hidden
+    Show(ConfigShowArgs),
+}
+
+/// Arguments of `config show`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigShowArgs {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

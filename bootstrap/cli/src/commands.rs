@@ -1,6 +1,7 @@
 //! Implementations of the commands.
 
 mod changes;
+mod config;
 mod inspect;
 
 use handover_runtime::doctor::{CONFIGURATION, Check, Report, Subject, examine};
@@ -13,6 +14,7 @@ use crate::args::DoctorArgs;
 use crate::program::{CommandConfig, Program};
 
 pub(crate) use changes::{discard, redrive, release, replay};
+pub(crate) use config::show as show_config;
 pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues};
 
 pub(crate) async fn migrate<P: Program>(common: &Common) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! Commands for operators: events in the outbox, dead letters, the audit log, queues, `doctor` and `migrate`.
+//! Commands for operators: events in the outbox, dead letters, the audit log, queues, configuration, `doctor` and
+//! `migrate`.
 //!
 //! A program flattens [`Command`] into its own subcommands, implements [`Program`] for its configuration, and passes the
 //! commands to [`run`]. The commands use the database directly, also while a process serves it.
@@ -18,7 +19,7 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Exit, Failure};
 
-use args::{AuditCommand, DlqCommand, DoctorArgs, OutboxCommand, QueuesArgs};
+use args::{AuditCommand, ConfigCommand, DlqCommand, DoctorArgs, OutboxCommand, QueuesArgs};
 
 pub use program::{CommandConfig, Program};
 pub use session::{Reach, Session, user};
@@ -43,6 +44,9 @@ pub enum Command {
     Audit(AuditCommand),
     /// Show the length of each queue; also while `serve` runs
     Queues(QueuesArgs),
+    /// Show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
 }
 
 /// Runs a command of this program.
@@ -63,6 +67,7 @@ pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
         Command::Dlq(DlqCommand::Discard(arguments)) => commands::discard::<P>(arguments).await?,
         Command::Audit(AuditCommand::List(arguments)) => commands::audit::<P>(arguments).await?,
         Command::Queues(arguments) => commands::queues::<P>(arguments).await?,
+        Command::Config(ConfigCommand::Show(arguments)) => commands::show_config::<P>(arguments)?,
     }
     Ok(Exit::Done)
 }

@@ -50,7 +50,7 @@ use handover_runtime::{Exit, Failure, telemetry};
 use journal::Journal;
 use market::Market;
 use marketplace_wiring::adapters::{AdapterWrappers, PARTS};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 use marketplace_wiring::{ROLES, Service};
 use plan::{InvalidPlan, Plan};
 use report::Report;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Sources};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 
 /// Interval of the sweep that cancels overdue orders: so long that during the day only messages cancel them.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);

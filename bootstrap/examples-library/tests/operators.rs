@@ -165,6 +165,17 @@ fn advice_and_help_have_the_names_of_the_program() {
 }
 
 #[test]
+fn configuration_is_shown_with_origins() {
+    let shown = Database::new().json("config show");
+    let item = |key: &str| {
+        let items = shown["items"].as_array().unwrap().iter();
+        items.clone().find(|item| item["key"] == key).unwrap_or_else(|| panic!("{key}: {shown}")).clone()
+    };
+    assert_eq!(item("database.url")["from"], "variable");
+    assert_eq!(item("outbox.batch")["from"], "default");
+}
+
+#[test]
 fn events_are_listed_and_redriven() {
     let database = Database::after_a_day();
     let events = database.json("outbox list");

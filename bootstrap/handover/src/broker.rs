@@ -29,7 +29,7 @@ pub(crate) enum BrokerChoice {
     #[default]
     Database,
     #[cfg(feature = "rabbitmq")]
-    Rabbit(RabbitMq),
+    Rabbit(Box<RabbitMq>),
 }
 
 impl BrokerChoice {
@@ -42,8 +42,8 @@ impl BrokerChoice {
         match self {
             BrokerChoice::Database => Arc::new(DatabaseBroker::new(store)),
             #[cfg(feature = "rabbitmq")]
-            BrokerChoice::Rabbit(RabbitMq(settings)) => {
-                let mut settings = settings.clone();
+            BrokerChoice::Rabbit(broker) => {
+                let mut settings = broker.0.clone();
                 settings.connection_name = name.to_owned();
                 Arc::new(handover_rabbitmq::RabbitBroker::new(settings))
             }

@@ -62,7 +62,7 @@ impl<DB: Database> Builder<DB> {
     /// Publishes through a broker. Without this call, messages are rows of the same database.
     #[cfg(feature = "rabbitmq")]
     pub fn broker(self, broker: crate::broker::RabbitMq) -> Builder<DB> {
-        Builder { broker: BrokerChoice::Rabbit(broker), ..self }
+        Builder { broker: BrokerChoice::Rabbit(Box::new(broker)), ..self }
     }
 
     /// Gives a value to handlers, which take it as [`Data<T>`](crate::Data). A second value of the same type replaces the

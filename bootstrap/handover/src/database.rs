@@ -29,7 +29,7 @@ pub enum Location {
     Server(handover_sql::ServerOptions),
     /// A file.
     #[cfg(feature = "sqlite")]
-    File(handover_sql::SqliteOptions),
+    File(Box<handover_sql::SqliteOptions>),
 }
 
 impl Location {
@@ -63,6 +63,7 @@ impl sealed::Sealed for sqlx::MySql {}
 impl Database for sqlx::MySql {
     fn location(pool: &Pool<Self>) -> Result<Location, BuildError> {
         let options = pool.connect_options();
+        options.get_database().ok_or(BuildError::NoDatabase {})?;
         Ok(Location::Server(handover_sql::ServerOptions::mysql(options.as_ref().clone())))
     }
 }
@@ -84,6 +85,6 @@ impl Database for sqlx::Sqlite {
     fn location(pool: &Pool<Self>) -> Result<Location, BuildError> {
         let options = pool.connect_options();
         let file = handover_sql::SqliteOptions::of(options.as_ref().clone());
-        Ok(Location::File(file.ok_or(BuildError::NoFile {})?))
+        Ok(Location::File(Box::new(file.ok_or(BuildError::NoFile {})?)))
     }
 }

@@ -106,9 +106,8 @@ impl<DB: Database> Enqueuer<DB> {
     /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `connection`
     /// is `&mut tx`.
     ///
-    /// Events of one aggregate are published in the order in which their transactions commit. Change the row of the
-    /// aggregate before this call, not after it: two transactions on one aggregate then wait for each other instead of
-    /// deadlocking.
+    /// Change the row of the aggregate before this call: two transactions on one aggregate then wait for each other, and
+    /// their events are published in the order of the commits.
     ///
     /// An event that is refused ([`EnqueueError`]) leaves the transaction usable, unless the database refused it.
     pub async fn enqueue<E: EventType>(
@@ -264,10 +263,18 @@ impl<DB> Enqueuer<DB> {
         &self.inner.clock
     }
 
-    /// Sets the store and the tasks of the running outbox; `None` when it stops. Returns the former ones.
-    pub(crate) fn set_running(&self, running: Option<(SqlStore, Tasks)>) -> Option<(SqlStore, Tasks)> {
+    /// Sets the store and the tasks of the running outbox. `false` if it is running already.
+    pub(crate) fn set_running(&self, store: &SqlStore, tasks: &Tasks) -> bool {
+        let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return false;
+        }
         self.inner.hinted.store(0, Ordering::Release);
-        let mut current = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *current, running)
+        *running = Some((store.clone(), tasks.clone()));
+        true
+    }
+
+    pub(crate) fn set_stopped(&self) {
+        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -79,6 +79,12 @@ pub enum BuildError {
          another database; use a file, in tests a temporary one"
     )]
     NoFile {},
+    /// The pool is on a MySQL server without a database.
+    #[error(
+        "the connection options of the pool name no database: the tables of the outbox are created in it; name it in the \
+         URL or with `MySqlConnectOptions::database`"
+    )]
+    NoDatabase {},
     /// The URL of the broker is invalid.
     #[error("{why}; expected amqp://user:password@host:port/vhost")]
     InvalidUrl {
@@ -169,10 +175,17 @@ pub enum Error {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The database failed.
-    #[error("the outbox cannot use the database: {0}")]
-    Store(#[from] StoreError),
-    /// The tables of the outbox cannot be created.
-    #[error("the tables of the outbox cannot be created: {0}")]
+    #[error("the outbox cannot use the database: {cause}; {}", remedy(cause))]
+    Store {
+        /// The error.
+        #[from]
+        cause: StoreError,
+    },
+    /// The tables of the outbox cannot be created in this database.
+    #[error(
+        "the tables of the outbox cannot be created in the database: {0}; rename the table, or let the connection options of \
+         the pool name another schema (`search_path`) or database"
+    )]
     Schema(SchemaError),
     /// The tables of the outbox do not exist, or are of an earlier version.
     #[error(
@@ -215,10 +228,18 @@ pub enum Error {
     },
 }
 
+/// What to do about an error of the database.
+fn remedy(error: &StoreError) -> &'static str {
+    match error.system_fault() {
+        Some(fault) => fault.kind.remedy(),
+        None => "check that the database accepts connections with the options of the pool",
+    }
+}
+
 impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Error {
         match error {
-            SchemaError::Store(cause) => Error::Store(cause),
+            SchemaError::Store(cause) => Error::Store { cause },
             error @ (SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Error::Schema(error),
         }
     }
@@ -227,7 +248,7 @@ impl From<SchemaError> for Error {
 impl From<PrepareError> for Error {
     fn from(error: PrepareError) -> Error {
         match error {
-            PrepareError::Store(cause) => Error::Store(cause),
+            PrepareError::Store(cause) => Error::Store { cause },
             PrepareError::Broker(cause) => Error::Broker(cause),
         }
     }

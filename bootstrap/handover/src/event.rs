@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use chrono::{DateTime, Utc};
-use handover_events::{EventType, TenantId};
+use handover_events::{AggregateId, EventType, TenantId};
 use handover_outbox::consumers::{Event as StoredEvent, HandlerError};
 use handover_outbox::ports::OutboxRow;
 
@@ -20,6 +20,11 @@ impl<E> Event<E> {
     /// Id of the event: the idempotency key for effects in other systems.
     pub fn event_id(&self) -> &str {
         self.stored_row.event_id.as_str()
+    }
+
+    /// Id of the aggregate that the event belongs to.
+    pub fn aggregate_id(&self) -> &AggregateId {
+        &self.stored_row.aggregate.id
     }
 
     /// Position of the event within its aggregate.

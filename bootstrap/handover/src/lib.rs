@@ -12,6 +12,7 @@ mod database;
 mod enqueue;
 mod error;
 mod event;
+pub mod guide;
 mod handler;
 #[cfg(feature = "http")]
 pub mod http;
@@ -21,6 +22,8 @@ mod parts;
 mod registration;
 mod report;
 mod running;
+#[cfg(feature = "test")]
+pub mod test;
 
 #[cfg(feature = "rabbitmq")]
 pub use broker::RabbitMq;
@@ -36,7 +39,7 @@ pub use handler::{
     at_least_once, in_transaction,
 };
 pub use handover_events::{
-    AggregateId, AggregateIdError, EventId, EventKey, EventType, Jitter, Keyed, RetryPolicy,
+    AggregateId, AggregateIdError, ConsumeStatus, EventId, EventKey, EventType, Jitter, Keyed, RetryPolicy,
     RetryPolicyError, TenantId, Trace,
 };
 pub use handover_macros::EventType as Event;

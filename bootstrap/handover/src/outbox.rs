@@ -74,7 +74,7 @@ impl<DB: Database> Outbox<DB> {
         let random = OsRandom::seeded().map_err(BuildError::from)?;
         let units: Arc<dyn Store<Unit = Session, View = Session>> = Arc::new(store.clone());
         let tx = Transactor::new(Arc::clone(&units), clock.clone(), Arc::new(random), Tasks::default());
-        if self.enqueuer.set_running(Some((store.clone(), tx.tasks().clone()))).is_some() {
+        if !self.enqueuer.set_running(store, tx.tasks()) {
             return Err(Error::Running {});
         }
         let running = Running::new(self.enqueuer.clone(), store.clone(), self.services(&tx, store));

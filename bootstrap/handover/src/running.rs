@@ -35,7 +35,7 @@ impl<DB> Running<DB> {
             tasks.kill();
             tasks.ended().await;
         }
-        self.enqueuer.set_running(None);
+        self.enqueuer.set_stopped();
         self.store.close().await;
         stopped.map_err(|_| Error::NotStopped { limit })
     }
@@ -43,6 +43,6 @@ impl<DB> Running<DB> {
     /// Ends the tasks of an outbox that could not be started.
     pub(crate) async fn abandon(self) {
         self.services.tx.tasks().kill();
-        self.enqueuer.set_running(None);
+        self.enqueuer.set_stopped();
     }
 }

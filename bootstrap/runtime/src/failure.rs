@@ -335,6 +335,58 @@ pub enum Failure {
     why: "the API is served on this address",
     do: listen_remedy(listen.port(), cause.kind());
 
+    /// Processes that share a database on a server must share a secret that is not set.
+    SharedSecretMissing {
+        /// The configuration key.
+        key: &'static str,
+        /// The database.
+        database: DatabaseChoice,
+        /// What the secrets of the program verify.
+        verifies: &'static [&'static str],
+    } => Exit::Usage,
+    what: format!("{key} is not set, and all processes that use {database} must share it"),
+    why: format!("every process must accept the {} that the others accept", verifies.join(" and ")),
+    do: format!("set {key} to the same value for every process that uses the database");
+
+    /// A file with a secret cannot be written or read.
+    SecretFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        cause: io::Error,
+        /// What the secrets of the program verify.
+        verifies: &'static [&'static str],
+    } => Exit::Failed,
+    what: format!("cannot create or read the secret file {}: {cause}", path.display()),
+    why: format!("{} are verified with the secret in this file", verifies.join(" or ")),
+    do: "correct the permissions of the file and of its folder";
+
+    /// Other users can read a file with a secret.
+    SecretExposed {
+        /// Path of the file.
+        path: PathBuf,
+    } => Exit::Failed,
+    what: format!("the secret file {} can be read by other users", path.display()),
+    why: "anybody who reads the secret can sign in as any user",
+    do: format!(
+        "run `chmod 600 {}`; if another user may have read the file, remove the file: the next start generates a new \
+         secret",
+        path.display()
+    );
+
+    /// A file contains no valid secret.
+    SecretFileInvalid {
+        /// Path of the file.
+        path: PathBuf,
+    } => Exit::Failed,
+    what: format!("the secret file {} contains no valid secret", path.display()),
+    why: "the file is empty, too short, or was overwritten by another program",
+    do: format!(
+        "remove {} (the next start generates a new secret and existing tokens become invalid), or set the secret in the \
+         configuration",
+        path.display()
+    );
+
     /// The HTTP server failed.
     Http {
         /// What happened.

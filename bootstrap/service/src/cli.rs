@@ -2,7 +2,6 @@
 
 mod backup;
 mod command;
-mod config;
 mod in_order;
 mod order;
 mod payment;
@@ -18,7 +17,6 @@ use clap::Parser;
 
 pub use backup::BackupArgs;
 pub use command::Command;
-pub use config::{ConfigCommand, ConfigShowArgs};
 pub use in_order::InOrder;
 pub use order::{OrderCommand, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};

@@ -1,6 +1,5 @@
 //! Implementations of the commands.
 
-mod config;
 mod money;
 mod operator;
 mod reconcile;
@@ -11,12 +10,12 @@ use clap::CommandFactory;
 use handover_runtime::terminal::{output, say};
 use handover_runtime::{Exit, Failure, stores};
 use marketplace_wiring::adapters::PARTS;
-use marketplace_wiring::config::Config;
 use marketplace_wiring::edge::{self, TokenRequest};
+use marketplace_wiring::settings::Config;
 use marketplace_wiring::{MarketFailure, Secrets};
 
 use crate::asyncapi;
-use crate::cli::{BackupArgs, Cli, Command, ConfigCommand, OrderCommand, TokenArgs};
+use crate::cli::{BackupArgs, Cli, Command, OrderCommand, TokenArgs};
 
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command.map(|command| command.0) {
@@ -30,7 +29,6 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Payment(command)) => money::payment(&command).await?,
         Some(Command::Refund(command)) => money::refund(&command).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
-        Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
         Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
         Some(Command::AsyncApi(common)) => {
             let timeout = common.load::<Config>()?.rules.pending_timeout;

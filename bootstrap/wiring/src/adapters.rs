@@ -14,7 +14,7 @@ use marketplace::ports::{Gateway, MarketTransactor};
 use marketplace_gateway::Signer;
 use marketplace_sql::{MIGRATIONS, SqlMarket};
 
-use crate::config::Config;
+use crate::settings::Config;
 
 pub use gateway::check as check_gateway;
 pub(crate) use limiter::admission;

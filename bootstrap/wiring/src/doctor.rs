@@ -11,7 +11,7 @@ use handover_runtime::doctor::{ApplicationChecks, Check};
 use handover_sql::SqlStore;
 use marketplace_sql::SqlMarket;
 
-use crate::config::Config;
+use crate::settings::Config;
 
 pub(crate) struct MarketChecks<'a> {
     pub(crate) config: &'a Config,

@@ -1,11 +1,8 @@
 //! The marketplace's errors that end the program: secrets and the payment gateway.
 
 use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use handover_runtime::settings::DatabaseChoice;
 use handover_runtime::{Exit, Failure};
 
 handover_runtime::failures! {
@@ -43,39 +40,11 @@ pub enum MarketFailure {
     why: "the service sends refund requests to the payment gateway",
     do: "install this system's certificate authorities (ca-certificates), or name them in SSL_CERT_FILE";
 
-    SharedSecretMissing { key: &'static str, database: DatabaseChoice } => Exit::Usage,
-    what: format!("{key} is not set, and all processes that use {database} must share it"),
-    why: "every process must accept the tokens and payment callbacks that the others accept",
-    do: format!("set {key} to the same value for every process that uses the database");
-
     /// A configured secret or key file is invalid.
     SecretRefused { key: &'static str, reason: String } => Exit::Usage,
     what: format!("{key} is invalid: {reason}"),
     why: "tokens and payment callbacks are verified with the configured secrets and keys",
     do: format!("correct or remove {key}");
-
-    SecretFile { path: PathBuf, cause: io::Error } => Exit::Failed,
-    what: format!("cannot create or read the secret file {}: {cause}", path.display()),
-    why: "tokens or payment callbacks are verified with the secret in this file",
-    do: "correct the permissions of the file and of its folder";
-
-    SecretExposed { path: PathBuf } => Exit::Failed,
-    what: format!("the secret file {} can be read by other users", path.display()),
-    why: "anybody who reads the secret can sign in as any user",
-    do: format!(
-        "run `chmod 600 {}`; if another user may have read the file, remove the file: the next start generates a new \
-         secret",
-        path.display()
-    );
-
-    SecretFileInvalid { path: PathBuf } => Exit::Failed,
-    what: format!("the secret file {} contains no valid secret", path.display()),
-    why: "the file is empty, too short, or was overwritten by another program",
-    do: format!(
-        "remove {} (the next start generates a new secret and existing tokens become invalid), or set the secret in the \
-         configuration",
-        path.display()
-    );
 }
 }
 

@@ -4,15 +4,14 @@
 //! marketplace; `handover-runtime` opens stores and brokers.
 
 pub mod adapters;
-pub mod config;
 mod doctor;
 pub mod edge;
 mod failure;
-mod jwks;
 mod program;
 mod reload;
 pub mod secrets;
 mod service;
+pub mod settings;
 
 pub use failure::MarketFailure;
 pub use reload::reload;

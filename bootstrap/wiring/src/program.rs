@@ -14,8 +14,8 @@ use handover_runtime::stores::{AttachedDatabase, Parts};
 use marketplace::consumers;
 
 use crate::adapters::{PARTS, application_for_command};
-use crate::config::Config;
 use crate::doctor::MarketChecks;
+use crate::settings::Config;
 
 impl Program for Config {
     const PARTS: Parts = PARTS;

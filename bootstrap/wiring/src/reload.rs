@@ -1,11 +1,12 @@
 //! SIGHUP: reads log level, public keys and secrets again. A start must follow for all other keys.
 
 use handover_runtime::config::{Configuration, Sources};
+use handover_runtime::settings::{JWT_SECRET, PREVIOUS_JWT_SECRET};
 use handover_runtime::telemetry::Telemetry;
 use handover_runtime::{Explained, Explanation, Failure};
 
 use crate::Service;
-use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, PREVIOUS_GATEWAY_SECRET, PREVIOUS_JWT_SECRET};
+use crate::settings::{Config, GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 
 /// Reads the sources again and applies what can change while the service runs. After an error everything stays as it was.
 /// Both results are logged.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use handover_outbox::consumers::Bound;
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
+use handover_runtime::http::Listeners;
 use handover_runtime::roles::{self, Background, Role, Roles};
 use handover_runtime::stores::Database;
 use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
@@ -16,8 +17,8 @@ use marketplace_gateway::Signer;
 
 use crate::Secrets;
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
-use crate::config::Config;
-use crate::edge::{HttpServer, Listeners};
+use crate::edge::Api;
+use crate::settings::Config;
 
 const API: &str = "api";
 /// The periodic jobs: sweeps, refunds, consistency scans.
@@ -40,7 +41,7 @@ pub struct Starting {
     database: Database,
     wake: WakeupNotifier,
     listeners: Option<Listeners>,
-    edge: Option<(HttpServer, Secrets)>,
+    api: Option<Api>,
 }
 
 impl Background for Starting {
@@ -68,9 +69,7 @@ impl Background for Starting {
 impl Starting {
     fn start_api(&mut self) -> Result<(), Failure> {
         if let Some(listeners) = self.listeners.take() {
-            let secrets = Secrets::of(&self.config)?;
-            let server = HttpServer::start(listeners, &self.config, &self.app, &self.database, &secrets)?;
-            self.edge = Some((server, secrets));
+            self.api = Some(Api::start(listeners, &self.config, &self.app, &self.database)?);
         }
         Ok(())
     }
@@ -85,7 +84,7 @@ impl Starting {
 pub struct Service {
     app: App,
     database: Database,
-    edge: Option<(HttpServer, Secrets)>,
+    api: Option<Api>,
     signer: Option<Signer>,
 }
 
@@ -109,7 +108,7 @@ impl Service {
         // Bind first: a port that is in use must fail the start before any file or row is changed.
         let listeners = match has_api {
             true => Some(
-                Listeners::bind(config)
+                Listeners::bind(config.listen, &config.http)
                     .await
                     .map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?,
             ),
@@ -126,38 +125,38 @@ impl Service {
         metrics::start(&app.outbox, &marketplace::METRICS);
         let background = app.for_background_tasks();
         let config = config.clone();
-        let mut starting = Starting { config, app, background, database, wake, listeners, edge: None };
+        let mut starting = Starting { config, app, background, database, wake, listeners, api: None };
         roles.start(&mut starting)?;
-        let Starting { app, database, edge, .. } = starting;
-        Ok(Service { app, database, edge, signer })
+        let Starting { app, database, api, .. } = starting;
+        Ok(Service { app, database, api, signer })
     }
 
     /// Address of the API, if it is served. Contains the actual port if port 0 was configured.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.edge.as_ref().map(|(edge, _)| edge.address())
+        self.api.as_ref().map(|api| api.server.address())
     }
 
     /// Address of the separate listener for operators' calls, if `http.ops-listen` is set.
     pub fn operators_address(&self) -> Option<SocketAddr> {
-        self.edge.as_ref().and_then(|(edge, _)| edge.operators())
+        self.api.as_ref().and_then(|api| api.server.operators())
     }
 
     /// The secrets in use, if the API is served.
     pub fn secrets(&self) -> Option<&Secrets> {
-        self.edge.as_ref().map(|(_, secrets)| secrets)
+        self.api.as_ref().map(|api| &api.secrets)
     }
 
     /// Replaces the secrets in use, and the public keys, by those of this configuration. After an error the previous
     /// ones stay in use.
     pub(crate) fn replace_secrets(&mut self, config: &Config) -> Result<(), Failure> {
-        if self.edge.is_none() && self.signer.is_none() {
+        if self.api.is_none() && self.signer.is_none() {
             return Ok(());
         }
-        Secrets::allow(config, &self.edge.as_ref().map_or_else(Vec::new, |_| config.listens()))?;
+        Secrets::allow(config, &self.api.as_ref().map_or_else(Vec::new, |_| config.listens()))?;
         let secrets = Secrets::reread(config)?;
-        if let Some((edge, in_use)) = &mut self.edge {
-            edge.verifiers().replace(config, &secrets)?;
-            in_use.clone_from(&secrets);
+        if let Some(api) = &mut self.api {
+            api.verifiers.replace(config, &secrets)?;
+            api.secrets.clone_from(&secrets);
         }
         if let Some(signer) = &self.signer {
             signer.replace(secrets.gateway.reveal());
@@ -171,8 +170,8 @@ impl Service {
 
     /// Waits until the HTTP server ends unexpectedly.
     pub async fn failed(&mut self) -> Failure {
-        match &mut self.edge {
-            Some((edge, _)) => edge.failed().await,
+        match &mut self.api {
+            Some(api) => api.server.failed().await,
             None => std::future::pending().await,
         }
     }
@@ -181,9 +180,9 @@ impl Service {
     /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
         let stop = Stop::within(within);
-        if let Some((edge, _)) = self.edge {
-            edge.close();
-            stop.wait_for("HTTP requests", edge.ended()).await?;
+        if let Some(Api { server, .. }) = self.api {
+            server.close();
+            stop.wait_for("HTTP requests", server.ended()).await?;
         }
         stop.finish("relay, consumers or jobs", self.app.tx.tasks(), self.database).await
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use handover_outbox::ports::Store;
 use handover_sql::SchemaError;
 use handover_tests::upgrade;
+use marketplace_sql::MIGRATIONS;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Executor, Row as _, SqlSafeStr as _};
 
@@ -109,7 +110,7 @@ async fn database_of_first_version_is_migrated() {
     let fixture = unmigrated().await;
     upgrade::migrate_to_first_version(&mut fixture.direct_connection().await, "sqlite").await;
     upgrade::fill_first_version(&fixture.store).await;
-    assert!(!fixture.store.is_ready().await.unwrap());
+    assert!(!fixture.store.is_ready(&[&MIGRATIONS]).await.unwrap());
     fixture.store.migrate().await.unwrap();
     upgrade::check_migrated(&fixture.store).await;
     upgrade::check_statements_of_first_version(&fixture.store).await;
@@ -187,11 +188,11 @@ async fn host_service_migrates_before_or_after_handover() {
         if host_first {
             host.run(&mut direct).await.unwrap();
         }
-        assert!(!fixture.store.is_ready().await.unwrap());
+        assert!(!fixture.store.is_ready(&[&MIGRATIONS]).await.unwrap());
         fixture.store.migrate().await.unwrap();
         host.run(&mut direct).await.unwrap();
         fixture.store.migrate().await.unwrap();
-        assert!(fixture.store.is_ready().await.unwrap());
+        assert!(fixture.store.is_ready(&[&MIGRATIONS]).await.unwrap());
         direct.execute("INSERT INTO books (id) VALUES (1)").await.unwrap();
     }
 }

@@ -7,7 +7,7 @@ use handover_contract::samples::due_at;
 use handover_events::{Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind};
 use handover_sql::{SqlStore, SqliteOptions};
-use marketplace_sql::SqlMarket;
+use marketplace_sql::{MIGRATIONS, SqlMarket};
 use sqlx::Executor;
 
 use super::{append, event, fixture};
@@ -205,7 +205,7 @@ async fn concurrent_migrations_succeed() {
             let store = SqlStore::open_sqlite(&options, clock, Default::default()).await?;
             let store = SqlMarket::on(store);
             store.migrate().await.unwrap();
-            store.is_ready().await
+            store.is_ready(&[&MIGRATIONS]).await
         }
     });
     for ready in futures_util::future::join_all(stores).await {

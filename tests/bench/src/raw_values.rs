@@ -3,7 +3,7 @@
 
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Described, Origin, Shown, Sources};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 
 use crate::error::{BenchError, usage_error};
 

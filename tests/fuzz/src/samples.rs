@@ -2,7 +2,7 @@
 
 use handover_runtime::config::{Configuration, Shown, Sources};
 use marketplace_domain::EventKind;
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 use serde_json::{Map, Value, json};
 
 const ENVELOPE: &str =

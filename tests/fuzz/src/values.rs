@@ -10,7 +10,7 @@ use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, Configuration, Sources};
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace_domain::{EventBody, EventKind};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -59,11 +59,10 @@ fn includes(folder: &Path) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
 fn normal(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                parts.pop();
-            }
-            other => parts.push(other),
+        if part == Component::ParentDir {
+            parts.pop();
+        } else {
+            parts.push(part);
         }
     }
     parts

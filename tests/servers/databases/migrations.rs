@@ -12,7 +12,7 @@ use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use handover_tests::upgrade;
-use marketplace_sql::SqlMarket;
+use marketplace_sql::{MIGRATIONS, SqlMarket};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqlSafeStr as _};
 
@@ -91,9 +91,12 @@ async fn concurrent_migrations_are_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
         let store = open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
-        assert!(!store.is_ready().await.unwrap() || store.schema_version().await.unwrap().found.is_some());
+        assert!(
+            !store.is_ready(&[&MIGRATIONS]).await.unwrap()
+                || store.schema_version().await.unwrap().found.is_some()
+        );
         store.migrate().await.unwrap();
-        store.is_ready().await
+        store.is_ready(&[&MIGRATIONS]).await
     });
     for ready in futures_util::future::join_all(stores).await {
         assert!(ready.unwrap());
@@ -120,7 +123,7 @@ async fn of_first_version(kind: ServerKind) -> (TestDatabase, SqlMarket) {
 
 async fn database_of_first_version_is_migrated_while_its_processes_run(kind: ServerKind) {
     let (_database, store) = of_first_version(kind).await;
-    assert!(!store.is_ready().await.unwrap());
+    assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap());
     store.migrate().await.unwrap();
     upgrade::check_migrated(&store).await;
     upgrade::check_statements_of_first_version(&store).await;
@@ -146,9 +149,9 @@ async fn interrupt(database: &TestDatabase, part: &str, (version, name): (i64, &
 
 /// Asserts that the store completes an interrupted migration.
 async fn assert_resumed(store: &SqlMarket, expected: &[i64], after: &str) {
-    assert!(!store.is_ready().await.unwrap(), "{after}");
+    assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap(), "{after}");
     store.migrate().await.unwrap();
-    assert!(store.is_ready().await.unwrap(), "{after}");
+    assert!(store.is_ready(&[&MIGRATIONS]).await.unwrap(), "{after}");
     assert_eq!(schema_size(store, ServerKind::MariaDb).await, expected, "{after}");
     let mut view = store.view().await.unwrap();
     assert_eq!(view.outbox_view().partition_leases().await.unwrap().len(), 64, "{after}");
@@ -219,7 +222,7 @@ async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     assert_eq!(schema_size(&store, kind).await, before);
     outside(&database, "DROP TABLE outbox_audit_log").await.unwrap();
     store.migrate().await.unwrap();
-    assert!(store.is_ready().await.unwrap());
+    assert!(store.is_ready(&[&MIGRATIONS]).await.unwrap());
 }
 
 /// A host service has its own sqlx migrations in the same database and runs them before or after those of handover.
@@ -229,12 +232,12 @@ async fn migrations_coexist_with_those_of_host_service(kind: ServerKind) {
         if host_first {
             migrate_host(&database).await;
         }
-        assert!(!store.is_ready().await.unwrap());
+        assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap());
         store.migrate().await.unwrap();
         for _ in 0..2 {
             migrate_host(&database).await;
             store.migrate().await.unwrap();
-            assert!(store.is_ready().await.unwrap());
+            assert!(store.is_ready(&[&MIGRATIONS]).await.unwrap());
         }
         assert_eq!(outside(&database, "INSERT INTO books (id) VALUES (1)").await.unwrap(), 1);
     }
@@ -287,5 +290,5 @@ async fn database_of_unreleased_version_is_refused(kind: ServerKind) {
     create_version_table(&database, "handover_migrations").await;
     assert!(matches!(store.migrate().await, Err(SchemaError::Unreleased)));
     assert!(matches!(store.schema_versions().await, Err(SchemaError::Unreleased)));
-    assert!(!store.is_ready().await.unwrap());
+    assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap());
 }

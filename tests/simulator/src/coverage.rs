@@ -25,6 +25,7 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "completed order",
     "dead letter",
     "partition lost while its rows are published",
+    "leader replaced by another process",
     "refused lock",
     "lost event appended again",
     "ORDER_PAID redriven by the reaper",

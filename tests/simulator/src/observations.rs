@@ -1,6 +1,7 @@
 //! Observations of the ports that cannot be derived from the final tables.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::{AggregateRef, EventId};
@@ -8,6 +9,10 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(crate) struct Observations {
+    /// Name of the process that acquired the leadership last.
+    pub(crate) leader: Option<Arc<str>>,
+    /// Time at which the clock of the database was last set.
+    pub(crate) database_clock_set: Option<Instant>,
     /// Events that the broker confirmed.
     pub(crate) confirmed: BTreeSet<EventId>,
     /// Events that were FAILED at the relay or DEAD at a consumer at some time: later events may overtake them.

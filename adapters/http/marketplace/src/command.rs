@@ -10,10 +10,11 @@ use handover_http::header_names::X_IDEMPOTENCY_KEY;
 use handover_http::refusal::Refusal;
 use marketplace::CommandContext;
 use marketplace::idempotency::{Call, UnitClaim};
+use marketplace_domain::Order;
 
 use crate::caller::caller;
 use crate::edge::Edge;
-use crate::idempotency::{ResponseTo, claim_key, has_key};
+use crate::idempotency::{ResponseTo, Updated, claim_key, has_key};
 use crate::messages;
 use crate::openapi::RequiredKey;
 
@@ -32,6 +33,22 @@ impl<'a, T, R: ResponseTo<T>> From<&'a StoredCall<R>> for Call<'a, T> {
         Call::new(&call.context, call.claim.as_ref(), R::encode)
     }
 }
+
+// A route that forgets to store its response does not compile: neither the context of a `Caller` nor a `StoredCall` whose
+// response cannot encode the result of the command is a `Call`. If one of them became a `Call`, the choice of
+// `NotCall<_>` below would be ambiguous.
+const _: fn() = || {
+    trait NotCall<Case> {
+        fn checked() {}
+    }
+    struct Any;
+    struct IsCall;
+    struct Unrelated;
+    impl<C> NotCall<Any> for C {}
+    impl<C: Into<Call<'static, Order>>> NotCall<IsCall> for C {}
+    <&Arc<CommandContext> as NotCall<_>>::checked();
+    <&StoredCall<Updated<Unrelated>> as NotCall<_>>::checked();
+};
 
 /// An authenticated caller of a route that uses more than one transaction. Its response is stored afterwards, in the store
 /// that `idempotency.store` selects.

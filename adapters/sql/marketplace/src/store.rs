@@ -61,15 +61,6 @@ impl SqlMarket {
         Ok([self.0.schema_version().await?, self.0.version_of_part(&MIGRATIONS).await?])
     }
 
-    /// Whether the schema has at least the version that this build requires. Fails if the database is unreachable.
-    pub async fn is_ready(&self) -> Result<bool, StoreError> {
-        match self.schema_versions().await {
-            Ok(versions) => Ok(versions.iter().all(SchemaVersion::is_enough)),
-            Err(SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Ok(false),
-            Err(SchemaError::Store(error)) => Err(error),
-        }
-    }
-
     /// The query plans of jobs and long pages, each with the name of the index that its query must use. For tests and
     /// diagnosis.
     #[doc(hidden)]

@@ -91,6 +91,19 @@ impl SqlStore {
         }
         Ok(version)
     }
+
+    /// Whether the tables of the outbox and of these parts have at least the versions that this build requires. Fails if
+    /// the database is unreachable.
+    pub async fn is_ready(&self, parts: &[&Migrations]) -> Result<bool, StoreError> {
+        for part in [&OUTBOX].iter().chain(parts) {
+            match self.version_of_part(part).await {
+                Ok(version) if version.is_enough() => {}
+                Ok(_) | Err(SchemaError::Unreleased | SchemaError::ForeignTable(_)) => return Ok(false),
+                Err(SchemaError::Store(error)) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl SchemaVersion {

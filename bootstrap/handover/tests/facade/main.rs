@@ -1,9 +1,14 @@
 //! Tests of the facade crate on SQLite, without a server.
+//!
+//! The suite `servers` of handover-tests has those on MariaDB, PostgreSQL and RabbitMQ.
 
 mod build;
 mod compiler;
 mod consumers;
+mod crashes;
 mod enqueue;
+mod examples;
+mod keys;
 mod library;
 mod mistakes;
 mod operators;

@@ -1,4 +1,5 @@
-//! The program on the crate's front page compiles, and prints what the page says.
+//! The program on the crate's front page compiles and prints what the page says; the README of the repository quotes an
+//! example.
 
 use std::fs;
 use std::path::Path;
@@ -29,5 +30,17 @@ fn program_of_the_front_page_prints_its_output() -> TestResult {
     let output = Command::new(folder.path().join("program")).current_dir(folder.path()).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), block(&page, "text")?);
+    Ok(())
+}
+
+#[test]
+fn quotes_in_the_readme_of_the_repository_are_in_the_example() -> TestResult {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(crate_folder.join("../../README.md"))?;
+    let example = fs::read_to_string(crate_folder.join("examples/library.rs"))?;
+    let quoted = block(&readme, "rust")?;
+    for part in quoted.split("// ...\n") {
+        assert!(example.contains(part.trim()), "not in examples/library.rs:\n{part}");
+    }
     Ok(())
 }

@@ -32,7 +32,8 @@ async fn table_of_the_service_with_a_name_of_the_outbox_is_refused() -> TestResu
     let refused = library.builder().build()?.migrate().await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "the tables of the outbox cannot be created: it has a table dead_letters that handover did not create"
+        "the tables of the outbox cannot be created in the database: it has a table dead_letters that handover did not create; \
+         rename the table, or let the connection options of the pool name another schema (`search_path`) or database"
     );
     Ok(())
 }

@@ -3,15 +3,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_http::{ForwardedHeader, Proxies, WebOrigin};
+use handover_http::{ForwardedHeader, Limits, Proxies, WebOrigin};
 
 use crate::config::{Checked, ConfigError, HOUR, Item, Kind, Reader, SECOND};
+use crate::descriptors;
 
 /// The key of the API's address, which the flag `--listen` sets.
 pub const LISTEN: &str = "http.listen";
 /// The default of [`LISTEN`].
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 const OPS_LISTEN: &str = "http.ops-listen";
+/// Maximum time for requests in flight to finish after the stop signal.
+const DRAIN: Duration = Duration::from_secs(5);
 /// Maximum of `http.concurrent-requests`.
 const MAX_CONCURRENT_REQUESTS: u32 = 100_000;
 
@@ -26,6 +29,22 @@ pub struct HttpConfig {
     pub concurrent_requests: u32,
     /// `http.idle-timeout`.
     pub idle_timeout: Duration,
+}
+
+impl HttpConfig {
+    /// The limits of the server. The number of connections depends on the files that this process may open.
+    pub fn limits(&self) -> Limits {
+        let standard = Limits::default();
+        let listeners = 1 + u32::from(self.ops_listen.is_some());
+        Limits {
+            drain: DRAIN,
+            connections: descriptors::connection_limit(standard.connections, listeners),
+            idle: self.idle_timeout,
+            concurrent_requests: self.concurrent_requests,
+            cors_origins: self.cors_origins.clone(),
+            ..standard
+        }
+    }
 }
 
 /// Reads `http.listen`.

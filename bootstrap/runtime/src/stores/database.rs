@@ -139,6 +139,11 @@ impl Database {
         &self.choice
     }
 
+    /// The parts of the schema besides the tables of the toolkit.
+    pub fn parts(&self) -> Parts {
+        self.parts
+    }
+
     /// The store of the toolkit's tables.
     pub fn store(&self) -> &SqlStore {
         &self.store

@@ -6,7 +6,6 @@ use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
 use super::backup::{self, BackupArgs};
-use super::config::ConfigCommand;
 use super::order::OrderCommand;
 use super::payment::PaymentCommand;
 use super::reconcile::{self, ReconcileArgs};
@@ -73,9 +72,6 @@ pub enum Command {
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),
-    /// Show the configuration
-    #[command(subcommand)]
-    Config(ConfigCommand),
     /// Print the OpenAPI document of the API, which `serve` publishes at /openapi.json and /docs
     #[command(name = "openapi", after_help = "Example:\n  handover openapi > openapi.json")]
     OpenApi,

@@ -8,7 +8,7 @@ use handover_runtime::Failure;
 use handover_runtime::terminal::Common;
 use marketplace::{Actor, App, CommandContext};
 use marketplace_wiring::adapters::application_for_command;
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 
 /// An operator with direct access to the database.
 pub(super) struct Operator {

@@ -11,7 +11,7 @@ use handover_runtime::roles::Roles;
 use handover_runtime::signals::{STOP_WITHIN, Signal, Signals};
 use handover_runtime::telemetry::{self, Telemetry};
 use handover_runtime::{Failure, metrics};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 use marketplace_wiring::{Service, Starting, reload};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {

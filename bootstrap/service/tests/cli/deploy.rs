@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use handover_runtime::config::{Configuration, Sources};
 use handover_runtime::settings::BrokerChoice;
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

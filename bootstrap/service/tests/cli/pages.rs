@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command, CommandFactory};
 use handover_runtime::config::{Configuration, Shown, Sources};
 use handover_service::cli::Cli;
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 
 use crate::links::{broken_links, pages};
 

@@ -14,7 +14,7 @@ use marketplace_domain::RefundResult;
 use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway, Signer};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Config, GATEWAY_SECRET, GatewayChoice};
+use crate::settings::{Config, GATEWAY_SECRET, GatewayChoice};
 use crate::{MarketFailure, Secrets};
 
 const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";

@@ -8,7 +8,7 @@ use marketplace_limiter::LocalLimiter;
 use marketplace_redis::RedisLimiter;
 
 use super::redis::Redis;
-use crate::config::LimitConfig;
+use crate::settings::LimitConfig;
 
 /// Creates the rate limits from the configured token buckets.
 pub(crate) fn admission(config: &LimitConfig, redis: &Redis) -> RateLimits {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marketplace::{App, MarketTransactor};
 use marketplace_redis::{RedisConnection, RedisKeys, RedisUse};
 
-use crate::config::RedisConfig;
+use crate::settings::RedisConfig;
 
 /// The connection and its uses, if Redis is configured.
 pub(crate) struct Redis(Option<(Arc<RedisConnection>, Vec<RedisUse>)>);

@@ -6,7 +6,7 @@ use marketplace_gateway::Endpoint;
 use tokio::net::TcpStream;
 
 use crate::adapters::check_gateway;
-use crate::config::{Config, GatewayChoice};
+use crate::settings::{Config, GatewayChoice};
 use handover_runtime::doctor::Check;
 
 const NAME: &str = "gateway";

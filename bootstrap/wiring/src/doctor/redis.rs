@@ -2,7 +2,7 @@
 
 use marketplace_redis::RedisUse;
 
-use crate::config::{Config, RedisConfig};
+use crate::settings::{Config, RedisConfig};
 use handover_runtime::doctor::Check;
 
 const NAME: &str = "redis";

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::config::Config;
-use crate::secrets::{Source, exposed, is_placeholder};
-use crate::{MarketFailure, Secrets};
+use crate::Secrets;
+use crate::settings::Config;
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Origin, Shown, Sources};
 use handover_runtime::doctor::Check;
+use handover_runtime::secrets::{Source, exposed, is_placeholder};
 
 const NAME: &str = "secrets";
 
@@ -50,7 +50,7 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
 }
 
 fn is_shared_secret_missing(failure: &Failure) -> bool {
-    matches!(MarketFailure::in_failure(failure), Some(MarketFailure::SharedSecretMissing { .. }))
+    matches!(failure, Failure::SharedSecretMissing { .. })
 }
 
 /// The configuration file, if it contains a secret and other users can read it.

@@ -1,4 +1,8 @@
+use std::fs;
+use std::path::Path;
+
 use handover_runtime::config::{Configuration, Sources};
+use handover_runtime::secrets::exposed;
 
 use super::*;
 
@@ -121,7 +125,7 @@ fn reread_takes_the_files_as_they_are_and_generates_none() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &[]);
     let reread = Secrets::reread(&config);
-    assert!(matches!(market_failure(&reread), Some(MarketFailure::SecretFile { .. })));
+    assert!(matches!(&reread, Err(Failure::SecretFile { .. })));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     Secrets::of(&config).unwrap();
     let path = folder.path().join("shop.db-jwt-secret");
@@ -161,11 +165,7 @@ fn on_database_server_both_secrets_are_required_and_none_is_generated() {
         [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
     {
         let refused = Secrets::allow(&load(set), &at("127.0.0.1:8080")).unwrap_err();
-        let shared = MarketFailure::in_failure(&refused);
-        assert!(
-            matches!(shared, Some(MarketFailure::SharedSecretMissing { key, .. }) if *key == missing),
-            "{refused}"
-        );
+        assert!(matches!(refused, Failure::SharedSecretMissing { key, .. } if key == missing), "{refused}");
         assert!(!refused.explain().contains("hush"));
         Secrets::allow(&load(set), &[]).unwrap();
     }
@@ -193,9 +193,9 @@ fn secret_file_that_others_can_read_or_that_is_empty_is_refused() {
     let path = folder.path().join("shop.db-jwt-secret");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let exposed = Secrets::jwt(&config);
-    assert!(matches!(market_failure(&exposed), Some(MarketFailure::SecretExposed { .. })));
+    assert!(matches!(&exposed, Err(Failure::SecretExposed { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&path, "\n").unwrap();
     let invalid = Secrets::jwt(&config);
-    assert!(matches!(market_failure(&invalid), Some(MarketFailure::SecretFileInvalid { .. })));
+    assert!(matches!(&invalid, Err(Failure::SecretFileInvalid { .. })));
 }

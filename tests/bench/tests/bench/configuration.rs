@@ -6,7 +6,7 @@ use clap::CommandFactory as _;
 use handover_bench::cli::BenchArgs;
 use handover_bench::raw_values::RawValues;
 use handover_runtime::config::{Configuration, Sources};
-use marketplace_wiring::config::Config;
+use marketplace_wiring::settings::Config;
 use tempfile::TempDir;
 
 const DATABASE: &str = "postgres://shop:s%3Fecret@db:5433/bench?sslmode=require";

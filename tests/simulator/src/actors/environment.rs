@@ -10,6 +10,7 @@ use marketplace::consumers::{
 };
 use marketplace_domain::EventKind;
 use marketplace_memory::MemoryStore;
+use tokio::time::Instant;
 
 use crate::fault_kinds::Fault;
 use crate::faults::Faults;
@@ -148,6 +149,7 @@ pub(crate) async fn disturb_clocks(faults: &Faults, clocks: &[FaultyClock], stor
             let by = random_offset(faults, 300_000);
             faults.note("environment", || format!("the clock of the database steps by {by} ms"));
             store.move_database_clock(chrono::TimeDelta::milliseconds(by));
+            faults.observed(|observed| observed.database_clock_set = Some(Instant::now()));
         }
     }
 }

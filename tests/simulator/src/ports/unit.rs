@@ -4,7 +4,7 @@ mod market;
 mod outbox;
 mod reads;
 
-use handover_outbox::ports::{Changed, HistoryRepoWrapper, JobRepoWrapper, LeaderRepoWrapper, StoreError};
+use handover_outbox::ports::{Changed, HistoryRepoWrapper, JobRepoWrapper, StoreError};
 use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
@@ -104,9 +104,8 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
     }
 }
 
-// No invariant covers writes of history, leader leases, jobs, id blocks and request records, so these wrappers record nothing.
+// No invariant covers writes of history, jobs, id blocks and request records, so these wrappers record nothing.
 impl HistoryRepoWrapper for Unit {}
-impl LeaderRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}

@@ -27,6 +27,8 @@ pub(super) struct UnitWrites {
     pub(super) counts_attempt: bool,
     /// Whether the unit of work recorded a failed attempt.
     pub(super) records_failure: bool,
+    /// Whether the unit of work acquired the leadership.
+    pub(super) acquires_leadership: bool,
     /// Whether the unit of work acquired partitions.
     pub(super) acquires_partitions: bool,
     /// Whether the unit of work began a replay.
@@ -164,6 +166,12 @@ impl UnitWrites {
         }
         if self.by_operator && !self.audited {
             process.faults.violation("a change of an operator is not in the audit log".to_owned());
+        }
+        if self.acquires_leadership {
+            let before = process.faults.observed(|observed| observed.leader.replace(process.name.clone()));
+            if before.is_some_and(|before| before != process.name) {
+                process.faults.cover(|coverage| coverage.situation("leader replaced by another process"));
+            }
         }
         process.faults.observed(|observed| {
             observed.failed_or_dead.extend(self.failed_or_dead.iter().cloned());

@@ -92,18 +92,20 @@ kinds! {
 pub(crate) mod of_types {
     pub(crate) use handover_http::openapi::kinds::of_types::*;
 
-    pub(crate) use super::{
+    pub(crate) use crate::openapi::kinds::{
         CancelReason, Currency, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus, Reference,
         RefundStatus, Title,
     };
 
-    pub(crate) type CouponId = super::Id;
-    pub(crate) type Money = super::Amount;
-    pub(crate) type OrderId = super::Id;
-    pub(crate) type PaymentId = super::Id;
-    pub(crate) type ProductId = super::Id;
-    pub(crate) type RefundId = super::Id;
-    pub(crate) type UserId = super::Id;
+    use crate::openapi::kinds::{Amount, Id};
+
+    pub(crate) type CouponId = Id;
+    pub(crate) type Money = Amount;
+    pub(crate) type OrderId = Id;
+    pub(crate) type PaymentId = Id;
+    pub(crate) type ProductId = Id;
+    pub(crate) type RefundId = Id;
+    pub(crate) type UserId = Id;
 }
 
 /// An example amount with its exact decimals.

@@ -94,12 +94,12 @@ kinds! {
     )));
 }
 
-/// The kind of value of each type of the domain, for [`views!`](crate::views).
+/// The kind of value of each type of the domain, for [`views!`](crate::views!).
 pub mod of_types {
-    pub use super::{ConsumeStatus, EventId, Json, OutboxStatus};
+    pub use crate::openapi::kinds::{ConsumeStatus, EventId, Json, OutboxStatus};
 
     /// An id of a tenant.
-    pub type TenantId = super::Id;
+    pub type TenantId = crate::openapi::kinds::Id;
 }
 
 /// The schema of a page references the schema of its items.

@@ -2,4 +2,5 @@
 
 mod consuming;
 mod dead_letters;
+mod leader;
 mod rows;

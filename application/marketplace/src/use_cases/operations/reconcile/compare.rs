@@ -182,7 +182,7 @@ impl Comparison<'_> {
             let what = format!("table {} has more than one row for the fact {}", row.table, row.fact);
             finding(FindingKind::DoubledEffect, row, what)
         };
-        let mut findings: Vec<Finding> = effects.duplicates().iter().map(|row| duplicate(row)).collect();
+        let mut findings: Vec<Finding> = effects.duplicates().iter().map(duplicate).collect();
         if !effects.contradicted(order).is_empty()
             // The order was read before its effects and may have changed since: read it again.
             && let Some(order) = view.order_by_id(order.tenant, order.id).await?

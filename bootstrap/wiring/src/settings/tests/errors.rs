@@ -1,7 +1,7 @@
 //! All errors are reported at once, without those that only follow from another.
 
 use super::{error_texts, file, load, load_file};
-use crate::config::Config;
+use crate::settings::Config;
 use handover_runtime::config::{ConfigErrors, Configuration, Shown};
 
 fn keys(errors: &ConfigErrors) -> Vec<Option<&'static str>> {

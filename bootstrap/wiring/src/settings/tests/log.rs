@@ -2,7 +2,7 @@ use tracing::Level;
 
 use super::{error_text, load};
 
-fn level(directives: &str) -> Result<crate::config::Config, handover_runtime::config::ConfigErrors> {
+fn level(directives: &str) -> Result<crate::settings::Config, handover_runtime::config::ConfigErrors> {
     load(&[("HANDOVER_LOG__LEVEL", directives)])
 }
 

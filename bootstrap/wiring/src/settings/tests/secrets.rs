@@ -1,5 +1,5 @@
 use super::{error_text, load, load_file, variables};
-use crate::config::Config;
+use crate::settings::Config;
 use handover_runtime::config::{Configuration, Sources};
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 use handover_events::{Jitter, RetryPolicy};
 
 use super::{error_text, file, load, load_file, variables};
-use crate::config::Config;
+use crate::settings::Config;
 use handover_runtime::config::{Configuration, Sources};
 
 #[test]

@@ -1,21 +1,19 @@
 //! `config show`.
 
-use handover_runtime::config::{
-    ConfigError, ConfigErrors, Configuration, Described, Description, Origin, Shown,
-};
+use handover_runtime::config::{ConfigError, ConfigErrors, Described, Description, Origin, Shown};
 use handover_runtime::terminal::{Output, output, say, warn};
 use handover_runtime::{Explanation, Failure};
-use marketplace_wiring::config::Config;
 use serde_json::{Value, json};
 
-use crate::cli::ConfigShowArgs;
+use crate::args::ConfigShowArgs;
+use crate::program::Program;
 
 /// Shows every key with its value and origin. Invalid values are shown and marked; the command then fails with all
 /// configuration errors.
-pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
+pub(crate) fn show<P: Program>(arguments: &ConfigShowArgs) -> Result<(), Failure> {
     let sources = arguments.common.sources(&[]);
-    warn(&Config::keys(), &sources);
-    let description = Config::describe(&sources);
+    warn(&P::keys(), &sources);
+    let description = P::describe(&sources);
     say(&match arguments.output.output {
         Output::Table => table(&description),
         Output::Json => {

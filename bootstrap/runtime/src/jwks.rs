@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handover_http::{KeySet, Tokens};
-use marketplace::App;
+use handover_outbox::Outbox;
 
-use crate::MarketFailure;
-use crate::config::{Config, read_keys};
+use crate::settings::{AuthConfig, read_keys};
 
 /// Interval at which the file is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the configured key file, if `auth.jwks-file` is set.
-pub(crate) fn load(config: &Config) -> Result<Option<KeySet>, MarketFailure> {
-    let Some(path) = &config.auth.keys else { return Ok(None) };
-    let refused = |reason| MarketFailure::SecretRefused { key: "auth.jwks-file", reason };
-    read_keys(path).map(Some).map_err(refused)
+///
+/// # Errors
+/// The file cannot be read or parsed; the text is for the user.
+pub fn load(auth: &AuthConfig) -> Result<Option<KeySet>, String> {
+    auth.keys.as_deref().map(read_keys).transpose()
 }
 
 /// Watches the file and verifies tokens with its current keys as long as the service runs. A file that cannot be parsed
 /// is logged once, and the previous keys stay in use.
-pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
-    let clock = app.tx.clock().clone();
-    let stopping = app.tx.stopping().clone();
+pub fn watch(outbox: &Outbox, tokens: Tokens, path: PathBuf) {
+    let clock = outbox.tx.clock().clone();
+    let stopping = outbox.tx.stopping().clone();
     let mut known = std::fs::read(&path).ok();
     let watching = async move {
         loop {
@@ -50,5 +50,5 @@ pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
             }
         }
     };
-    drop(app.tx.tasks().for_background_tasks().spawn(watching));
+    drop(outbox.tx.tasks().for_background_tasks().spawn(watching));
 }

@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::{Checked, ConfigError, Item, Kind, Reader, Secret};
 use handover_http::{KeySet, TokenRules, Tokens};
-use handover_runtime::config::{Checked, ConfigError, Item, Kind, Reader, Secret};
 
 /// The key of the secret that signs tokens.
-pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
+pub const JWT_SECRET: &str = "auth.jwt-secret";
 /// The key of the previous secret, with which tokens are still verified.
-pub(crate) const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
+pub const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
 
-const JWKS_FILE: &str = "auth.jwks-file";
+/// The key of the file with public keys of another token issuer.
+pub const JWKS_FILE: &str = "auth.jwks-file";
 const AUDIENCE: &str = "auth.audience";
 
 /// Keys of another token issuer, and the claims that every token must have.
@@ -24,13 +25,13 @@ pub struct AuthConfig {
 }
 
 /// Reads `auth.jwt-secret`.
-pub(super) fn secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
+pub fn jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key to have a secret generated";
     reader.optional(Kind::Secret { is_generated: true }, JWT_SECRET, |item| strong(item, otherwise))
 }
 
 /// Reads `auth.previous-jwt-secret`.
-pub(super) fn previous_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
+pub fn previous_jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key if no token with another secret is in use";
     reader.optional(Kind::Secret { is_generated: false }, PREVIOUS_JWT_SECRET, |item| strong(item, otherwise))
 }
@@ -53,7 +54,7 @@ fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
 }
 
 /// Reads the other keys of `auth.*`.
-pub(super) fn auth(reader: &Reader<'_>) -> Checked<AuthConfig> {
+pub fn auth(reader: &Reader<'_>) -> Checked<AuthConfig> {
     let keys = reader.optional(Kind::Text, JWKS_FILE, keys);
     let audience = reader.optional(Kind::Text, AUDIENCE, claim);
     let issuer = reader.optional(Kind::Text, "auth.issuer", claim);

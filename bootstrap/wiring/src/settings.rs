@@ -1,6 +1,5 @@
 //! The configuration of the marketplace: its own sections, and those of the toolkit.
 
-mod auth;
 mod gateway_and_assets;
 mod idempotency;
 mod order_timeout;
@@ -14,15 +13,13 @@ use std::net::SocketAddr;
 use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, broker, consumer, database, http,
-    listen, log, outbox, proxies,
+    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, auth, broker, consumer,
+    database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
 use marketplace_redis::RedisUse;
 
-pub use auth::AuthConfig;
-pub(crate) use auth::{JWT_SECRET, PREVIOUS_JWT_SECRET, read_keys};
 pub(crate) use gateway_and_assets::{GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
 pub use rate_limit::LimitConfig;
@@ -77,9 +74,9 @@ impl Configuration for Config {
         let redis = redis::redis(reader);
         let database = database(reader);
         let broker = broker(reader, database.as_ref().ok());
-        let jwt_secret = auth::secret(reader);
-        let previous_jwt_secret = auth::previous_secret(reader);
-        let auth = auth::auth(reader);
+        let jwt_secret = jwt_secret(reader);
+        let previous_jwt_secret = previous_jwt_secret(reader);
+        let auth = auth(reader);
         let gateway = gateway_and_assets::gateway(reader);
         let refund = gateway_and_assets::refund(reader);
         let pending_timeout = order_timeout::pending_timeout(reader);

@@ -1,0 +1,49 @@
+//! Guides, in reading order.
+
+pub mod start {
+    //! Your first event: dependencies, event type, transaction, consumer.
+    //!
+    #![doc = include_str!("guide/start.md")]
+}
+
+pub mod transactions {
+    //! Events in your own transactions.
+    //!
+    #![doc = include_str!("guide/transactions.md")]
+}
+
+pub mod consumers {
+    //! Consumers: guarantees, errors, retries, settings.
+    //!
+    #![doc = include_str!("guide/consumers.md")]
+}
+
+pub mod order {
+    //! The order of events.
+    //!
+    #![doc = include_str!("guide/order.md")]
+}
+
+pub mod dead_letters {
+    //! Events that could not be published or applied.
+    //!
+    #![doc = include_str!("guide/dead_letters.md")]
+}
+
+pub mod testing {
+    //! Tests of a service with an outbox.
+    //!
+    #![doc = include_str!("guide/testing.md")]
+}
+
+pub mod operations {
+    //! Processes, roles, rights, monitoring.
+    //!
+    #![doc = include_str!("guide/operations.md")]
+}
+
+pub mod upgrading {
+    //! New versions of your events, of this crate, and the way from another solution.
+    //!
+    #![doc = include_str!("guide/upgrading.md")]
+}

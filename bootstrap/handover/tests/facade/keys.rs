@@ -1,0 +1,71 @@
+//! Keys of aggregates: UUIDs and text beside integers.
+
+use handover::{Event, in_transaction};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::library::{Library, STOP_LIMIT, TestResult, note};
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "reader.joined", aggregate = "reader")]
+struct ReaderJoined {
+    #[event(key)]
+    reader: Uuid,
+    name: String,
+}
+
+async fn greet(event: Event<ReaderJoined>, connection: &mut SqliteConnection) -> handover::Result {
+    let text = format!("{} {}", event.aggregate_id(), event.name);
+    note(connection, event.event_id(), &text).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn aggregate_can_have_a_uuid() -> TestResult {
+    let library = Library::open().await?;
+    let (outbox, running) =
+        library.start(library.builder().consumer("greetings", in_transaction(greet))).await?;
+    let readers = [Uuid::from_u128(7), Uuid::from_u128(8)];
+    let mut tx = library.pool.begin().await?;
+    for (reader, name) in [(readers[0], "ann"), (readers[1], "ben"), (readers[0], "ann moved")] {
+        outbox.enqueue(&mut tx, ReaderJoined { reader, name: name.to_owned() }).await?;
+    }
+    tx.commit().await?;
+    library.consumed("SUCCESS", 3).await?;
+    running.stop(STOP_LIMIT).await?;
+    let of_first =
+        library.notes().await?.into_iter().filter(|note| note.starts_with(&readers[0].to_string()));
+    assert_eq!(
+        of_first.collect::<Vec<_>>(),
+        [format!("{} ann", readers[0]), format!("{} ann moved", readers[0])]
+    );
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "shelf.moved", aggregate = "shelf")]
+struct ShelfMoved {
+    #[event(key)]
+    shelf: String,
+}
+
+#[tokio::test]
+async fn text_that_cannot_be_a_key_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<ShelfMoved>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, ShelfMoved { shelf: " A1".to_owned() }).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the key \"shelf\" of \"shelf.moved\" cannot be the id of an aggregate: must be an integer, or a text of 1 to 255 \
+         bytes without control characters and without blanks at its ends"
+    );
+    outbox.enqueue(&mut tx, ShelfMoved { shelf: "A1".to_owned() }).await?;
+    tx.commit().await?;
+    let key: String =
+        sqlx::query_scalar("SELECT aggregate_key FROM outbox_events").fetch_one(&library.pool).await?;
+    assert_eq!(key, "A1");
+    Ok(())
+}
