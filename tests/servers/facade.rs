@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use handover::{Database, Event, HandlerError, Outbox, RabbitMq, RetryPolicy, Role};
 use handover_tests::rabbit_rigs;
 use handover_tests::server_rigs::shared;
@@ -122,6 +123,30 @@ macro_rules! on_server {
                 assert_eq!(service.settled(1).await?, [("SUCCESS".to_owned(), 1)]);
                 running.stop(TIME_LIMIT).await?;
                 assert_eq!(service.notes().await?, ["ben"]);
+                Ok(())
+            }
+
+            #[tokio::test]
+            async fn concurrent_transactions_without_a_lock_are_applied_in_the_order_of_their_numbers() -> TestResult {
+                const EVENTS: usize = 80;
+                let service = Service::<$engine>::new().await?;
+                let builder = service.builder().consumer("reminders", in_transaction(remind));
+                let (outbox, running) = service.start(builder).await?;
+                let writer = || async {
+                    for _ in 0..EVENTS / 8 {
+                        service.enqueue(&outbox, BookLent::to("ann")).await?;
+                    }
+                    TestResult::Ok(())
+                };
+                try_join_all((0..8).map(|_| writer())).await?;
+                assert_eq!(service.settled(EVENTS).await?.len(), EVENTS);
+                running.stop(TIME_LIMIT).await?;
+                let numbers: Vec<i64> = (1..=EVENTS as i64).collect();
+                for table in ["outbox_events", "event_consume_log"] {
+                    let query = sqlx::AssertSqlSafe(format!("SELECT aggregate_seq FROM {table} ORDER BY id"));
+                    let found: Vec<i64> = sqlx::query_scalar(query).fetch_all(&service.pool).await?;
+                    assert_eq!(found, numbers, "{table}");
+                }
                 Ok(())
             }
 

@@ -36,6 +36,8 @@ const WAKE_AFTER: [Duration; 5] = [
 pub struct Options {
     /// See [`Options::occurred_at`].
     occurred_at: Option<DateTime<Utc>>,
+    /// See [`Options::due`].
+    due: Option<DateTime<Utc>>,
     /// See [`Options::tenant`].
     tenant: Option<TenantId>,
     /// See [`Options::trace`].
@@ -51,6 +53,12 @@ impl Options {
     #[must_use]
     pub fn occurred_at(self, time: DateTime<Utc>) -> Options {
         Options { occurred_at: Some(time), ..self }
+    }
+
+    /// Sets the earliest time of publishing. Later events of the aggregate wait for this event.
+    #[must_use]
+    pub fn due(self, time: DateTime<Utc>) -> Options {
+        Options { due: Some(time), ..self }
     }
 
     /// Sets the tenant that the aggregate belongs to. The default is tenant 1.
@@ -106,8 +114,9 @@ impl<DB: Database> Enqueuer<DB> {
     /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `connection`
     /// is `&mut tx`.
     ///
-    /// Change the row of the aggregate before this call: two transactions on one aggregate then wait for each other, and
-    /// their events are published in the order of the commits.
+    /// The events of one aggregate are published in the order in which their transactions commit: a transaction waits here
+    /// for the other ones that have enqueued an event of the aggregate. Change the row of the aggregate before this call,
+    /// not after it, or two such transactions may deadlock.
     ///
     /// An event that is refused ([`EnqueueError`]) leaves the transaction usable, unless the database refused it.
     pub async fn enqueue<E: EventType>(
@@ -129,6 +138,16 @@ impl<DB: Database> Enqueuer<DB> {
         let event_id = event.event_id.clone();
         self.append(connection, &[event]).await?;
         Ok(event_id)
+    }
+
+    /// Enqueues an event that is published at this time or later; see [`Enqueuer::enqueue`] and [`Options::due`].
+    pub async fn enqueue_at<E: EventType>(
+        &self,
+        connection: &mut DB::Connection,
+        event: E,
+        time: DateTime<Utc>,
+    ) -> Result<EventId, EnqueueError> {
+        self.enqueue_with(connection, event, Options::default().due(time)).await
     }
 
     /// Enqueues events of one type together, in this order; see [`Enqueuer::enqueue`]. Returns their ids.
@@ -205,7 +224,7 @@ impl<DB: Database> Enqueuer<DB> {
             occurred_at: options.occurred_at.unwrap_or(now),
             max_retry_count: options.max_retries.unwrap_or(3),
             routing_key: Some(registered.routing_key.to_owned()),
-            due: None,
+            due: options.due,
         })
     }
 

@@ -224,3 +224,20 @@ fn derive_macro_reads_its_attributes_and_the_names_of_serde() {
     assert_eq!(*BookReturned { book: 3, days_late: 0, reader: None }.key(), 3);
     assert_eq!(BookLent::ROUTING_KEY, "book.lent");
 }
+
+#[tokio::test]
+async fn event_that_is_not_due_holds_back_later_events_of_its_aggregate_only() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().consumer("reminders", in_transaction(remind));
+    let (outbox, running) = library.start(builder).await?;
+    let mut tx = library.pool.begin().await?;
+    let later = "2999-01-01T00:00:00Z".parse()?;
+    outbox.enqueue_at(&mut tx, BookLent::to("ann"), later).await?;
+    outbox.enqueue(&mut tx, BookLent::to("ben")).await?;
+    outbox.enqueue(&mut tx, BookLent { book: 2, reader: "cid".to_owned() }).await?;
+    tx.commit().await?;
+    library.consumed("SUCCESS", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!(library.notes().await?, ["cid"]);
+    Ok(())
+}

@@ -10,7 +10,7 @@ use crate::library::TestResult;
 
 /// The examples that need no server, each with a line that it prints.
 const EXAMPLES: [(&str, &str); 10] = [
-    ("bulk", "2000 events published and applied in "),
+    ("bulk", "10000 events published and applied in "),
     ("follow_up", "invoice 1 sent"),
     ("http_call", "attempt 3 for ann@example.org"),
     ("library", "3 reminders; ann has 2 loans"),
