@@ -1,6 +1,6 @@
 //! Every event delivered a second time.
 //!
-//! You see that the second delivery has no effect: the points are counted once. An operator redrives the events; a broker
+//! You see that the second delivery has no effect: the goals are counted once. An operator redrives the events; a broker
 //! may do the same at any time.
 
 mod common;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use handover_events::{AggregateId, AggregateRef, OutboxStatus, Partition};
 use handover_outbox::ports::{ConsumedFilter, DueQuery, NewEvent, OnFailed, OutboxFilter};
 
+use super::super::within;
 use super::consume::record;
 use super::outbox::{append, as_new, row};
 use super::{StoreRig, in_unit, view};
@@ -133,11 +134,13 @@ pub async fn a_release_and_a_redrive_apply_to_one_text_key(rig: &dyn StoreRig) {
     let of = AggregateRef { id: key.clone(), ..aggregate(1) };
     let released = in_unit!(rig, |unit| unit.outbox().release(&of, &unordered(), later(2)).await.unwrap());
     assert_eq!(released, 1);
-    assert!(wake.notified().await.contains(Partition::of(of.tenant, key.number())));
+    let notified = within("the notification", wake.notified()).await;
+    assert!(notified.contains(Partition::of(of.tenant, key.number())));
     assert_eq!(row(rig, "key").await.released_time, Some(later(2)));
     assert_eq!(row(rig, "number").await.released_time, None);
     in_unit!(rig, |unit| unit.outbox().redrive(&[redrive("key", later(3))], later(3)).await.unwrap());
-    assert!(wake.notified().await.contains(Partition::of(of.tenant, key.number())));
+    let notified = within("the notification", wake.notified()).await;
+    assert!(notified.contains(Partition::of(of.tenant, key.number())));
     let redriven = row(rig, "key").await;
     assert_eq!((redriven.status, redriven.aggregate.id), (OutboxStatus::Retry, key));
     in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("key")], later(4)).await.unwrap());
