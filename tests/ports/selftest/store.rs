@@ -34,6 +34,7 @@ faults! { broken_by(Fault) {
         "a_commit_that_redrove_rows_notifies_for_their_partitions",
         "a_commit_that_released_an_aggregate_notifies_for_its_partition",
         "a_notified_relay_sees_the_events",
+        "a_release_and_a_redrive_apply_to_one_text_key",
     ]
     dropped_units_commit: DroppedUnitsCommit breaks [
         "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",
@@ -61,5 +62,6 @@ faults! { broken_by(Fault) {
     redrive_and_release_send_no_notification: RedriveAndReleaseSendNoNotification breaks [
         "a_commit_that_redrove_rows_notifies_for_their_partitions",
         "a_commit_that_released_an_aggregate_notifies_for_its_partition",
+        "a_release_and_a_redrive_apply_to_one_text_key",
     ]
 }}
