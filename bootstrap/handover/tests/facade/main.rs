@@ -14,3 +14,4 @@ mod mistakes;
 mod operators;
 mod readme;
 mod start;
+mod test_helpers;
