@@ -17,6 +17,8 @@ mod numbered;
 mod operator;
 mod outbox;
 mod store;
+mod webhook_transport;
+mod webhooks;
 
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{
@@ -54,3 +56,12 @@ pub use outbox::{
 };
 pub(crate) use store::Erased;
 pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};
+pub use webhook_transport::{
+    NewSecret, SecretError, SendError, WebhookRequest, WebhookResponse, WebhookTransport,
+};
+pub use webhooks::{
+    AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
+    DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId, EndpointSecret,
+    EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts,
+    WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
+};

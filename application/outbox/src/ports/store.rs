@@ -13,6 +13,7 @@ use super::jobs::{JobQueries, JobRepo, LeaderRepo};
 use super::leases::{LeaseQueries, LeaseRepo};
 use super::operator::{OperatorQueries, OperatorRepo};
 use super::outbox::{OutboxQueries, OutboxRepo};
+use super::webhooks::{WebhookQueries, WebhookRepo};
 
 /// Begins units of work and views. An application declares its own types once, in an alias such as `dyn Store<Unit =
 /// dyn MarketUnit, View = dyn MarketView>`.
@@ -41,7 +42,7 @@ pub trait Store: Send + Sync {
 /// A store reduced to the outbox ports; used by relay, drainer and operations.
 pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
-/// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log.
+/// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log, webhooks.
 pub trait OutboxView:
     OutboxQueries
     + OperatorQueries
@@ -51,6 +52,7 @@ pub trait OutboxView:
     + LeaseQueries
     + JobQueries
     + AuditQueries
+    + WebhookQueries
 {
 }
 
@@ -63,6 +65,7 @@ impl<T> OutboxView for T where
         + LeaseQueries
         + JobQueries
         + AuditQueries
+        + WebhookQueries
         + ?Sized
 {
 }
@@ -79,6 +82,7 @@ pub trait OutboxUnit:
     + LeaderRepo
     + JobRepo
     + AuditRepo
+    + WebhookRepo
 {
 }
 
@@ -93,6 +97,7 @@ impl<T> OutboxUnit for T where
         + LeaderRepo
         + JobRepo
         + AuditRepo
+        + WebhookRepo
         + ?Sized
 {
 }
