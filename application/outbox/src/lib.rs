@@ -5,7 +5,9 @@
 //!   transaction.
 //! - [`with_tx`] is the only way to run a unit of work.
 //! - An [`Outbox`] contains the services that the relay, consumers, dead-letter drainer and operators of one process
-//!   need; [`runtime`] starts the relay, the consumers and the drainer, [`jobs`] periodic jobs.
+//!   need; [`runtime`] starts the relay, the consumers and the drainer, [`jobs`] periodic jobs, [`dispatch`] tasks that
+//!   leave the database.
+//! - [`webhooks`] sends events to systems of others over signed HTTP.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).
@@ -16,6 +18,7 @@
 extern crate self as handover_outbox;
 
 pub mod consumers;
+pub mod dispatch;
 mod error_kind;
 mod event_id;
 mod handler;
@@ -40,9 +43,13 @@ mod texts;
 pub mod topology;
 mod transaction;
 mod wakeup;
+pub mod webhooks;
 pub mod wrap;
 
-pub use self::metrics::{METRICS, Metric, MetricKind, PENDING, append, count_on_commit};
+pub use self::metrics::{
+    METRICS, Metric, MetricKind, PENDING, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS, WEBHOOK_OLDEST_DUE,
+    WEBHOOK_PENDING, WEBHOOK_UNDELIVERED, append, count_on_commit,
+};
 pub use event_id::{event_id, uuid_v7};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
 pub use outbox::{ConsumerQueue, Outbox};

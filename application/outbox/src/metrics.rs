@@ -62,6 +62,41 @@ pub(crate) const PAUSED: &str = "handover.consumer.paused";
 pub(crate) const LEFT: &str = "handover.consumer.left";
 pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
 
+pub(crate) const WEBHOOK_DELIVERED: &str = "handover.webhook.delivered";
+pub(crate) const WEBHOOK_FAILED: &str = "handover.webhook.failed";
+pub(crate) const WEBHOOK_INTERRUPTED: &str = "handover.webhook.interrupted";
+pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
+pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
+pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
+/// Gauge of pending deliveries.
+pub const WEBHOOK_PENDING: &str = "handover.webhook.deliveries.pending";
+/// Gauge of `DEAD` deliveries that nobody sent again.
+pub const WEBHOOK_UNDELIVERED: &str = "handover.webhook.deliveries.dead";
+/// Gauge of disabled endpoints.
+pub const WEBHOOK_DISABLED_ENDPOINTS: &str = "handover.webhook.endpoints.disabled";
+/// Gauge of the age of the longest due delivery.
+pub const WEBHOOK_OLDEST_DUE: &str = "handover.webhook.oldest.due.seconds";
+
+/// Every metric of webhooks. The caller sets the gauges: this crate does not sample the tables.
+pub const WEBHOOK_METRICS: [Metric; 10] = [
+    Metric::counter(WEBHOOK_DELIVERED, "Attempts at webhook deliveries that the receiver answered with 2xx"),
+    Metric::counter(WEBHOOK_FAILED, "Failed attempts at webhook deliveries"),
+    Metric::counter(
+        WEBHOOK_INTERRUPTED,
+        "Attempts at webhook deliveries that the end of the process interrupted",
+    ),
+    Metric::counter(WEBHOOK_DEAD, "Webhook deliveries marked as DEAD after their last attempt failed"),
+    Metric::counter(WEBHOOK_FAILING, "Webhook endpoints whose last 4 attempts failed"),
+    Metric::counter(WEBHOOK_DISABLED, "Webhook endpoints that were disabled automatically"),
+    Metric::gauge(WEBHOOK_PENDING, "Webhook deliveries that are pending"),
+    Metric::gauge(WEBHOOK_UNDELIVERED, "DEAD webhook deliveries that nobody sent again"),
+    Metric::gauge(WEBHOOK_DISABLED_ENDPOINTS, "Webhook endpoints that are disabled"),
+    Metric::gauge(
+        WEBHOOK_OLDEST_DUE,
+        "Age of the longest due webhook delivery of an enabled endpoint, in seconds; 0: none",
+    ),
+];
+
 /// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
 pub const METRICS: [Metric; 11] = [
     Metric::counter(

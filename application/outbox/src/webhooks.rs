@@ -1,0 +1,30 @@
+//! Webhooks: events reach systems of others over signed HTTP.
+//!
+//! The consumer ([`DeliveryWriter`]) writes one delivery per event and endpoint in the transaction that records the event
+//! as applied; the dispatcher ([`WebhookDispatcher`]) sends the deliveries and records each attempt. Operators manage
+//! endpoints and deliveries ([`Webhooks`]).
+//!
+//! **Invariant:** a delivery is sent at least once, with the same body and the same `webhook-id` at every attempt, until
+//! the receiver answers 2xx or the attempts are used up.
+
+mod deliveries;
+mod dispatcher;
+mod endpoints;
+mod events;
+mod offer;
+mod operations;
+mod record;
+mod recover;
+mod schedule;
+mod sweep;
+
+pub use deliveries::DeliveryWriter;
+pub use dispatcher::{WebhookDispatcher, WebhookSettings};
+pub use endpoints::{EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError};
+pub use events::{DeliveryDead, EndpointDisabled};
+pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
+pub use operations::{EndpointDetails, NewEndpoint, ShownDelivery, Webhooks};
+pub use record::Recording;
+pub use recover::{MAX_RECOVERED, Recover, Recovered};
+pub use schedule::MAX_ATTEMPTS;
+pub use sweep::WebhookSweep;

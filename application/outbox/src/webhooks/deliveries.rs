@@ -1,0 +1,150 @@
+//! Writes the deliveries of events.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateId, Envelope, EventId, EventType, TenantId};
+use tracing::info;
+
+use super::events::{DeliveryDead, EndpointDisabled};
+use super::offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType};
+use crate::handler::{Applied, Event, Handler, HandlerError};
+use crate::ports::{
+    Clock, EndpointId, NewWebhookDelivery, OutboxUnit, StoreError, UnitOfWork, WebhookEndpoint,
+};
+use crate::registry::EventRegistry;
+
+/// Consumer that writes a delivery for each event and each endpoint that asked for its type. The dispatcher sends them.
+#[derive(Clone)]
+pub struct DeliveryWriter {
+    /// The offered event types.
+    pub offer: Arc<Offer>,
+    /// Decides which fields of a payload are masked.
+    pub registry: Arc<EventRegistry>,
+    /// Clock of the deployment.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl DeliveryWriter {
+    /// Name of the consumer in the consume log.
+    pub const NAME: &'static str = "webhooks";
+
+    /// Writes the deliveries of these events in the unit of work of their consumer. Returns one result per event.
+    pub async fn write(
+        &self,
+        unit: &mut dyn OutboxUnit,
+        events: &[Event],
+    ) -> Result<Vec<Applied>, HandlerError> {
+        let mut tenants: Vec<TenantId> = events.iter().map(|event| event.row.aggregate.tenant).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
+        let endpoints = unit.webhook_endpoints(&tenants).await?;
+        if endpoints.is_empty() {
+            return Ok(events.iter().map(|_| Applied::result("no endpoint")).collect());
+        }
+        let now = self.clock.now();
+        let mut deliveries = Vec::new();
+        let mut results = Vec::with_capacity(events.len());
+        for event in events {
+            let of_event = self.deliveries(&endpoints, event, now)?;
+            results.push(match of_event.len() {
+                0 => Applied::result("no endpoint"),
+                1 => Applied::result("1 delivery"),
+                count => Applied::result(format!("{count} deliveries")),
+            });
+            deliveries.extend(of_event);
+        }
+        if !deliveries.is_empty() {
+            unit.insert_webhook_deliveries(&deliveries).await?;
+        }
+        Ok(results)
+    }
+
+    /// The deliveries of an event. An event about an endpoint is not sent to this endpoint.
+    fn deliveries(
+        &self,
+        endpoints: &[WebhookEndpoint],
+        event: &Event,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<NewWebhookDelivery>, HandlerError> {
+        let Some(offered) = self.offer.of_row(&event.row.event_type) else { return Ok(Vec::new()) };
+        let tenant = event.row.aggregate.tenant;
+        let about_webhooks = is_about_webhooks(&event.row.event_type);
+        let receivers = endpoints.iter().filter(|endpoint| {
+            endpoint.tenant == tenant
+                && self.offer.wanted(endpoint, offered)
+                && !(about_webhooks && event.row.aggregate.id == AggregateId::from(endpoint.id.0))
+        });
+        let deliveries = receivers.map(|endpoint| {
+            new_delivery(&self.registry, offered, endpoint, &event.envelope, now)
+                .map_err(HandlerError::Unrecoverable)
+        });
+        deliveries.collect()
+    }
+}
+
+/// Whether events of this type are about webhooks. Their deliveries announce nothing themselves.
+pub(super) fn is_about_webhooks(event_type: &str) -> bool {
+    event_type == EndpointDisabled::NAME || event_type == DeliveryDead::NAME
+}
+
+/// The first delivery of an event to an endpoint. The error says why the event has no body.
+pub(super) fn new_delivery(
+    registry: &EventRegistry,
+    offered: &OfferedType,
+    endpoint: &WebhookEndpoint,
+    event: &Envelope,
+    now: DateTime<Utc>,
+) -> Result<NewWebhookDelivery, String> {
+    let body = offered.body(registry, endpoint.tenant, event, endpoint.body_form)?;
+    let bytes = body.len();
+    let (body, dead_because) = if bytes > MAX_BODY_BYTES {
+        let why = format!("the body has {bytes} bytes; at most {MAX_BODY_BYTES} are sent");
+        (String::new(), Some(why))
+    } else {
+        if bytes > LARGE_BODY_BYTES {
+            info!(eventId = %event.event_id, endpointId = %endpoint.id, bytes,
+                "[Webhooks] large body; receivers may refuse it");
+        }
+        (body, None)
+    };
+    Ok(NewWebhookDelivery {
+        endpoint: endpoint.id,
+        tenant: endpoint.tenant,
+        event_id: event.event_id.clone(),
+        redelivery: 0,
+        event_type: offered.name.clone(),
+        order_key: format!("{}/{}", event.aggregate_type, event.aggregate_id),
+        body,
+        dead_because,
+        at: now,
+    })
+}
+
+#[async_trait]
+impl<U: UnitOfWork + ?Sized> Handler<U> for DeliveryWriter {
+    fn name(&self) -> &str {
+        DeliveryWriter::NAME
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        self.offer.types().map(|offered| offered.event_type.as_str()).collect()
+    }
+
+    async fn apply(&self, unit: &mut U, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        self.write(unit.outbox(), events).await
+    }
+}
+
+/// Those of these events that the endpoint has no delivery of.
+pub(super) async fn without_delivery(
+    unit: &mut (impl crate::ports::WebhookQueries + ?Sized),
+    endpoint: EndpointId,
+    events: &[EventId],
+) -> Result<Vec<EventId>, StoreError> {
+    let found = unit.webhook_deliveries_of(events).await?;
+    let delivered: std::collections::BTreeSet<&EventId> =
+        found.iter().filter(|delivery| delivery.endpoint == endpoint).map(|it| &it.event_id).collect();
+    Ok(events.iter().filter(|event| !delivered.contains(event)).cloned().collect())
+}

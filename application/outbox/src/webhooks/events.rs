@@ -1,0 +1,46 @@
+//! The events that webhooks announce about themselves.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+/// An endpoint was disabled automatically.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, handover_macros::Event)]
+#[serde(rename_all = "camelCase")]
+#[event(
+    name = "WEBHOOK_ENDPOINT_DISABLED",
+    aggregate = "Webhook",
+    routing_key = "webhook.endpoint.disabled",
+    summary = "An endpoint was disabled automatically."
+)]
+pub struct EndpointDisabled {
+    /// Endpoint.
+    #[event(key, visible)]
+    pub endpoint_id: Uuid,
+    /// Reason.
+    #[event(visible)]
+    pub reason: String,
+}
+
+/// No further attempt at a delivery follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, handover_macros::Event)]
+#[serde(rename_all = "camelCase")]
+#[event(
+    name = "WEBHOOK_DELIVERY_DEAD",
+    aggregate = "Webhook",
+    routing_key = "webhook.delivery.dead",
+    summary = "No further attempt at a delivery follows."
+)]
+pub struct DeliveryDead {
+    /// Endpoint.
+    #[event(key, visible)]
+    pub endpoint_id: Uuid,
+    /// Delivery.
+    #[event(visible)]
+    pub delivery_id: i64,
+    /// Event that was not delivered.
+    #[event(visible)]
+    pub event_id: String,
+    /// Reason.
+    #[event(visible)]
+    pub reason: String,
+}

@@ -1,0 +1,586 @@
+//! Operations on endpoints and deliveries.
+//!
+//! **Invariant:** an operator sees and changes only endpoints of its own tenant, unless it may see all tenants; for every
+//! other endpoint the result is the same as for one that does not exist.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::{Envelope, EventId, Json, TenantId};
+
+use super::deliveries::new_delivery;
+use super::endpoints::{
+    CheckedChange, DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError,
+};
+use super::offer::Offer;
+use crate::event_id::uuid_v7;
+use crate::operations::{
+    Action, OperationError, Operator, Reason, changed_by_earlier_attempt, count, present_fields, rfc3339,
+};
+use crate::outbox::Outbox;
+use crate::page::Page;
+use crate::ports::{
+    AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, EndpointHealth, EndpointId, EndpointSecret,
+    EndpointStatus, NewSecret, NewWebhookDelivery, OutboxUnit, StoreError, WebhookAttempt, WebhookDelivery,
+    WebhookEndpoint, WebhookTransport,
+};
+use crate::privacy::MASK;
+use crate::transaction::{Attempt, with_tx_using};
+
+/// Maximum number of valid secrets of an endpoint.
+const MAX_SECRETS: usize = 10;
+/// Longest time for which a replaced secret stays valid.
+const MAX_OVERLAP_HOURS: u32 = 168;
+
+/// Everything that operations on webhooks need. Clones share it.
+#[derive(Clone)]
+pub struct Webhooks {
+    /// Store, event types, clock.
+    pub outbox: Outbox,
+    /// The event types that endpoints can ask for.
+    pub offer: Arc<Offer>,
+    /// Checks URLs and encrypts secrets.
+    pub transport: Arc<dyn WebhookTransport>,
+}
+
+/// A created endpoint, or one with a new secret.
+#[derive(Debug, Clone)]
+pub struct NewEndpoint {
+    /// The endpoint.
+    pub endpoint: WebhookEndpoint,
+    /// Its secret (`whsec_...`); it is not shown again.
+    pub secret: NewSecret,
+}
+
+/// An endpoint and the attempts of the last 24 hours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointDetails {
+    /// The endpoint.
+    pub endpoint: WebhookEndpoint,
+    /// Numbers of attempts.
+    pub last_day: AttemptCounts,
+}
+
+/// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is the body
+/// of an endpoint that gets personal data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownDelivery {
+    /// The delivery.
+    pub delivery: WebhookDelivery,
+    /// Its attempts.
+    pub attempts: Vec<WebhookAttempt>,
+}
+
+/// What a change does besides replacing the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    None,
+    ResetHealth,
+    CancelDeliveries,
+}
+
+impl Webhooks {
+    /// The tenant of a list: the requested one, otherwise the operator's own.
+    fn tenant(operator: &Operator, asked: Option<TenantId>) -> Result<TenantId, OperationError> {
+        Ok(operator.visible(asked)?.unwrap_or(operator.tenant))
+    }
+
+    /// Creates an endpoint of the operator's tenant, or of the requested one. `id` is chosen before the call is stored, so
+    /// that a repeated call creates no second endpoint.
+    pub async fn create(
+        &self,
+        operator: &Operator,
+        tenant: Option<TenantId>,
+        mut change: EndpointChange,
+    ) -> Result<NewEndpoint, WebhookError> {
+        let tenant = Webhooks::tenant(operator, tenant)?;
+        let required = |field| InvalidEndpoint::new(field, "is required");
+        let url = change.url.clone().ok_or_else(|| required("url"))?;
+        let event_types = change.event_types.clone().ok_or_else(|| required("eventTypes"))?;
+        change.body_form.get_or_insert(BodyForm::Thin);
+        let now = self.outbox.now();
+        let id = EndpointId(uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let checked = change.check(self, operator, id)?;
+        let secret = self.transport.new_secret(id)?;
+        let endpoint = WebhookEndpoint {
+            id,
+            tenant,
+            slot: None,
+            url,
+            description: None,
+            event_types,
+            is_ordered: false,
+            body_form: BodyForm::Thin,
+            signs_asymmetrically: false,
+            per_second: None,
+            max_in_flight: DEFAULT_IN_FLIGHT,
+            headers: None,
+            secrets: vec![secret.stored.clone()],
+            status: EndpointStatus::Enabled,
+            disabled_reason: None,
+            version: 1,
+            create_time: now,
+            update_time: now,
+            health: EndpointHealth::default(),
+        };
+        let endpoint = checked.applied(operator, endpoint)?;
+        let entry = audit(operator, "webhooks.create", id, tenant, checked.fields(), now);
+        let endpoint = with_tx_using(&self.outbox.tx, (endpoint, entry), |unit, (endpoint, entry), _| {
+            Box::pin(insert(unit.outbox(), endpoint, entry))
+        })
+        .await?;
+        Ok(NewEndpoint { endpoint, secret })
+    }
+
+    /// The endpoints of a tenant that are not deleted, the oldest first.
+    pub async fn list(
+        &self,
+        operator: &Operator,
+        tenant: Option<TenantId>,
+    ) -> Result<Vec<WebhookEndpoint>, WebhookError> {
+        let tenant = Webhooks::tenant(operator, tenant)?;
+        let endpoints = self.outbox.view().await?.outbox_view().webhook_endpoints(&[tenant]).await?;
+        let selection = [("tenantId", Some(tenant.get().into()))];
+        let read = Action::read("webhooks.list", selection);
+        read.record(&self.outbox.tx, operator, Some(tenant), count(endpoints.len())).await?;
+        Ok(endpoints)
+    }
+
+    /// An endpoint that the operator can see, also a deleted one.
+    async fn find(&self, operator: &Operator, id: EndpointId) -> Result<WebhookEndpoint, WebhookError> {
+        let found = self.outbox.view().await?.outbox_view().webhook_endpoint(id).await?;
+        visible(operator, found)
+    }
+
+    /// An endpoint with the numbers of its attempts.
+    pub async fn show(&self, operator: &Operator, id: EndpointId) -> Result<EndpointDetails, WebhookError> {
+        let endpoint = self.find(operator, id).await?;
+        let since = self.outbox.now() - TimeDelta::hours(24);
+        let last_day = self.outbox.view().await?.outbox_view().webhook_attempt_counts(id, since).await?;
+        self.record_read("webhooks.show", operator, &endpoint, Vec::new(), 1).await?;
+        Ok(EndpointDetails { endpoint, last_day })
+    }
+
+    /// Changes an endpoint. Deliveries that are waiting are sent to the new URL.
+    pub async fn update(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        change: EndpointChange,
+    ) -> Result<WebhookEndpoint, WebhookError> {
+        let checked = change.check(self, operator, id)?;
+        let fields = checked.fields();
+        let change = move |operator: &Operator, before, checked: &CheckedChange| {
+            Ok(checked.applied(operator, before)?)
+        };
+        self.change(operator, ("webhooks.update", fields), id, checked, change, Effect::None).await
+    }
+
+    /// Enables an endpoint: its deliveries are sent, also those written while it was disabled, and its failures are
+    /// forgotten.
+    pub async fn enable(&self, operator: &Operator, id: EndpointId) -> Result<WebhookEndpoint, WebhookError> {
+        let change = |_: &Operator, before, (): &()| {
+            Ok(WebhookEndpoint { status: EndpointStatus::Enabled, disabled_reason: None, ..before })
+        };
+        let action = ("webhooks.enable", Vec::new());
+        self.change(operator, action, id, (), change, Effect::ResetHealth).await
+    }
+
+    /// Disables an endpoint: its deliveries are written, but not sent.
+    pub async fn disable(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        reason: Option<Reason>,
+    ) -> Result<WebhookEndpoint, WebhookError> {
+        let reason = reason.map_or_else(|| "disabled by an operator".to_owned(), |it| it.as_str().to_owned());
+        let fields = vec![("reason".to_owned(), reason.as_str().into())];
+        let change = |_: &Operator, before, reason: &String| {
+            let disabled_reason = Some(reason.clone());
+            Ok(WebhookEndpoint { status: EndpointStatus::Disabled, disabled_reason, ..before })
+        };
+        self.change(operator, ("webhooks.disable", fields), id, reason, change, Effect::None).await
+    }
+
+    /// Deletes an endpoint: its pending deliveries are cancelled, and its secrets are removed. Its deliveries stay visible.
+    pub async fn delete(&self, operator: &Operator, id: EndpointId) -> Result<WebhookEndpoint, WebhookError> {
+        let change = |_: &Operator, before, (): &()| {
+            let status = EndpointStatus::Deleted;
+            Ok(WebhookEndpoint { status, slot: None, secrets: Vec::new(), headers: None, ..before })
+        };
+        let action = ("webhooks.delete", Vec::new());
+        self.change(operator, action, id, (), change, Effect::CancelDeliveries).await
+    }
+
+    /// Replaces the secret of an endpoint. Requests are also signed with the previous secrets for some hours (24 unless
+    /// another number is given).
+    pub async fn rotate_secret(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        overlap_hours: Option<u32>,
+    ) -> Result<NewEndpoint, WebhookError> {
+        let overlap = overlap_hours.unwrap_or(24);
+        if overlap > MAX_OVERLAP_HOURS {
+            let why = format!("must be 0 to {MAX_OVERLAP_HOURS}");
+            return Err(InvalidEndpoint::new("overlapHours", why).into());
+        }
+        let secret = self.transport.new_secret(id)?;
+        let now = self.outbox.now();
+        let fields = vec![("overlapHours".to_owned(), i64::from(overlap).into())];
+        let valid_until = now + TimeDelta::hours(i64::from(overlap));
+        let change = move |_: &Operator, before: WebhookEndpoint, new: &EndpointSecret| {
+            let secrets = rotated(&before.secrets, new, now, valid_until);
+            if secrets.len() > MAX_SECRETS {
+                let why =
+                    format!("is too long: {MAX_SECRETS} secrets would still be valid; use a shorter time");
+                return Err(InvalidEndpoint::new("overlapHours", why).into());
+            }
+            Ok(WebhookEndpoint { secrets, ..before })
+        };
+        let action = ("webhooks.rotate-secret", fields);
+        let stored = secret.stored.clone();
+        let endpoint = self.change(operator, action, id, stored, change, Effect::None).await?;
+        Ok(NewEndpoint { endpoint, secret })
+    }
+
+    /// Encrypts the secrets of all endpoints with the current key. Returns the number of changed endpoints.
+    pub async fn rotate_key(&self, operator: &Operator) -> Result<u64, WebhookError> {
+        let mut after = None;
+        let mut changed = 0;
+        loop {
+            let page = self.outbox.view().await?.outbox_view().webhook_endpoints_after(after, 100).await?;
+            let Some(last) = page.last() else { return Ok(changed) };
+            after = Some(last.id);
+            for endpoint in page {
+                if self.transport.reseal(&endpoint)?.is_none() {
+                    continue;
+                }
+                let transport = Arc::clone(&self.transport);
+                let change = move |_: &Operator, before: WebhookEndpoint, (): &()| {
+                    Ok(transport.reseal(&before)?.unwrap_or(before))
+                };
+                let action = ("webhooks.rotate-key", Vec::new());
+                self.change(operator, action, endpoint.id, (), change, Effect::None).await?;
+                changed += 1;
+            }
+        }
+    }
+
+    /// Sends the example of an event type to an endpoint. Returns the delivery.
+    pub async fn test(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        name: &str,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let invalid = |why: String| WebhookError::from(InvalidEndpoint::new("type", why));
+        self.offer.check_pattern(name).map_err(|error| invalid(format!("is invalid: {error}")))?;
+        let offered = self.offer.named(name).ok_or_else(|| invalid("must name one event type".to_owned()))?;
+        let endpoint = self.not_deleted(operator, id).await?;
+        let now = self.outbox.now();
+        let event_id = format!("test-{}", uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let event_id: EventId = event_id.parse().map_err(|_| invalid("has no example".to_owned()))?;
+        let example = Envelope {
+            event_id,
+            event_type: offered.event_type.clone(),
+            aggregate_type: "Test".to_owned(),
+            aggregate_id: 1_i64.into(),
+            occurred_at: now,
+            trace_id: operator.trace.trace_id.clone(),
+            payload: offered.example.clone(),
+        };
+        let delivery =
+            new_delivery(&self.outbox.registry, offered, &endpoint, &example, now).map_err(invalid)?;
+        let fields = vec![("type".to_owned(), name.into())];
+        self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
+    }
+
+    /// Deliveries of an endpoint, the newest first.
+    pub async fn deliveries(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        filter: &DeliveryFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<WebhookDelivery>, WebhookError> {
+        let endpoint = self.find(operator, id).await?;
+        let mut view = self.outbox.view().await?;
+        let rows =
+            view.outbox_view().webhook_deliveries_page(id, filter, before, limit.saturating_add(1)).await?;
+        drop(view);
+        let mut page = Page::cut(rows, limit, |row| row.id);
+        for delivery in &mut page.items {
+            mask_body(operator, &endpoint, delivery);
+        }
+        let fields = present_fields([
+            ("state", filter.state.map(|state| state.as_str().into())),
+            ("type", filter.event_type.as_deref().map(Json::from)),
+            ("status", filter.status.map(|status| i64::from(status).into())),
+            ("from", filter.from.map(rfc3339)),
+            ("to", filter.to.map(rfc3339)),
+            ("cursor", before.map(Json::from)),
+        ]);
+        let matched = count(page.items.len());
+        self.record_read("webhooks.deliveries", operator, &endpoint, fields, matched).await?;
+        Ok(page)
+    }
+
+    /// A delivery with its attempts.
+    pub async fn delivery(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        delivery: i64,
+    ) -> Result<ShownDelivery, WebhookError> {
+        let endpoint = self.find(operator, id).await?;
+        let mut delivery = self.delivery_of(&endpoint, delivery).await?;
+        let mut attempts = self.outbox.view().await?.outbox_view().webhook_attempts(delivery.id).await?;
+        if !operator.sees_personal_data {
+            for attempt in &mut attempts {
+                attempt.response = attempt.response.take().map(|_| MASK.to_owned());
+            }
+        }
+        mask_body(operator, &endpoint, &mut delivery);
+        let fields = vec![("deliveryId".to_owned(), delivery.id.into())];
+        self.record_read("webhooks.delivery", operator, &endpoint, fields, 1).await?;
+        Ok(ShownDelivery { delivery, attempts })
+    }
+
+    /// Sends an event to an endpoint again, as a delivery of its own. Returns the new delivery.
+    pub async fn redeliver(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        delivery: i64,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let endpoint = self.not_deleted(operator, id).await?;
+        let delivery = self.delivery_of(&endpoint, delivery).await?;
+        let events = std::slice::from_ref(&delivery.event_id);
+        let others = self.outbox.view().await?.outbox_view().webhook_deliveries_of(events).await?;
+        let of_endpoint = others.iter().filter(|other| other.endpoint == id);
+        let redelivery = of_endpoint.map(|other| other.redelivery).max().unwrap_or(0).saturating_add(1);
+        let fields = vec![("deliveryId".to_owned(), delivery.id.into())];
+        let new = NewWebhookDelivery {
+            endpoint: id,
+            tenant: endpoint.tenant,
+            event_id: delivery.event_id,
+            redelivery,
+            event_type: delivery.event_type,
+            // A redelivery is not held back by earlier events.
+            order_key: format!("redelivery/{}", delivery.id),
+            body: delivery.body,
+            dead_because: None,
+            at: self.outbox.now(),
+        };
+        if new.body.is_empty() {
+            return Err(InvalidEndpoint::new("delivery", "has no body: it was too large to be sent").into());
+        }
+        self.add_delivery(operator, ("webhooks.redeliver", fields), &endpoint, new).await
+    }
+
+    /// An endpoint that the operator can see and that is not deleted.
+    pub(super) async fn not_deleted(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+    ) -> Result<WebhookEndpoint, WebhookError> {
+        let endpoint = self.find(operator, id).await?;
+        match endpoint.status {
+            EndpointStatus::Enabled | EndpointStatus::Disabled => Ok(endpoint),
+            EndpointStatus::Deleted => Err(not_found()),
+        }
+    }
+
+    async fn delivery_of(
+        &self,
+        endpoint: &WebhookEndpoint,
+        id: i64,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let found = self.outbox.view().await?.outbox_view().webhook_delivery(id).await?;
+        let found = found.filter(|delivery| delivery.endpoint == endpoint.id);
+        found.ok_or_else(|| OperationError::NotFound { what: "webhook delivery" }.into())
+    }
+
+    async fn add_delivery(
+        &self,
+        operator: &Operator,
+        (name, fields): (&'static str, Vec<(String, Json)>),
+        endpoint: &WebhookEndpoint,
+        delivery: NewWebhookDelivery,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let entry = audit(operator, name, endpoint.id, endpoint.tenant, fields, delivery.at);
+        let id = with_tx_using(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
+            Box::pin(async move {
+                let unit = unit.outbox();
+                if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {
+                    let changed = unit.insert_webhook_deliveries(std::slice::from_ref(delivery)).await?;
+                    unit.audit(&AuditEntry { matched: 1, changed, ..entry.clone() }).await?;
+                }
+                let of_event = unit.webhook_deliveries_of(std::slice::from_ref(&delivery.event_id)).await?;
+                let ours = of_event.into_iter().find(|found| {
+                    found.endpoint == delivery.endpoint && found.redelivery == delivery.redelivery
+                });
+                ours.ok_or_else(|| StoreError::Conflict { what: "webhook delivery".to_owned() })
+            })
+        });
+        Ok(id.await?)
+    }
+
+    async fn record_read(
+        &self,
+        name: &'static str,
+        operator: &Operator,
+        endpoint: &WebhookEndpoint,
+        fields: Vec<(String, Json)>,
+        matched: u64,
+    ) -> Result<(), StoreError> {
+        let mut read = Action::read_personal_data(
+            name,
+            operator,
+            [("endpointId", Some(endpoint.id.to_string().into()))],
+        );
+        read.selection.extend(fields);
+        read.record(&self.outbox.tx, operator, Some(endpoint.tenant), matched).await
+    }
+
+    /// Changes an endpoint in a unit of work with an audit entry.
+    async fn change<I, F>(
+        &self,
+        operator: &Operator,
+        (name, fields): (&'static str, Vec<(String, Json)>),
+        id: EndpointId,
+        input: I,
+        change: F,
+        effect: Effect,
+    ) -> Result<WebhookEndpoint, WebhookError>
+    where
+        I: Send + Sync + 'static,
+        F: Fn(&Operator, WebhookEndpoint, &I) -> Result<WebhookEndpoint, WebhookError>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let now = self.outbox.now();
+        let job = (operator.clone(), input, fields);
+        with_tx_using(
+            &self.outbox.tx,
+            (job, change),
+            move |unit, ((operator, input, fields), change), attempt| {
+                Box::pin(async move {
+                    let unit = unit.outbox();
+                    let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
+                    let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
+                    if is_done(unit, attempt, &entry).await? {
+                        return Ok(before);
+                    }
+                    if before.status == EndpointStatus::Deleted {
+                        return Err(not_found());
+                    }
+                    let version = before.version + 1;
+                    let after =
+                        WebhookEndpoint { version, update_time: now, ..change(operator, before, input)? };
+                    unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
+                    let after = carry_out(unit, effect, after, now).await?;
+                    unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry }).await?;
+                    Ok(after)
+                })
+            },
+        )
+        .await
+    }
+}
+
+async fn is_done(
+    unit: &mut dyn OutboxUnit,
+    attempt: Attempt,
+    entry: &AuditEntry,
+) -> Result<bool, StoreError> {
+    Ok(changed_by_earlier_attempt(unit, attempt, entry).await?.is_some())
+}
+
+async fn carry_out(
+    unit: &mut dyn OutboxUnit,
+    effect: Effect,
+    after: WebhookEndpoint,
+    now: DateTime<Utc>,
+) -> Result<WebhookEndpoint, StoreError> {
+    match effect {
+        Effect::None => Ok(after),
+        Effect::ResetHealth => {
+            let last_success = after.health.last_success;
+            let health = EndpointHealth { last_success, ..EndpointHealth::default() };
+            unit.set_webhook_health(after.id, &health).await?;
+            Ok(WebhookEndpoint { health, ..after })
+        }
+        Effect::CancelDeliveries => {
+            unit.cancel_webhook_deliveries(Some(after.id), now).await?;
+            Ok(after)
+        }
+    }
+}
+
+/// Inserts an endpoint into the smallest free slot of its tenant.
+async fn insert(
+    unit: &mut dyn OutboxUnit,
+    endpoint: &WebhookEndpoint,
+    entry: &AuditEntry,
+) -> Result<WebhookEndpoint, WebhookError> {
+    let others = unit.webhook_endpoints(&[endpoint.tenant]).await?;
+    if let Some(created) = others.iter().find(|other| other.id == endpoint.id) {
+        // An earlier attempt was committed.
+        return Ok(created.clone());
+    }
+    let is_free = |slot: &u32| others.iter().all(|other| other.slot != Some(*slot));
+    let slot = (1..=MAX_ENDPOINTS).find(is_free).ok_or(WebhookError::TooManyEndpoints)?;
+    let endpoint = WebhookEndpoint { slot: Some(slot), ..endpoint.clone() };
+    unit.insert_webhook_endpoint(&endpoint).await?;
+    unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry.clone() }).await?;
+    Ok(endpoint)
+}
+
+fn not_found() -> WebhookError {
+    OperationError::NotFound { what: "webhook endpoint" }.into()
+}
+
+fn visible(operator: &Operator, found: Option<WebhookEndpoint>) -> Result<WebhookEndpoint, WebhookError> {
+    let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
+    found.ok_or_else(not_found)
+}
+
+fn mask_body(operator: &Operator, endpoint: &WebhookEndpoint, delivery: &mut WebhookDelivery) {
+    if endpoint.body_form == BodyForm::Unmasked && !operator.sees_personal_data {
+        MASK.clone_into(&mut delivery.body);
+    }
+}
+
+/// The secrets after a rotation: the new one, and those that are still valid.
+fn rotated(
+    before: &[EndpointSecret],
+    new: &EndpointSecret,
+    now: DateTime<Utc>,
+    valid_until: DateTime<Utc>,
+) -> Vec<EndpointSecret> {
+    let kept = before.iter().map(|secret| EndpointSecret {
+        valid_until: Some(secret.valid_until.unwrap_or(valid_until)),
+        ..secret.clone()
+    });
+    let kept = kept.filter(|secret| secret.valid_until.is_some_and(|until| until > now));
+    std::iter::once(new.clone()).chain(kept).collect()
+}
+
+/// Audit entry of a change of an endpoint.
+pub(super) fn audit(
+    operator: &Operator,
+    name: &'static str,
+    endpoint: EndpointId,
+    tenant: TenantId,
+    fields: Vec<(String, Json)>,
+    at: DateTime<Utc>,
+) -> AuditEntry {
+    let mut selection = vec![("endpointId".to_owned(), endpoint.to_string().into())];
+    selection.extend(fields);
+    let action = Action { name, selection, reason: None };
+    AuditEntry { tenant, ..action.entry(operator, (1, 1), at) }
+}

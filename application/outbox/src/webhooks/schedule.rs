@@ -1,0 +1,50 @@
+//! Times of attempts.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// Delays between the attempts of the Standard Webhooks specification, in seconds.
+const DELAYS: [i64; 9] = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
+
+/// Greatest delay that a receiver can ask for.
+const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
+
+/// Shortest pause of an endpoint that asks for slower delivery.
+const MIN_PAUSE: TimeDelta = TimeDelta::seconds(60);
+
+/// Number of attempts after which a delivery is `DEAD`.
+pub const MAX_ATTEMPTS: u32 = DELAYS.len() as u32 + 1;
+
+/// The delay after this number of failed attempts, with 20 % jitter; `None` if no attempt follows. `random` is uniform.
+pub(super) fn delay(failed: u32, random: u64) -> Option<TimeDelta> {
+    let seconds = DELAYS.get(usize::try_from(failed.checked_sub(1)?).ok()?)?;
+    // 0.8 to 1.2, in thousandths.
+    let factor = 800 + i64::try_from(random % 401).unwrap_or(200);
+    Some(TimeDelta::milliseconds(seconds * factor))
+}
+
+/// The time of a header `retry-after`: a number of seconds or a date.
+pub(super) fn retry_after(header: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let header = header.trim();
+    if let Ok(seconds) = header.parse::<u32>() {
+        return now.checked_add_signed(TimeDelta::seconds(i64::from(seconds)));
+    }
+    DateTime::parse_from_rfc2822(header).ok().map(|date| date.to_utc())
+}
+
+/// The next attempt: after the delay of the schedule, or later if the receiver asks for it, at most after 24 hours.
+pub(super) fn next_attempt(
+    now: DateTime<Utc>,
+    delay: TimeDelta,
+    asked: Option<DateTime<Utc>>,
+) -> DateTime<Utc> {
+    let scheduled = now + delay;
+    asked.map_or(scheduled, |asked| asked.min(now + MAX_RETRY_AFTER).max(scheduled))
+}
+
+/// The end of the pause of an endpoint whose response asks for slower delivery; `None` for every other response.
+pub(super) fn pause(status: u16, now: DateTime<Utc>, asked: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    match status {
+        429 | 502 | 503 | 504 => Some(next_attempt(now, MIN_PAUSE, asked)),
+        _ => None,
+    }
+}

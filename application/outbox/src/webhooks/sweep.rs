@@ -1,0 +1,39 @@
+//! Cancels deliveries that were written while their endpoint was being deleted.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use crate::ports::{Leadership, StoreError};
+use crate::transaction::{Transactor, with_tx};
+
+/// Interval of the sweep.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The sweep. The consumer does not lock endpoints, so that a delivery can be committed after the deletion of its
+/// endpoint was.
+pub struct WebhookSweep {
+    /// Runs units of work.
+    pub tx: Transactor,
+}
+
+impl WebhookSweep {
+    /// Starts the sweep on the leader.
+    pub fn start(self, leader: &Leader) {
+        let tx = self.tx.clone();
+        Periodic::new("WebhookSweep", INTERVAL, RunBy::Leader(leader.clone())).start(&tx, self);
+    }
+}
+
+#[async_trait]
+impl Job for WebhookSweep {
+    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
+        let now = self.tx.now();
+        with_tx(&self.tx, move |unit, _| {
+            Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, now).await })
+        })
+        .await?;
+        Ok(Progress::Done)
+    }
+}
