@@ -97,6 +97,8 @@ pub enum Audience {
     Parties,
     /// The effect concerns the assets of the buyer; the seller does not see it.
     Buyer,
+    /// The effect concerns the operator of the tenant.
+    Operators,
 }
 
 /// What the handlers of a process use.

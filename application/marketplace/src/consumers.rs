@@ -24,7 +24,7 @@ pub use fulfillment::{FULFILLMENT_QUEUE, Fulfillment};
 pub use inventory::{INVENTORY_QUEUE, Inventory};
 pub use order_timeout::{OrderTimeoutConsumer, TIMEOUT_QUEUE};
 pub use status_sync::{STATUS_SYNC_QUEUE, StatusSync};
-pub use webhooks::{WEBHOOK_QUEUE, Webhooks};
+pub use webhooks::{WEBHOOK_QUEUE, Webhooks, webhook_offer};
 
 /// The consumers of the service.
 pub fn standard() -> Consumers {
@@ -37,7 +37,7 @@ pub fn standard() -> Consumers {
         Arc::new(AssetConsumer::of_wallets()),
         Arc::new(AssetConsumer::of_points()),
         Arc::new(BuyerCredit),
-        Arc::new(Webhooks),
+        Arc::new(Webhooks::default()),
     ];
     Consumers::new(consumers)
 }

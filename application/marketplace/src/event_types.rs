@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handover_outbox::webhooks::event_descriptions;
 use handover_outbox::{EventRegistry, EventSpec};
 use marketplace_domain::{AggregateType, EventKind, PaymentMethod};
 use tracing::info_span;
@@ -21,7 +22,9 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
         let is_of_order = kind.aggregate() == AggregateType::Order.as_str();
         if is_of_order { spec.logged_in(|id| info_span!("order", orderId = id.number())) } else { spec }
     };
-    EventKind::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
+    let about_webhooks = event_descriptions();
+    let about_webhooks = about_webhooks.iter().map(EventSpec::described);
+    EventKind::ALL.iter().map(spec).chain(about_webhooks).fold(EventRegistry::default(), EventRegistry::with)
 }
 
 /// The routing key with which events of this type are published.

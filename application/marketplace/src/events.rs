@@ -32,6 +32,16 @@ impl EventSource {
         EventSource { clock, random, registry, max_retry_count }
     }
 
+    /// Clock of the deployment.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The registered event types.
+    pub(crate) fn registry(&self) -> &Arc<EventRegistry> {
+        &self.registry
+    }
+
     /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()

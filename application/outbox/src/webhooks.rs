@@ -21,7 +21,7 @@ mod sweep;
 pub use deliveries::DeliveryWriter;
 pub use dispatcher::{WebhookDispatcher, WebhookSettings};
 pub use endpoints::{EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError};
-pub use events::{DeliveryDead, EndpointDisabled};
+pub use events::{DeliveryDead, EndpointDisabled, event_descriptions};
 pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
 pub use operations::{EndpointDetails, NewEndpoint, ShownDelivery, Webhooks};
 pub use record::Recording;

@@ -1,7 +1,7 @@
-//! Consumer `webhooks`: reserved for deliveries to the webhook subscriptions of the tenant. Subscriptions are not
-//! implemented yet, so the consumer records each event without effect. Its queue exists so that the broker can also
-//! route events whose type has no other consumer: it takes every event type except ORDER_TIMEOUT.
+//! Consumer `webhooks`: writes a delivery for each event and each endpoint of the tenant that asked for its type. Its queue
+//! also lets the broker route events whose type has no other consumer: it takes every event type except ORDER_TIMEOUT.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,11 +12,15 @@ use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects,
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
+use handover_outbox::webhooks::{DeliveryWriter, Offer, OfferedType, event_descriptions};
 
-/// Records each event without effect, because there are no subscriptions yet.
+/// Writes webhook deliveries.
 ///
-/// Late events: a late event is recorded in the same way, regardless of later changes of the order.
-pub struct Webhooks;
+/// Late events: a late event is delivered in the same way, regardless of later changes of the order. An event has at most
+/// one delivery per endpoint, so an event that is applied again adds none.
+pub struct Webhooks {
+    offer: Arc<Offer>,
+}
 
 /// Queue of the consumer `webhooks`.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
@@ -30,17 +34,32 @@ const BINDINGS: &[&str] = &[
     "payment.*",
     "refund.*",
     "invoice.*",
+    "webhook.#",
 ];
+
+/// The event types that endpoints can ask for: all but the internal ORDER_TIMEOUT, and those about the webhooks themselves.
+pub fn webhook_offer() -> Offer {
+    let events = EventKind::ALL.iter().filter(|event| event.is_ordered());
+    let events = events.map(|event| OfferedType::described(&event.description()));
+    let about_webhooks = event_descriptions();
+    let about_webhooks = about_webhooks.iter().map(OfferedType::described);
+    events.chain(about_webhooks).fold(Offer::default(), Offer::with)
+}
+
+impl Default for Webhooks {
+    fn default() -> Webhooks {
+        Webhooks { offer: Arc::new(webhook_offer()) }
+    }
+}
 
 #[async_trait]
 impl Consumer for Webhooks {
     fn name(&self) -> &str {
-        "webhooks"
+        DeliveryWriter::NAME
     }
 
     fn event_types(&self) -> Vec<&str> {
-        let events = EventKind::ALL.iter().filter(|event| event.is_ordered());
-        events.map(|event| event.as_str()).collect()
+        self.offer.types().map(|offered| offered.event_type.as_str()).collect()
     }
 
     fn queue(&self, _: Duration) -> Queue {
@@ -48,28 +67,31 @@ impl Consumer for Webhooks {
     }
 
     fn effect(&self) -> &'static str {
-        "no effect yet: there are no subscriptions"
+        "one `webhook_deliveries` row per endpoint that asked for the event type; the role `webhooks` sends it"
     }
 
     fn audience(&self) -> Audience {
-        Audience::Parties
+        Audience::Operators
     }
 
     async fn apply(
         &self,
-        _: &HandlerContext,
+        context: &HandlerContext,
         unit: &mut Work,
         events: &[Event],
     ) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
-        for event in events {
-            let body = body_of(event)?;
-            if is_about_order(event) {
-                orders.confirming(event, &body)?;
-            }
+        for event in events.iter().filter(|event| is_about_order(event)) {
+            orders.confirming(event, &body_of(event)?)?;
         }
-        Ok(events.iter().map(|_| Applied::result("no subscription")).collect())
+        let writer = DeliveryWriter {
+            offer: Arc::clone(&self.offer),
+            registry: Arc::clone(context.events.registry()),
+            clock: Arc::clone(context.events.clock()),
+        };
+        writer.write(unit.outbox(), events).await
     }
+
     async fn read_effects(
         &self,
         _: &mut dyn MarketView,

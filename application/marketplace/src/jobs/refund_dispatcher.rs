@@ -4,11 +4,11 @@
 //! with the same idempotency key. The response to the request does not settle the refund; only a signed report of the
 //! gateway does.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use futures_util::{StreamExt as _, stream};
 use handover_events::Trace;
 use marketplace_domain::{Refund, RefundId, RefundStatus};
 use tracing::{info, warn};
@@ -16,12 +16,12 @@ use tracing::{info, warn};
 use super::RefundSettings;
 use crate::cash;
 use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
-use handover_outbox::jobs::{Job, Periodic, Progress, RunBy};
-use handover_outbox::ports::{Changed, Leadership, StoreError};
+use handover_outbox::dispatch::{Dispatch, Dispatcher, dispatch_once};
+use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::with_tx_using;
 
-/// Maximum number of concurrent requests to the gateway.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
+/// An attempt that was committed, and its request.
+type Attempted = (Refund, RefundRequest);
 
 pub struct RefundDispatcher {
     pub tx: MarketTransactor,
@@ -34,33 +34,17 @@ impl RefundDispatcher {
     /// requests, and a refund does not wait for an election.
     pub fn start(self) {
         let tx = self.tx.outbox();
-        Periodic::new("RefundDispatcher", self.settings.scan_interval, RunBy::EveryProcess).start(&tx, self);
+        let RefundSettings { scan_interval: interval, concurrency, .. } = self.settings;
+        Dispatcher { name: "RefundDispatcher", interval, concurrency }.start(&tx, self);
     }
 
     /// Sends one batch of due refunds. Returns the number of requests.
-    pub async fn dispatch(&self) -> Result<u64, StoreError> {
-        let due = self.tx.view().await?.refunds_due(self.tx.now(), self.settings.batch.get()).await?;
-        // All requests complete before an error is returned, so that one failure does not cancel the others.
-        let results: Vec<Result<bool, StoreError>> = stream::iter(due)
-            .map(|refund| self.dispatch_one(refund.id))
-            .buffer_unordered(MAX_CONCURRENT_REQUESTS)
-            .collect()
-            .await;
-        results.into_iter().try_fold(0, |sent, result| Ok(sent + u64::from(result?)))
-    }
-
-    /// Sends one refund. Returns `false` if it was not due any more or the process is stopping.
-    async fn dispatch_one(&self, id: RefundId) -> Result<bool, StoreError> {
-        if self.tx.stopping().is_cancelled() {
-            return Ok(false);
-        }
-        let Some((refund, request)) = self.claim(id).await? else { return Ok(false) };
-        self.send(&refund, &request).await?;
-        Ok(true)
+    pub async fn dispatch(&self) -> Result<usize, StoreError> {
+        dispatch_once(&self.tx, self, self.settings.concurrency).await
     }
 
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
-    async fn claim(&self, id: RefundId) -> Result<Option<(Refund, RefundRequest)>, StoreError> {
+    async fn attempt(&self, id: RefundId) -> Result<Option<Attempted>, StoreError> {
         let now = self.tx.now();
         with_tx_using(&self.tx, self.settings.clone(), move |unit, settings, _| {
             Box::pin(async move {
@@ -97,7 +81,8 @@ impl RefundDispatcher {
         .await
     }
 
-    async fn send(&self, refund: &Refund, request: &RefundRequest) -> Result<(), StoreError> {
+    /// Sends a request. Returns the error, for the operators, if the gateway did not accept it.
+    async fn send(&self, (refund, request): &Attempted) -> Option<String> {
         let id = refund.id;
         let order = refund.order;
         let attempt = refund.attempts;
@@ -109,23 +94,21 @@ impl RefundDispatcher {
                 Err(GatewayError::Unavailable(format!("no response within {:?}", self.settings.timeout)))
             }
         };
-        let error = match response {
+        match response {
             Ok(()) => {
                 info!(refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
                 None
             }
             Err(error @ GatewayError::Unavailable(_)) => {
                 warn!(%error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
-                Some(error)
+                Some(error.to_string())
             }
             Err(error @ GatewayError::Refused(_)) => {
                 tracing::error!(%error, refundId = %id, orderId = %order, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] gateway rejected the refund; retrying later");
-                Some(error)
+                Some(error.to_string())
             }
-        };
-        let Some(error) = error else { return Ok(()) };
-        self.store_error(id, error.to_string()).await
+        }
     }
 
     /// Stores the error in the refund row, for operators.
@@ -148,10 +131,43 @@ impl RefundDispatcher {
 }
 
 #[async_trait]
-impl Job for RefundDispatcher {
-    async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
-        let is_full = self.dispatch().await? >= u64::from(self.settings.batch.get());
-        Ok(if is_full { Progress::MoreDue } else { Progress::Done })
+impl Dispatch for RefundDispatcher {
+    type Task = Attempted;
+    type Outcome = Option<String>;
+
+    async fn claim(&self, limit: NonZeroU32) -> Result<Vec<Attempted>, StoreError> {
+        let due = self.tx.view().await?.refunds_due(self.tx.now(), limit.get()).await?;
+        let mut attempted = Vec::new();
+        for refund in due {
+            match self.attempt(refund.id).await {
+                Ok(attempt) => attempted.extend(attempt),
+                Err(error) if attempted.is_empty() => return Err(error),
+                // The requests of the committed attempts are sent.
+                Err(error) => {
+                    warn!(%error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
+                    break;
+                }
+            }
+        }
+        Ok(attempted)
+    }
+
+    async fn carry_out(&self, attempted: &Attempted) -> Option<String> {
+        self.send(attempted).await
+    }
+
+    /// The request may have reached the gateway; it is sent again with the same key.
+    fn interrupted(&self, _: &Attempted) -> Option<String> {
+        None
+    }
+
+    async fn record(&self, outcomes: &[(Attempted, Option<String>)]) -> Result<(), StoreError> {
+        for ((refund, _), error) in outcomes {
+            if let Some(error) = error {
+                self.store_error(refund.id, error.clone()).await?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -26,8 +26,8 @@ impl Default for TimeoutSettings {
 pub struct RefundSettings {
     /// Interval (`gateway.scan-interval`).
     pub scan_interval: Duration,
-    /// Maximum number of refunds per batch.
-    pub batch: NonZeroU32,
+    /// Maximum number of concurrent requests of a process.
+    pub concurrency: NonZeroU32,
     /// Timeout of one request (`gateway.timeout`).
     pub timeout: Duration,
     /// Delay before the second request for a refund without a report. It doubles with each further request
@@ -41,7 +41,7 @@ impl Default for RefundSettings {
     fn default() -> Self {
         RefundSettings {
             scan_interval: Duration::from_secs(1),
-            batch: NonZeroU32::MIN.saturating_add(49),
+            concurrency: NonZeroU32::MIN.saturating_add(7),
             timeout: Duration::from_secs(10),
             retry_base: Duration::from_secs(5),
             retry_cap: Duration::from_secs(3600),

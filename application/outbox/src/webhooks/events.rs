@@ -1,7 +1,13 @@
 //! The events that webhooks announce about themselves.
 
+use handover_events::EventDescription;
 use serde::Serialize;
 use uuid::Uuid;
+
+/// Descriptions of the events in this file. An application registers them, and offers them to its endpoints.
+pub fn event_descriptions() -> [EventDescription; 2] {
+    [EventDescription::of::<EndpointDisabled>(), EventDescription::of::<DeliveryDead>()]
+}
 
 /// An endpoint was disabled automatically.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, handover_macros::Event)]

@@ -8,7 +8,6 @@ use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, Ord
 
 use super::Operations;
 use crate::consistency::row_of_operation;
-use crate::consumer::Audience as EffectAudience;
 use crate::context::CommandContext;
 use crate::ports::MarketView;
 use crate::privacy;
@@ -79,16 +78,15 @@ impl Operations {
         for entry in &history {
             items.of_duplicate(entry);
         }
+        if visibility.operations {
+            items.of_webhooks(view.outbox_view().webhook_deliveries_of(&ids).await?);
+        }
         let keys: Vec<String> = ids.into_iter().map(String::from).collect();
         for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
             items.of_dead_letter(dead_letter);
         }
         for consumer in self.consumers.iter() {
-            let is_visible = match consumer.audience() {
-                EffectAudience::Parties => true,
-                EffectAudience::Buyer => visibility.assets,
-            };
-            if is_visible {
+            if visibility.includes(consumer.audience()) {
                 let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
                 items.of_effects(stored.iter().flat_map(|stored| stored.rows()).collect());
             }

@@ -3,6 +3,8 @@
 use chrono::{DateTime, Utc};
 use handover_events::EventId;
 
+use crate::consumer::Audience;
+
 /// Kind of an item. Items of one event with the same time are sorted by kind, in the sequence of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimelineKind {
@@ -21,6 +23,8 @@ pub enum TimelineKind {
     Effect,
     /// A consumer recorded an event in its consume log.
     Consumed,
+    /// The event is delivered to a webhook endpoint. Only for operators.
+    Webhook,
     /// A dead letter was created, replayed or discarded.
     DeadLetter,
 }
@@ -34,6 +38,7 @@ impl TimelineKind {
         TimelineKind::Published,
         TimelineKind::Effect,
         TimelineKind::Consumed,
+        TimelineKind::Webhook,
         TimelineKind::DeadLetter,
     ];
 
@@ -47,6 +52,7 @@ impl TimelineKind {
             TimelineKind::Published => "published",
             TimelineKind::Effect => "effect",
             TimelineKind::Consumed => "consumed",
+            TimelineKind::Webhook => "webhook",
             TimelineKind::DeadLetter => "deadLetter",
         }
     }
@@ -78,10 +84,21 @@ pub struct TimelineItem {
     pub trace_id: Option<String>,
 }
 
+impl Visibility {
+    /// Whether the reader sees effects and results for this audience.
+    pub(super) fn includes(self, audience: Audience) -> bool {
+        match audience {
+            Audience::Parties => true,
+            Audience::Buyer => self.assets,
+            Audience::Operators => self.operations,
+        }
+    }
+}
+
 /// Parts of the timeline that the reader may see.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visibility {
-    /// Errors, and the reasons of redrives and dead-letter decisions.
+    /// Webhooks, errors, and the reasons of redrives and dead-letter decisions.
     pub(super) operations: bool,
     /// Assets of the buyer.
     pub(super) assets: bool,

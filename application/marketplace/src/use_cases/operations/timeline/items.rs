@@ -11,10 +11,12 @@ use marketplace_domain::{
 };
 
 use super::item::{TimelineItem, TimelineKind, Visibility};
-use crate::consumer::{Audience, Consumer, EffectRow, RowDescription};
+use crate::consumer::{Consumer, EffectRow, RowDescription};
 use crate::use_cases::operations::Operations;
 use handover_outbox::MASK;
-use handover_outbox::ports::{Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow};
+use handover_outbox::ports::{
+    Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow, WebhookDelivery,
+};
 use handover_outbox::relay::envelope_of;
 
 const CONFIRMED: &str = "confirmed by the broker";
@@ -27,8 +29,8 @@ pub(super) struct Items<'a> {
     visibility: Visibility,
     /// Consumer of each queue.
     consumers: BTreeMap<String, String>,
-    /// Consumers whose results concern the assets of the buyer.
-    of_buyer: BTreeSet<String>,
+    /// Consumers whose results the reader does not see.
+    hidden: BTreeSet<String>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
     items: Vec<(SortKey, TimelineItem)>,
 }
@@ -41,10 +43,10 @@ impl<'a> Items<'a> {
         let queue_of = |consumer: &dyn Consumer| consumer.queue(operations.rules.pending_timeout).name;
         let consumers =
             operations.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
-        let of_buyer = operations.consumers.iter().filter(|it| it.audience() == Audience::Buyer);
-        let of_buyer = of_buyer.map(|it| it.name().to_owned()).collect();
+        let hidden = operations.consumers.iter().filter(|it| !visibility.includes(it.audience()));
+        let hidden = hidden.map(|it| it.name().to_owned()).collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { visibility, consumers, of_buyer, events, items: Vec::new() }
+        Items { visibility, consumers, hidden, events, items: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -124,6 +126,26 @@ impl<'a> Items<'a> {
         self.push(&row.event_id, TimelineItem { status, attempts, detail, ..published });
     }
 
+    /// Adds an item for each webhook delivery, with its state. Only for operators.
+    pub(super) fn of_webhooks(&mut self, deliveries: Vec<WebhookDelivery>) {
+        for delivery in deliveries {
+            let what = match delivery.redelivery {
+                0 => format!("webhook delivery {} to endpoint {}", delivery.id, delivery.endpoint),
+                number => {
+                    format!("webhook redelivery {number} ({}) to endpoint {}", delivery.id, delivery.endpoint)
+                }
+            };
+            let at = delivery.settle_time.unwrap_or(delivery.create_time);
+            let item = TimelineItem {
+                status: Some(delivery.state.as_str()),
+                attempts: Some(delivery.attempts),
+                detail: delivery.last_error,
+                ..new_item(at, TimelineKind::Webhook, what)
+            };
+            self.push(&delivery.event_id, item);
+        }
+    }
+
     pub(super) fn of_consumption(&mut self, consumed: Consumed) {
         let record = consumed.record;
         let consumer = consumed.consumer;
@@ -135,7 +157,7 @@ impl<'a> Items<'a> {
             ConsumeStatus::Dead => format!("failed permanently at {consumer}"),
         };
         let detail = match record.status {
-            ConsumeStatus::Success if !self.visibility.assets && self.of_buyer.contains(&consumer) => None,
+            ConsumeStatus::Success if self.hidden.contains(&consumer) => None,
             ConsumeStatus::Success => consumed.consume_result,
             ConsumeStatus::Processing
             | ConsumeStatus::Waiting
