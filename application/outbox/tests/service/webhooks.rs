@@ -89,11 +89,8 @@ impl WebhookTransport for Receiver {
             is_redelivery: request.is_redelivery,
         });
         let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Reply::Status(200));
-        let response = |status, retry_after| WebhookResponse {
-            status,
-            retry_after,
-            body: b"thanks\x07".to_vec(),
-        };
+        let response =
+            |status, retry_after| WebhookResponse { status, retry_after, body: b"thanks\x07".to_vec() };
         match reply {
             Reply::Status(status) => Ok(response(status, None)),
             Reply::RetryAfter(status, header) => Ok(response(status, Some(header))),
@@ -304,7 +301,10 @@ async fn event_is_delivered_once_to_each_endpoint_that_asked_for_it() {
     assert!(seen.iter().all(|seen| seen.message_id == "event-1" && !seen.is_redelivery));
     assert_eq!(world.deliveries(lost.id).await, []);
     let delivery = world.only_delivery(all.id).await;
-    assert_eq!((delivery.state, delivery.attempts, delivery.last_status), (DeliveryState::Delivered, 0, Some(200)));
+    assert_eq!(
+        (delivery.state, delivery.attempts, delivery.last_status),
+        (DeliveryState::Delivered, 0, Some(200))
+    );
     assert_eq!(world.endpoint(all.id).await.health.last_success, delivery.settle_time);
 }
 
@@ -363,7 +363,8 @@ async fn failed_delivery_follows_the_schedule_with_the_same_body_and_ends_dead()
     // The event about it reaches the other endpoints of the tenant.
     assert_eq!(world.outbox_types().await, ["WEBHOOK_DELIVERY_DEAD"]);
     let mut view = world.tx.view().await.unwrap();
-    let dead = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await.unwrap().pop().unwrap();
+    let dead =
+        view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await.unwrap().pop().unwrap();
     drop(view);
     world.apply(dead.event_id.as_str()).await;
     assert_eq!(world.dispatch().await, 1);
@@ -446,7 +447,11 @@ async fn gone_endpoint_is_disabled_and_its_deliveries_wait_until_it_is_enabled()
     assert_eq!(world.dispatch().await, 2);
     let mut view = world.tx.view().await.unwrap();
     let audit = view.outbox_view().audit_page(&AuditFilter::default(), None, 100).await.unwrap();
-    assert!(audit.iter().any(|it| it.effect.actor == "webhook-dispatcher" && it.effect.action == "webhooks.disable"));
+    assert!(
+        audit
+            .iter()
+            .any(|it| it.effect.actor == "webhook-dispatcher" && it.effect.action == "webhooks.disable")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,8 +511,7 @@ async fn attempt_that_the_end_of_the_process_interrupts_is_not_counted() {
     world.replies([Reply::Hang]);
     world.dispatcher().start();
     eventually(async || !world.receiver.seen.lock().unwrap().is_empty()).await;
-    world.tx.stopping().cancel();
-    world.tx.tasks().ended().await;
+    world.tx.tasks().stop().await;
     let restarted = World::on(world.store.clone(), transactor_of(&world.store, 8));
     let delivery = restarted.only_delivery(endpoint.id).await;
     assert_eq!((delivery.state, delivery.attempts, delivery.claims), (DeliveryState::Pending, 0, 0));
@@ -560,8 +564,11 @@ async fn endpoint_that_hangs_delays_no_other() {
     }
     // The fake receiver decides by order of arrival: hang for the slow endpoint only.
     let receiver = Arc::new(HangsFor(slow.id, Receiver::default()));
-    let dispatcher =
-        WebhookDispatcher { transport: receiver.clone(), settings: WebhookSettings::default(), tx: world.tx.clone() };
+    let dispatcher = WebhookDispatcher {
+        transport: receiver.clone(),
+        settings: WebhookSettings::default(),
+        tx: world.tx.clone(),
+    };
     dispatcher.start();
     let delivered = async || {
         let deliveries = world.deliveries(fast.id).await;
@@ -569,8 +576,7 @@ async fn endpoint_that_hangs_delays_no_other() {
     };
     eventually(delivered).await;
     assert!(world.deliveries(slow.id).await.iter().all(|it| it.state == DeliveryState::Pending));
-    world.tx.stopping().cancel();
-    world.tx.tasks().ended().await;
+    world.tx.tasks().stop().await;
 }
 
 /// Never answers requests of one endpoint.
@@ -645,10 +651,16 @@ async fn other_tenants_endpoint_is_not_found_by_any_operation() {
 #[tokio::test(start_paused = true)]
 async fn tenant_has_at_most_fifty_endpoints_also_if_they_are_created_at_once() {
     let world = World::new();
-    let create = || async { world.webhooks.create(&operator(TENANT), None, to("https://a.example", &["*"])).await };
+    let create =
+        || async { world.webhooks.create(&operator(TENANT), None, to("https://a.example", &["*"])).await };
     let results = futures_util::future::join_all((0..60).map(|_| create())).await;
     assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 50);
-    assert!(results.iter().flat_map(|it| it.as_ref().err()).all(|it| matches!(it, WebhookError::TooManyEndpoints)));
+    assert!(
+        results
+            .iter()
+            .flat_map(|it| it.as_ref().err())
+            .all(|it| matches!(it, WebhookError::TooManyEndpoints))
+    );
     // A deleted endpoint makes room.
     let first = world.webhooks.list(&operator(TENANT), None).await.unwrap()[0].id;
     world.webhooks.delete(&operator(TENANT), first).await.unwrap();
@@ -780,7 +792,8 @@ async fn recovery_sends_dead_deliveries_and_missing_events() {
     sent.sort_unstable();
     assert_eq!(sent, ["event-0", "event-1"]);
     assert_eq!(recover(true, false).await.unwrap(), Recovered::default());
-    let reversed = Recover { since: world.tx.now(), until: Some(since), include_missing: false, dry_run: false };
+    let reversed =
+        Recover { since: world.tx.now(), until: Some(since), include_missing: false, dry_run: false };
     let error = world.webhooks.recover(&operator(TENANT), endpoint.id, reversed).await.unwrap_err();
     assert!(matches!(error, WebhookError::Invalid(InvalidEndpoint { field: "since", .. })), "{error}");
 }
@@ -831,7 +844,8 @@ async fn limit_per_second_holds_for_two_dispatchers_together() {
         tokio::join!(world.dispatch(), other.dispatch());
         world.tx.sleep(Duration::from_millis(200)).await;
     }
-    let mut times: Vec<DateTime<Utc>> = world.seen().into_iter().chain(other.seen()).map(|it| it.at).collect();
+    let mut times: Vec<DateTime<Utc>> =
+        world.seen().into_iter().chain(other.seen()).map(|it| it.at).collect();
     times.sort_unstable();
     // 4 seconds: a burst of one second, and 5 per second.
     assert!((20..=25).contains(&times.len()), "{} attempts in 4 s", times.len());
