@@ -37,7 +37,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
-const PUBLISHED: [&str; 14] = [
+const PUBLISHED: [&str; 15] = [
     "handover",
     "handover-cli",
     "handover-contract",
@@ -52,10 +52,11 @@ const PUBLISHED: [&str; 14] = [
     "handover-runtime",
     "handover-sql",
     "handover-system",
+    "handover-webhooks",
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 62] = [
+const FORBIDDEN: [(&str, &str, &str); 65] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -135,6 +136,9 @@ const FORBIDDEN: [(&str, &str, &str); 62] = [
         "[dev-dependencies]\nhandover-sql = { path = '../../sql/outbox' }",
         "handover-sql",
     ),
+    ("adapters/egress", "handover-webhooks = { path = '../webhooks' }", "handover-webhooks"),
+    ("adapters/webhooks", "handover-sql = { path = '../sql/outbox' }", "handover-sql"),
+    ("adapters/gateway", "handover-sql = { path = '../sql/outbox' }", "handover-sql"),
     ("adapters/sql/outbox", "handover-service = { path = '../../../bootstrap/service' }", "handover-service"),
     ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
     ("bootstrap/runtime", "marketplace-sql = { path = '../../adapters/sql/marketplace' }", "marketplace-sql"),

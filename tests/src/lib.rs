@@ -21,6 +21,7 @@ pub mod market;
 pub mod process;
 pub mod rabbit_rigs;
 pub mod random;
+pub mod receiver;
 pub mod rigs;
 pub mod server_rigs;
 pub mod servers;

@@ -75,15 +75,17 @@ async fn outcome<D: Dispatch>(
     work: &D,
     task: &D::Task,
 ) -> D::Outcome {
-    let grace = async {
-        tx.stopping().cancelled().await;
-        tx.sleep(GRACE).await;
-    };
     tokio::select! {
         biased;
         outcome = work.carry_out(task) => outcome,
-        () = grace => work.interrupted(task),
+        () = end_of_grace(tx) => work.interrupted(task),
     }
+}
+
+/// Waits until the process has begun to stop and the time has passed that work in progress gets to end.
+pub(crate) async fn end_of_grace(tx: &Transactor<impl ?Sized, impl ?Sized>) {
+    tx.stopping().cancelled().await;
+    tx.sleep(GRACE).await;
 }
 
 /// Continuous dispatch of one kind of tasks: a task that takes long delays no other task as long as fewer than

@@ -418,6 +418,15 @@ pub enum Failure {
     why: "the program needs this operation of the operating system",
     do: "start again; if it fails again, report a bug";
 
+    /// Webhooks cannot be sent.
+    WebhookTransport {
+        /// Why.
+        reason: String,
+    } => Exit::Failed,
+    what: format!("cannot prepare the sending of webhooks: {reason}"),
+    why: "requests to endpoints are encrypted and signed",
+    do: "install ca-certificates, and correct webhook.key, webhook.previous-key and webhook.ca-file";
+
     /// The graceful stop did not finish in time.
     StillRunning {
         /// Milliseconds since the stop began.

@@ -23,6 +23,7 @@ mod stop;
 pub mod stores;
 pub mod telemetry;
 pub mod terminal;
+pub mod webhooks;
 
 pub use explanation::{Exit, Explained, Explanation};
 pub use failure::Failure;

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use handover_http::routes::metrics::Render;
 use handover_outbox::ports::StoreError;
-use handover_outbox::{ConsumerQueue, METRICS, Metric, MetricKind, Outbox, PENDING};
+use handover_outbox::{
+    ConsumerQueue, METRICS, Metric, MetricKind, Outbox, PENDING, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS,
+    WEBHOOK_OLDEST_DUE, WEBHOOK_PENDING, WEBHOOK_UNDELIVERED,
+};
 use handover_system::LOG_LINES_DROPPED;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -23,9 +26,10 @@ const PAUSE_FACTOR: u32 = 20;
 /// The metrics of the toolkit.
 fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
     static OF_OUTBOX: &[Metric] = &METRICS;
+    static OF_WEBHOOKS: &[Metric] = &WEBHOOK_METRICS;
     static OF_HTTP: &[Metric] = &handover_http::METRICS;
     static OF_LOG: Metric = LOG_LINES_DROPPED;
-    OF_OUTBOX.iter().chain(OF_HTTP).chain([&OF_LOG])
+    OF_OUTBOX.iter().chain(OF_WEBHOOKS).chain(OF_HTTP).chain([&OF_LOG])
 }
 
 /// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.
@@ -56,7 +60,8 @@ pub fn render() -> Option<Render> {
     }))
 }
 
-/// Registers every metric with an initial value, and spawns the task that counts pending events.
+/// Registers every metric with an initial value, and spawns the task that counts pending events and
+/// webhooks.
 pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
     let Some(collector) = COLLECTOR.get() else { return };
     for metric in of_toolkit().chain(of_application) {
@@ -80,7 +85,7 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
         while !stopping.is_cancelled() {
             let begun = now();
             if let Err(error) = count_pending(&outbox).await {
-                tracing::debug!(%error, "metrics: cannot count pending events; keeping the previous value");
+                tracing::debug!(%error, "metrics: cannot count pending events and webhooks; keeping the previous values");
             }
             collector.run_upkeep();
             tokio::select! {
@@ -99,8 +104,20 @@ fn now() -> Instant {
 }
 
 async fn count_pending(outbox: &Outbox) -> Result<(), StoreError> {
-    let counts = outbox.view().await?.outbox_view().outbox_counts(None).await?;
-    #[allow(clippy::cast_precision_loss, reason = "exact up to 2^53 events")]
-    metrics::gauge!(PENDING).set(counts.new.saturating_add(counts.retry) as f64);
+    let mut view = outbox.view().await?;
+    let counts = view.outbox_view().outbox_counts(None).await?;
+    metrics::gauge!(PENDING).set(gauge(counts.new.saturating_add(counts.retry)));
+    let webhooks = view.outbox_view().webhook_counts().await?;
+    drop(view);
+    metrics::gauge!(WEBHOOK_PENDING).set(gauge(webhooks.pending));
+    metrics::gauge!(WEBHOOK_UNDELIVERED).set(gauge(webhooks.dead));
+    metrics::gauge!(WEBHOOK_DISABLED_ENDPOINTS).set(gauge(webhooks.disabled_endpoints));
+    let age = webhooks.oldest_due.map_or(0, |due| (outbox.now() - due).num_seconds().max(0));
+    metrics::gauge!(WEBHOOK_OLDEST_DUE).set(gauge(age.unsigned_abs()));
     Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn gauge(count: u64) -> f64 {
+    count as f64
 }

@@ -6,7 +6,9 @@
 use std::fmt;
 
 use handover_outbox::consumers::Bound;
+use handover_outbox::webhooks::WebhookDispatcher;
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
+use tracing::warn;
 
 use crate::failure::Failure;
 
@@ -48,6 +50,15 @@ pub trait Background {
     fn consumer_settings(&self) -> &ConsumerSettings;
 }
 
+/// Context of a process that can send webhooks.
+pub trait SendsWebhooks: Background {
+    /// The dispatcher for background tasks; `None` if no key is configured.
+    fn webhook_dispatcher(&self) -> Option<WebhookDispatcher>;
+}
+
+/// Name of the role that sends webhooks.
+pub const WEBHOOKS: &str = "webhooks";
+
 /// The role `relay`: publishes outbox rows.
 pub const fn relay<C: Background>() -> Role<C> {
     Role {
@@ -65,6 +76,21 @@ pub const fn consumers<C: Background>() -> Role<C> {
         name: "consumers",
         start: |process| {
             runtime::start_consumers(process.outbox(), process.consumers(), process.consumer_settings());
+            Ok(())
+        },
+    }
+}
+
+/// The role `webhooks`: sends webhook deliveries. Without a key for the secrets of endpoints it does not start, and deliveries
+/// wait.
+pub const fn webhooks<C: SendsWebhooks>() -> Role<C> {
+    Role {
+        name: WEBHOOKS,
+        start: |process| {
+            match process.webhook_dispatcher() {
+                Some(dispatcher) => dispatcher.start(),
+                None => warn!("[Webhooks] webhook.key is not set: no webhook is sent, and no endpoint can be created"),
+            }
             Ok(())
         },
     }

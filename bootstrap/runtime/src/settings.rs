@@ -7,6 +7,7 @@ mod log;
 mod outbox;
 mod retry;
 mod servers;
+mod webhook;
 
 use handover_outbox::ConsumerSettings;
 
@@ -23,6 +24,7 @@ pub use outbox::{MAX_BATCH, OutboxConfig, outbox};
 pub use servers::{
     BrokerChoice, DATABASE_DEFAULT, DATABASE_URL, DatabaseChoice, broker, certificates, database,
 };
+pub use webhook::{PREVIOUS_WEBHOOK_KEY, WEBHOOK_KEY, WebhookConfig, webhook};
 
 /// The toolkit's sections. A program reads them with [`ToolkitConfig::read`], or section by section among its own.
 #[derive(Debug, Clone)]
@@ -35,6 +37,8 @@ pub struct ToolkitConfig {
     pub outbox: OutboxConfig,
     /// `consumer.*`.
     pub consumer: ConsumerSettings,
+    /// `webhook.*`.
+    pub webhook: WebhookConfig,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -46,6 +50,7 @@ impl ToolkitConfig {
         let broker = broker(reader, database.as_ref().ok());
         let outbox = outbox(reader);
         let consumer = consumer(reader);
+        let webhook = webhook(reader);
         let log = log(reader);
         let outbox = outbox?;
         Ok(ToolkitConfig {
@@ -53,6 +58,7 @@ impl ToolkitConfig {
             broker: broker?.with_confirm_timeout(outbox.relay.confirm_timeout),
             outbox,
             consumer: consumer?,
+            webhook: webhook?,
             log: log?,
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use handover_events::TenantId;
 use handover_http::{KeySet, Tokens};
 use handover_outbox::ports::Clock;
+use handover_outbox::webhooks::Webhooks;
 use handover_runtime::config::Secret;
 use handover_runtime::http::{HttpServer, Listeners, Routers, readiness};
 use handover_runtime::settings::{JWKS_FILE, JWT_SECRET};
@@ -113,6 +114,7 @@ impl Api {
         config: &Config,
         app: &App,
         database: &Database,
+        webhooks: Option<Webhooks>,
     ) -> Result<Api, Failure> {
         let secrets = Secrets::of(config)?;
         let verifiers = Verifiers::new(config, &secrets)?;
@@ -130,6 +132,7 @@ impl Api {
             readiness: readiness(database, stop.clone()),
             admission: admission(&config.limits, &redis),
             limits: limits.clone(),
+            webhooks,
         };
         let metrics = metrics::render();
         let routers = if listeners.has_operators() {

@@ -7,11 +7,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use handover_outbox::consumers::Bound;
+use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
 use handover_runtime::http::Listeners;
-use handover_runtime::roles::{self, Background, Role, Roles};
+use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
+use handover_runtime::webhooks::webhooks;
 use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
+use marketplace::consumers::webhook_offer;
 use marketplace::{App, service};
 use marketplace_gateway::Signer;
 
@@ -25,11 +28,12 @@ const API: &str = "api";
 const JOBS: &str = "jobs";
 
 /// The roles of the service (`serve --roles`).
-pub static ROLES: [Role<Starting>; 4] = [
+pub static ROLES: [Role<Starting>; 5] = [
     Role { name: API, start: Starting::start_api },
     roles::relay(),
     roles::consumers(),
     Role { name: JOBS, start: Starting::start_jobs },
+    roles::webhooks(),
 ];
 
 /// A prepared service whose roles start.
@@ -41,7 +45,16 @@ pub struct Starting {
     database: Database,
     wake: WakeupNotifier,
     listeners: Option<Listeners>,
+    webhooks: Option<Webhooks>,
     api: Option<Api>,
+}
+
+impl SendsWebhooks for Starting {
+    fn webhook_dispatcher(&self) -> Option<WebhookDispatcher> {
+        let Webhooks { transport, .. } = self.webhooks.clone()?;
+        let tx = self.background.outbox.tx.clone();
+        Some(WebhookDispatcher { tx, transport, settings: self.config.webhook.settings.clone() })
+    }
 }
 
 impl Background for Starting {
@@ -69,7 +82,7 @@ impl Background for Starting {
 impl Starting {
     fn start_api(&mut self) -> Result<(), Failure> {
         if let Some(listeners) = self.listeners.take() {
-            self.api = Some(Api::start(listeners, &self.config, &self.app, &self.database)?);
+            self.api = Some(Api::start(listeners, &self.config, &self.app, &self.database, self.webhooks.clone())?);
         }
         Ok(())
     }
@@ -124,8 +137,13 @@ impl Service {
         brokers::report_policies(&config.broker, &app.outbox);
         metrics::start(&app.outbox, &marketplace::METRICS);
         let background = app.for_background_tasks();
+        let webhooks = match has_api || roles.has(roles::WEBHOOKS) {
+            true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,
+            false => None,
+        };
         let config = config.clone();
-        let mut starting = Starting { config, app, background, database, wake, listeners, api: None };
+        let mut starting =
+            Starting { config, app, background, database, wake, listeners, webhooks, api: None };
         roles.start(&mut starting)?;
         let Starting { app, database, api, .. } = starting;
         Ok(Service { app, database, api, signer })

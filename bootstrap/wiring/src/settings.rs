@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, auth, broker, consumer,
-    database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies,
+    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, WebhookConfig, auth, broker, consumer,
+    database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -60,6 +60,8 @@ pub struct Config {
     pub on_failed: OnFailed,
     /// Settings of relay, consumers and jobs.
     pub settings: Settings,
+    /// `webhook.*`.
+    pub webhook: WebhookConfig,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -87,9 +89,12 @@ impl Configuration for Config {
         let requests = idempotency::requests(reader);
         let assets = gateway_and_assets::assets(reader);
         let consistency = gateway_and_assets::consistency(reader, &assets);
+        let webhook = webhook(reader);
         let log = log(reader);
         let redis = redis.used_by(reader, [limits_store, keys_store]);
         let OutboxConfig { relay, on_failed } = outbox?;
+        // Without the first attempt, which is not a retry.
+        let max_retry_count = relay.retry.attempts().saturating_sub(1);
         let gateway = gateway?;
         Ok(Config {
             listen: listen?,
@@ -106,8 +111,7 @@ impl Configuration for Config {
             previous_gateway_secret: gateway.previous_secret,
             rules: Rules {
                 pending_timeout: pending_timeout?,
-                // Without the first attempt, which is not a retry.
-                max_retry_count: relay.retry.attempts().saturating_sub(1),
+                max_retry_count,
                 points: assets.points?,
             },
             on_failed,
@@ -119,6 +123,7 @@ impl Configuration for Config {
                 refund: refund?,
                 consistency: consistency?,
             },
+            webhook: webhook?.with_max_retry_count(max_retry_count),
             log: log?,
         })
     }

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 22] = [
+const CRATES: [(&str, &str, &str); 25] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
@@ -44,6 +44,13 @@ const CRATES: [(&str, &str, &str); 22] = [
         "marketplace-http",
         "handover-http = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
+    ("adapters/egress", "handover-egress", "hyper = '1'"),
+    ("adapters/webhooks", "handover-webhooks", "handover-egress = { path = '../egress' }"),
+    (
+        "adapters/gateway",
+        "marketplace-gateway",
+        "handover-egress = { path = '../egress' }\nhandover-webhooks = { path = '../webhooks' }",
+    ),
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("bootstrap/runtime", "handover-runtime", "handover-sql = { path = '../../adapters/sql/outbox' }"),
     ("bootstrap/cli", "handover-cli", "handover-runtime = { path = '../runtime' }"),
@@ -79,13 +86,13 @@ pub(crate) struct Fixture(TempDir);
 impl Fixture {
     pub(crate) fn valid() -> io::Result<Self> {
         let fixture = Self(TempDir::new()?);
-        fs::write(
-            fixture.root().join("Cargo.toml"),
-            "[workspace]\nresolver = '3'\n\
-             members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap/*', 'tests', \
-             'tests/contract/*', 'tests/host']\n\
-             [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
-        )?;
+        let members: Vec<String> = CRATES.iter().map(|(folder, ..)| format!("'{folder}'")).collect();
+        let manifest = format!(
+            "[workspace]\nresolver = '3'\nmembers = [{}]\n\
+             [workspace.dependencies]\ndatabase = {{ package = 'sqlx', version = '0.9' }}\n",
+            members.join(", ")
+        );
+        fs::write(fixture.root().join("Cargo.toml"), manifest)?;
         for (folder, name, dependencies) in CRATES {
             fixture.add_crate(folder, name, dependencies)?;
         }

@@ -1,5 +1,6 @@
 //! Allowed dependencies between crates: domain <- application <- adapters <- runtime <- command line <- facade <- wiring <-
-//! demo <- programs, and within a layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
+//! demo <- programs, and within a layer from a marketplace crate to the toolkit crates in the same folder and along [`BUILT_ON`]; never in
+//! the other direction.
 //!
 //! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are
 //! checked too.
@@ -35,7 +36,14 @@ const MOCK_FEATURE: &str = "mocks";
 const FAKE: &str = "adapters/memory";
 
 /// Adapters of the toolkit without a marketplace counterpart.
-const TOOLKIT_ADAPTERS: [&str; 4] = ["egress", "otlp", "rabbitmq", "system"];
+const TOOLKIT_ADAPTERS: [&str; 5] = ["egress", "otlp", "rabbitmq", "system", "webhooks"];
+
+/// Adapters that send requests over HTTP, each with an adapter that it is built on.
+const BUILT_ON: [(&str, &str); 3] = [
+    ("adapters/webhooks", "adapters/egress"),
+    ("adapters/gateway", "adapters/egress"),
+    ("adapters/gateway", "adapters/webhooks"),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
@@ -125,11 +133,16 @@ impl CrateLocation<'_> {
         }
     }
 
-    /// Whether `self` is a marketplace crate and `other` is the toolkit crate in the same folder.
+    /// Whether `self` is a marketplace crate and `other` is the toolkit crate in the same folder, or the two are listed in
+    /// [`BUILT_ON`].
     fn is_built_on(self, other: CrateLocation<'_>) -> bool {
-        self.folder.ends_with("marketplace")
+        let is_counterpart = self.folder.ends_with("marketplace")
             && other.half == Half::Toolkit
-            && self.folder.parent() == other.folder.parent()
+            && self.folder.parent() == other.folder.parent();
+        is_counterpart
+            || BUILT_ON
+                .iter()
+                .any(|(upper, lower)| self.folder == Path::new(upper) && other.folder == Path::new(lower))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_events::EventType as _;
 use marketplace_domain::{EventKind, Order};
 
 use super::facts::{Orders, body_of, is_about_order};
@@ -12,7 +13,9 @@ use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects,
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
-use handover_outbox::webhooks::{DeliveryWriter, Offer, OfferedType, event_descriptions};
+use handover_outbox::webhooks::{
+    DeliveryWriter, EndpointDisabled, Offer, OfferedType, event_descriptions,
+};
 
 /// Writes webhook deliveries.
 ///
@@ -81,8 +84,11 @@ impl Consumer for Webhooks {
         events: &[Event],
     ) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
-        for event in events.iter().filter(|event| is_about_order(event)) {
-            orders.confirming(event, &body_of(event)?)?;
+        for event in events.iter().filter(|event| event.row.aggregate.kind != EndpointDisabled::AGGREGATE) {
+            let body = body_of(event)?;
+            if is_about_order(event) {
+                orders.confirming(event, &body)?;
+            }
         }
         let writer = DeliveryWriter {
             offer: Arc::clone(&self.offer),

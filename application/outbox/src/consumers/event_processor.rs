@@ -11,6 +11,7 @@ use tracing::info;
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::ExternalEffect;
+use crate::dispatch::end_of_grace;
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
@@ -128,7 +129,7 @@ impl EventProcessor {
         let effect_ms = effect.as_ref().map(|effect| effect.cost_ms);
         let applied = match effect {
             Some(effect) => vec![effect.applied],
-            None => in_time(limit, unit.apply(&events)).await.map_err(ProcessError::Handler)?,
+            None => in_time(&self.tx, limit, unit.apply(&events)).await.map_err(ProcessError::Handler)?,
         };
         if applied.len() != events.len() {
             let why = format!("the handler returned {} results for {} events", applied.len(), events.len());
@@ -163,7 +164,7 @@ impl EventProcessor {
     ) -> Result<ExternalEffect, HandlerError> {
         let started_at = self.outbox.now();
         let event = Event::of(&step.event)?;
-        let applied = in_time(self.settings.attempt_timeout, handler.call(&event)).await?;
+        let applied = in_time(&self.tx, self.settings.attempt_timeout, handler.call(&event)).await?;
         Ok(ExternalEffect { applied, cost_ms: (self.outbox.now() - started_at).num_milliseconds() })
     }
 
@@ -261,13 +262,21 @@ impl EventProcessor {
     }
 }
 
-/// Runs a handler within its time limit.
+/// Runs a handler within its time limit. If the process begins to stop, the handler gets a little more time; an attempt
+/// that is interrupted then is not failed.
 async fn in_time<T>(
+    tx: &Transactor<impl ?Sized, impl ?Sized>,
     limit: Duration,
     work: impl Future<Output = Result<T, HandlerError>>,
 ) -> Result<T, HandlerError> {
     let timed_out = |_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}")));
-    tokio::time::timeout(limit, work).await.unwrap_or_else(timed_out)
+    tokio::select! {
+        biased;
+        done = tokio::time::timeout(limit, work) => done.unwrap_or_else(timed_out),
+        () = end_of_grace(tx) => {
+            Err(HandlerError::Store(StoreError::Unavailable("the process stopped during the attempt".into())))
+        }
+    }
 }
 
 /// Fields of the log line for an applied event.

@@ -170,9 +170,10 @@ impl<'p> SingleEvents<'p> {
         }
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
-        if !has_effect && outcome.as_ref().is_err_and(|error| error.system_fault().is_some()) {
+        let is_stopping = self.processor.outbox.tx.stopping().is_cancelled();
+        if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || error.system_fault().is_some()) {
             // The consume log may be writable: the lease would end during the fault, and other workers would count
-            // further attempts.
+            // further attempts. An attempt that the end of the process interrupted has not failed.
             self.take_back_counted(step, counted).await?;
         }
         match outcome? {

@@ -26,7 +26,7 @@ const MAX_ERROR_BYTES: usize = 1024;
 /// Number of claims that may end without a result.
 const MAX_CLAIMS: u32 = 5;
 /// Time from the time limit of an attempt to the end of its claim.
-const CLAIM_MARGIN: TimeDelta = TimeDelta::seconds(45);
+const CLAIM_MARGIN: TimeDelta = TimeDelta::seconds(15);
 
 /// Settings of the dispatcher.
 #[derive(Debug, Clone)]

@@ -119,6 +119,26 @@ async fn external_handler_that_exceeds_its_time_limit_is_repeated_as_a_failed_at
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempt_that_the_end_of_the_process_interrupts_is_not_counted() {
+    let mailer = Arc::new(Mailer { calls: Mutex::default(), result: sent, takes: Duration::from_secs(9) });
+    let library = Library::sending([lent()]).with(&mailer.subscriber()).started().await;
+    commit(&library, 3, 3).await;
+    eventually(async || mailer.calls() == 3).await;
+    let stopped_at = tokio::time::Instant::now();
+    library.tx.tasks().stop().await;
+    let waited = stopped_at.elapsed();
+    assert!(waited < Duration::from_secs(7), "the calls got {waited:?} to end");
+    let quick = Mailer::new(sent);
+    let next = library.next_process(&quick.subscriber());
+    for n in 0..3 {
+        let record = next.consumed(NAME, &format!("e-{n}")).await;
+        assert_eq!(record, Some((ConsumeStatus::Waiting, 0)), "an interrupted attempt was counted");
+    }
+    next.start();
+    eventually(async || have_status(&next, 3, (ConsumeStatus::Success, 1)).await).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn killed_process_repeats_at_most_the_calls_in_progress() {
     let mailer = Mailer::new(sent);
     let prefetch = NonZeroU16::new(4);

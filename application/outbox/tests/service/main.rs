@@ -10,6 +10,7 @@ mod log;
 mod measured;
 mod texts;
 mod versions;
+mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

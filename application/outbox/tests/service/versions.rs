@@ -326,7 +326,7 @@ async fn event_is_dead_lettered_when_no_running_process_has_registered_its_type(
 
 /// The publisher confirm of an event.
 #[allow(clippy::disallowed_methods, reason = "the test stands for a broker that loses the message")]
-fn confirmed(id: &str) -> Confirmed {
+pub(crate) fn confirmed(id: &str) -> Confirmed {
     let outcome = Outgoing::new(event_id(id), "book.returned".into(), Message::default()).confirmed();
     let PublishOutcome::Confirmed(proof) = outcome else { unreachable!("{outcome:?}") };
     proof

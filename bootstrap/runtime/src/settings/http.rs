@@ -102,7 +102,9 @@ fn origins(item: &Item) -> Result<Vec<WebOrigin>, ConfigError> {
 
 /// Reads `http.trusted-proxies` and `http.forwarded-header`.
 pub fn proxies(reader: &Reader<'_>) -> Checked<Proxies> {
-    let trusted = reader.key(Kind::Value, "http.trusted-proxies", "[]", networks);
+    let trusted = reader.key(Kind::Value, "http.trusted-proxies", "[]", |item| {
+        networks(item, "the list trusts every address, so every client could forge its address")
+    });
     let header = reader.one_of(
         "http.forwarded-header",
         &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
@@ -110,7 +112,8 @@ pub fn proxies(reader: &Reader<'_>) -> Checked<Proxies> {
     Ok(Proxies { trusted: trusted?, header: header? })
 }
 
-fn networks(item: &Item) -> Result<Vec<ipnet::IpNet>, ConfigError> {
+/// A list of networks. `all` says why it must not contain every address.
+pub(super) fn networks(item: &Item, all: &str) -> Result<Vec<ipnet::IpNet>, ConfigError> {
     let remedy =
         "write a list of networks: [\"10.0.0.0/8\", \"fd00::/8\"], and [\"192.0.2.7/32\"] for one machine";
     let networks: Vec<String> = item.parse("it is not a list of strings", remedy)?;
@@ -120,8 +123,7 @@ fn networks(item: &Item) -> Result<Vec<ipnet::IpNet>, ConfigError> {
     };
     let trusted = networks.iter().map(network).collect::<Result<Vec<ipnet::IpNet>, _>>()?;
     if trusted.iter().any(|network| network.prefix_len() == 0) {
-        let why = "the list trusts every address, so every client could forge its address";
-        return Err(item.refused(why, remedy));
+        return Err(item.refused(all, remedy));
     }
     Ok(trusted)
 }

@@ -1,0 +1,83 @@
+//! Webhooks: `[webhook]`.
+
+use handover_outbox::webhooks::WebhookSettings;
+use handover_webhooks::SecretKey;
+use ipnet::IpNet;
+
+use super::http::networks;
+use super::servers::certificates;
+use crate::config::{Checked, ConfigError, Item, Kind, MILLISECOND, MINUTE, Reader, SECOND, Secret};
+
+/// The key of the key that encrypts the secrets of endpoints.
+pub const WEBHOOK_KEY: &str = "webhook.key";
+/// The key of the previous key, with which secrets are still decrypted.
+pub const PREVIOUS_WEBHOOK_KEY: &str = "webhook.previous-key";
+const CA_FILE: &str = "webhook.ca-file";
+
+/// `webhook.*`.
+#[derive(Debug, Clone)]
+pub struct WebhookConfig {
+    /// `webhook.key`, if set.
+    pub key: Option<Secret>,
+    /// `webhook.previous-key`, if set.
+    pub previous_key: Option<Secret>,
+    /// `webhook.allow-networks`: networks of receivers besides the public internet.
+    pub networks: Vec<IpNet>,
+    /// The certificates of `webhook.ca-file`, if set.
+    pub authorities: Option<String>,
+    /// Settings of the dispatcher.
+    pub settings: WebhookSettings,
+}
+
+impl WebhookConfig {
+    /// Sets the maximum number of publish retries of the events about webhooks.
+    #[must_use]
+    pub fn with_max_retry_count(mut self, max_retry_count: u32) -> WebhookConfig {
+        self.settings.max_retry_count = max_retry_count;
+        self
+    }
+}
+
+/// Reads `webhook.*`.
+pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
+    let key = reader.optional(Kind::Secret { is_generated: true }, WEBHOOK_KEY, |item| {
+        strong(item, "remove the key to have one generated next to the database file")
+    });
+    let previous_key = reader.optional(Kind::Secret { is_generated: false }, PREVIOUS_WEBHOOK_KEY, |item| {
+        strong(item, "remove the key if every secret is encrypted with webhook.key")
+    });
+    let networks = reader.key(Kind::Value, "webhook.allow-networks", "[]", |item| {
+        networks(item, "the list opens every address, also those of this machine and of metadata services")
+    });
+    let authorities = reader.optional(Kind::Text, CA_FILE, Item::as_text);
+    let authorities =
+        authorities.and_then(|path| path.map(|path| certificates(reader, CA_FILE, &path)).transpose());
+    let why = "the scan finds due deliveries: it must run regularly, but not continuously";
+    let scan_interval = reader.duration("webhook.scan-interval", "500ms", MILLISECOND * 10..=MINUTE, why);
+    let why = "with a short timeout, receivers get events twice; with a long one, receivers that hang hold connections";
+    let timeout = reader.duration("webhook.timeout", "15s", MILLISECOND * 100..=SECOND * 30, why);
+    let why = "each attempt in progress holds a connection, and a process may open a limited number of files";
+    let concurrency = reader.count("webhook.concurrency", "512", 1..=10_000, why);
+    Ok(WebhookConfig {
+        key: key?,
+        previous_key: previous_key?,
+        networks: networks?,
+        authorities: authorities?,
+        settings: WebhookSettings {
+            scan_interval: scan_interval?,
+            timeout: timeout?,
+            concurrency: concurrency?,
+            ..WebhookSettings::default()
+        },
+    })
+}
+
+fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
+    let key = item.as_text()?;
+    if let Err(error) = SecretKey::new(&key) {
+        let why = "anybody who guesses the key can decrypt the secrets of endpoints in a copy of the database";
+        let remedy = format!("set random characters (openssl rand -hex 32), or {otherwise}");
+        return Err(item.refused_as(&error.to_string(), why, &remedy));
+    }
+    Ok(Secret::new(key))
+}
