@@ -20,10 +20,13 @@ mod sweep;
 
 pub use deliveries::DeliveryWriter;
 pub use dispatcher::{WebhookDispatcher, WebhookSettings};
-pub use endpoints::{EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError};
+pub use endpoints::{
+    DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_DESCRIPTION_CHARS, MAX_ENDPOINTS, MAX_HEADERS,
+    MAX_IN_FLIGHT, MAX_PATTERNS, MAX_PER_SECOND, WebhookError,
+};
 pub use events::{DeliveryDead, EndpointDisabled, event_descriptions};
 pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
-pub use operations::{EndpointDetails, NewEndpoint, ShownDelivery, Webhooks};
+pub use operations::{EndpointDetails, MAX_OVERLAP_HOURS, NewEndpoint, ShownDelivery, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
 pub use sweep::WebhookSweep;

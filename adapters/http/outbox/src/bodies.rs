@@ -1,6 +1,12 @@
 //! Request bodies: each field is defined once, with its description, the type that a route reads and the kind of value in the
 //! OpenAPI document. The kind of value defines the limits.
 
+mod webhooks;
+
+pub(crate) use webhooks::{
+    DisableRequest, NewWebhook, RecoverRequest, RotateSecretRequest, TestRequest, WebhookChange,
+};
+
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{

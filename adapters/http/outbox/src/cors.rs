@@ -43,7 +43,7 @@ pub(crate) fn layer(origins: &[WebOrigin]) -> Option<CorsLayer> {
     let request_headers = [AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID].into_iter().chain(KEY_HEADERS);
     let layer = CorsLayer::new()
         .allow_origin(origins.iter().map(|origin| origin.0.clone()).collect::<Vec<_>>())
-        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
         .allow_headers(request_headers.chain([TRACEPARENT]).collect::<Vec<_>>())
         .expose_headers([RETRY_AFTER, X_TRACE_ID, REPLAYED, RATE_LIMIT, RATE_LIMIT_POLICY])
         .max_age(MAX_AGE);

@@ -1,5 +1,7 @@
 //! Response envelope: `{"code","message","data","traceId"}`.
 
+use std::fmt;
+
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -49,6 +51,13 @@ impl Code {
         "STATE_CONFLICT",
         StatusCode::CONFLICT,
         ["the data was changed by a concurrent request; retry", "数据已被他人修改，请重试"],
+    );
+    /// The tenant has the maximum number of resources of a kind.
+    pub const QUOTA_EXCEEDED: Code = Code::new(
+        "A0605",
+        "QUOTA_EXCEEDED",
+        StatusCode::CONFLICT,
+        ["the quota of the tenant is used up", "租户的配额已用尽"],
     );
     /// Too many requests of one caller.
     pub const RATE_LIMITED: Code = Code::new(
@@ -164,8 +173,34 @@ pub struct Reply {
 pub enum ReplyData {
     /// The result of the route, as text: numbers and the sequence of fields stay as the route wrote them.
     Json(Box<RawValue>),
+    /// A result with a secret.
+    WithSecret(SecretData),
     /// Validation errors: field and message.
     Errors(Vec<(String, Text)>),
+}
+
+impl ReplyData {
+    /// The data that may be stored; a repeated request gets it. `None` for errors.
+    pub fn storable(&self) -> Option<&RawValue> {
+        match self {
+            ReplyData::Json(data) => Some(data),
+            ReplyData::WithSecret(data) => Some(&data.without_secret),
+            ReplyData::Errors(_) => None,
+        }
+    }
+}
+
+/// Data with a secret, which only the first response shows.
+#[derive(Clone)]
+pub struct SecretData {
+    pub(crate) shown: Box<RawValue>,
+    pub(crate) without_secret: Box<RawValue>,
+}
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretData").field("without_secret", &self.without_secret).finish_non_exhaustive()
+    }
 }
 
 impl Reply {
@@ -179,6 +214,7 @@ impl Reply {
     pub(crate) fn write(&self, trace_id: &str, language: Language) -> String {
         let data = match &self.data {
             ReplyData::Json(data) => data.clone(),
+            ReplyData::WithSecret(data) => data.shown.clone(),
             ReplyData::Errors(errors) => {
                 let error = |(field, text): &(String, Text)| FieldError {
                     field: field.clone(),

@@ -3,7 +3,7 @@
 //! **Invariant:** unknown and duplicate fields are errors, in nested objects too. [`Fields::parse_known`] alone ignores
 //! unknown fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
-use crate::values::{Reads, camel_case};
+use crate::values::{Reads, camel_case, text};
 
 /// A request body; `bodies!` declares it.
 pub trait Body {
@@ -36,6 +36,63 @@ impl<T, K: Reads<T>> ReadField<T> for K {
 impl<T, K: Reads<T>> ReadField<Option<T>> for Option<K> {
     fn read(fields: &mut Fields, name: &str) -> Option<Option<T>> {
         fields.optional(&camel_case(name), K::read)
+    }
+}
+
+/// Change of a value that can be removed: a field that is absent keeps it, null removes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// The field is absent.
+    Keep,
+    /// The field is null.
+    Remove,
+    /// The new value.
+    Set(T),
+}
+
+impl<T> Change<T> {
+    /// The new value; an inner `None` removes the value.
+    pub fn into_option(self) -> Option<Option<T>> {
+        match self {
+            Change::Keep => None,
+            Change::Remove => Some(None),
+            Change::Set(value) => Some(Some(value)),
+        }
+    }
+}
+
+impl<T, K: Reads<T>> ReadField<Change<T>> for Option<K> {
+    fn read(fields: &mut Fields, name: &str) -> Option<Change<T>> {
+        let name = camel_case(name);
+        let is_given = fields.is_given(&name);
+        Some(match fields.optional(&name, K::read)? {
+            Some(value) => Change::Set(value),
+            None if is_given => Change::Remove,
+            None => Change::Keep,
+        })
+    }
+}
+
+/// An object whose fields have any names, and strings as values; no two names differ only in case.
+struct Texts(Option<BTreeMap<String, String>>);
+
+impl Body for Texts {
+    fn read(fields: &mut Fields) -> Texts {
+        let mut texts = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        let mut is_valid = true;
+        for (name, field) in std::mem::take(&mut fields.values) {
+            let value = match text(&field.value) {
+                Ok(_) if !names.insert(name.to_ascii_lowercase()) => Err(messages::DUPLICATE),
+                Ok(value) => Ok(value.to_owned()),
+                Err(error) => Err(error),
+            };
+            match value {
+                Ok(value) => drop(texts.insert(name, value)),
+                Err(error) => is_valid = fields.reject::<()>(&name, error).is_some(),
+            }
+        }
+        Texts(is_valid.then_some(texts))
     }
 }
 
@@ -207,6 +264,16 @@ impl Fields {
         let is_valid = errors.is_empty();
         self.errors.extend(errors);
         value.filter(|_| is_valid).map(Some)
+    }
+
+    /// Whether the field is present, even as null.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.values.iter().any(|(given, _)| given == name)
+    }
+
+    /// Reads a nested object with any names and strings as values, which may be absent or null.
+    pub(crate) fn texts(&mut self, name: &str) -> Option<Option<BTreeMap<String, String>>> {
+        self.object(name, |Texts(texts), _| texts)
     }
 
     /// Records a validation error of a field, or of the object itself if the name is empty.

@@ -44,6 +44,7 @@ mod trace;
 pub mod value_limits;
 pub mod values;
 pub mod views;
+mod webhook_call;
 
 pub use auth::{Claims, KeySet, KeySetError, TokenError, TokenRules, Tokens, Unauthenticated, WeakSecret};
 pub use client::{ForwardedHeader, Proxies};

@@ -107,6 +107,22 @@ pub const AGGREGATE_KEY: Text = Text::fixed(
 );
 pub const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 
+pub const UNMASKED_WITHOUT_FULL: Text =
+    Text::fixed("must be given together with full = true", "必须与 full = true 一起使用");
+pub const NO_TIME_RANGE: Text = Text::fixed("must be before until", "必须早于 until");
+
+/// A value that the application refused; its reason is in English.
+pub fn invalid(why: &str) -> Text {
+    Text::new(why, format!("无效：{why}"))
+}
+
+pub fn too_many_endpoints(max: u32) -> Text {
+    Text::new(
+        format!("the tenant has {max} webhook endpoints, the maximum; delete one that is not used"),
+        format!("租户的 Webhook 端点已达上限 {max} 个，请先删除不再使用的端点"),
+    )
+}
+
 pub fn integer_range(least: i64, greatest: i64) -> Text {
     Text::new(
         format!("must be an integer from {least} to {greatest}"),
@@ -149,6 +165,8 @@ pub fn not_found(what: &'static str) -> Text {
         "tenant" => "租户不存在",
         "event" => "事件不存在",
         "blocked aggregate" => "没有这样的被阻塞聚合",
+        "webhook endpoint" => "Webhook 端点不存在",
+        "webhook delivery" => "Webhook 投递不存在",
         _ => "不存在",
     };
     Text::new(format!("no such {what}"), zh)

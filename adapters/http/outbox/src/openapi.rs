@@ -7,7 +7,9 @@ mod error_responses;
 pub mod kinds;
 mod layers;
 mod parameters;
+pub(crate) mod webhooks;
 
 pub use error_responses::ErrorCase;
 pub use layers::{Additions, Api, add_layers, kind, operations};
 pub use parameters::{Paging, TENANT, TENANT_NOT_FOUND, header, query_parameter};
+pub use webhooks::add_webhooks;

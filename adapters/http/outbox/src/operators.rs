@@ -5,15 +5,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use handover_events::Trace;
 use handover_outbox::Outbox;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::Clock;
+use handover_outbox::webhooks::Webhooks;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -72,6 +73,19 @@ impl<S: Clone + Send + Sync + 'static> Default for OperatorRoutes<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> OperatorRoutes<S> {
+    /// Only the routes of webhooks.
+    pub fn of_webhooks(webhooks: Webhooks) -> OperatorRoutes<S> {
+        let toolkit = routes::webhooks().layer(Extension(webhooks));
+        OperatorRoutes { toolkit, application: OpenApiRouter::new() }
+    }
+
+    /// Adds the routes of webhooks.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Webhooks) -> OperatorRoutes<S> {
+        let of_webhooks = OperatorRoutes::of_webhooks(webhooks);
+        OperatorRoutes { toolkit: self.toolkit.merge(of_webhooks.toolkit), ..self }
+    }
+
     /// Adds routes of the application.
     #[must_use]
     pub fn with(self, routes: OpenApiRouter<S>) -> OperatorRoutes<S> {
@@ -118,6 +132,12 @@ impl OperatorState {
     pub fn new(outbox: Outbox, guard: impl Guard + 'static) -> OperatorState {
         let routes = OperatorRoutes::default();
         OperatorState { outbox, guard: Arc::new(guard), routes, limits: Limits::default() }
+    }
+
+    /// Adds the routes of webhooks.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Webhooks) -> OperatorState {
+        OperatorState { routes: self.routes.with_webhooks(webhooks), ..self }
     }
 
     /// Adds routes of the application.

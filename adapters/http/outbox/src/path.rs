@@ -3,6 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use handover_events::{AggregateId, EventId};
+use handover_outbox::ports::EndpointId;
 
 use crate::refusal::Refusal;
 
@@ -38,6 +39,44 @@ impl<S: Send + Sync> FromRequestParts<S> for PathAggregate {
         let id = AggregateId::parse(&id).map_err(|_| not_found())?;
         Ok(PathAggregate { kind, id })
     }
+}
+
+/// Extracts the id of a webhook endpoint from the path.
+pub(crate) struct PathEndpoint(pub(crate) EndpointId);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathEndpoint {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let not_found = || Refusal::not_found("webhook endpoint");
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| not_found())?;
+        endpoint_id(&text).map(PathEndpoint).ok_or_else(not_found)
+    }
+}
+
+/// Extracts the ids of a webhook endpoint and of one of its deliveries from the path.
+pub(crate) struct PathDelivery {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) delivery: i64,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathDelivery {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let not_found = |what| move || Refusal::not_found(what);
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((endpoint, delivery)) = path.map_err(|_| not_found("webhook endpoint")())?;
+        let endpoint = endpoint_id(&endpoint).ok_or_else(not_found("webhook endpoint"))?;
+        let delivery = integer(&delivery).ok_or_else(not_found("webhook delivery"))?;
+        Ok(PathDelivery { endpoint, delivery })
+    }
+}
+
+/// Parses an id in canonical form: lower case, with hyphens.
+fn endpoint_id(text: &str) -> Option<EndpointId> {
+    let id = text.parse().ok().map(EndpointId)?;
+    (id.to_string() == text).then_some(id)
 }
 
 /// Parses an integer in canonical form: a resource has one URL, so `+7` and `007` are not accepted.

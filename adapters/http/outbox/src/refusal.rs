@@ -9,6 +9,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::webhooks::{InvalidEndpoint, MAX_ENDPOINTS, WebhookError};
 use serde_json::value::RawValue;
 
 use crate::envelope::{Code, RETRY_SOON_S, Reply, ReplyData};
@@ -91,7 +92,7 @@ impl Refusal {
                 let reasons = errors.iter().map(|(field, text)| format!("{field} {}", english(text)));
                 reasons.collect::<Vec<_>>().join("; ")
             }
-            ReplyData::Json(_) => english(&self.reply.message),
+            ReplyData::Json(_) | ReplyData::WithSecret(_) => english(&self.reply.message),
         }
     }
 
@@ -177,6 +178,25 @@ impl From<OperationError> for Refusal {
             OperationError::NothingBlocked => Refusal::new(Code::CONFLICT, messages::NOTHING_BLOCKED),
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
+        }
+    }
+}
+
+impl From<InvalidEndpoint> for Refusal {
+    fn from(error: InvalidEndpoint) -> Refusal {
+        Refusal::field(error.field, messages::invalid(&error.why))
+    }
+}
+
+impl From<WebhookError> for Refusal {
+    fn from(error: WebhookError) -> Refusal {
+        match error {
+            WebhookError::Operation(error) => error.into(),
+            WebhookError::Invalid(error) => error.into(),
+            WebhookError::TooManyEndpoints => {
+                Refusal::new(Code::QUOTA_EXCEEDED, messages::too_many_endpoints(MAX_ENDPOINTS))
+            }
+            WebhookError::Secret(error) => Refusal::internal(&error),
         }
     }
 }

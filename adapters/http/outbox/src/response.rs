@@ -11,7 +11,7 @@ use handover_outbox::Page;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::envelope::{Code, Reply, ReplyData};
+use crate::envelope::{Code, Reply, ReplyData, SecretData};
 use crate::header_names::X_TRACE_ID;
 use crate::language::Language;
 use crate::refusal::Refusal;
@@ -32,6 +32,34 @@ pub struct PageView<V> {
     next_cursor: Option<String>,
 }
 
+/// A successful response with a secret. A layer that stores responses stores it without the secret
+/// ([`ReplyData::storable`]).
+#[derive(Debug)]
+pub struct DoneWithSecret {
+    status: StatusCode,
+    data: SecretData,
+}
+
+impl DoneWithSecret {
+    /// A response with this status. `view` builds the data with the secret, and without it.
+    pub fn new<V: Serialize>(
+        status: StatusCode,
+        secret: String,
+        view: impl Fn(Option<String>) -> V,
+    ) -> Result<DoneWithSecret, Refusal> {
+        let json = |secret| to_raw_value(&view(secret)).map_err(|error| Refusal::internal(&error));
+        let data = SecretData { shown: json(Some(secret))?, without_secret: json(None)? };
+        Ok(DoneWithSecret { status, data })
+    }
+}
+
+impl IntoResponse for DoneWithSecret {
+    fn into_response(self) -> Response {
+        let data = ReplyData::WithSecret(self.data);
+        Reply { code: Code::DONE, message: Code::DONE.message(), data }.into_response(self.status)
+    }
+}
+
 /// Result of a route handler.
 pub type RouteResult = Result<Done, Refusal>;
 
@@ -44,6 +72,11 @@ impl Done {
     /// 201 with this data.
     pub fn created<E: From<Refusal>>(data: &impl Serialize) -> Result<Done, E> {
         Done::with(StatusCode::CREATED, data)
+    }
+
+    /// 202 with this data.
+    pub fn accepted<E: From<Refusal>>(data: &impl Serialize) -> Result<Done, E> {
+        Done::with(StatusCode::ACCEPTED, data)
     }
 
     /// 200 with a page of views.

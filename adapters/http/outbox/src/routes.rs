@@ -6,6 +6,7 @@ pub mod health;
 mod inspection;
 pub mod metrics;
 mod outbox;
+mod webhooks;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,4 +27,24 @@ pub(crate) fn operations<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S>
         .routes(routes!(inspection::consumptions))
         .routes(routes!(inspection::stats))
         .routes(routes!(inspection::audit))
+}
+
+/// The routes of webhooks, described only: [`OperatorRoutes::of_webhooks`](crate::OperatorRoutes::of_webhooks) serves them.
+pub fn webhooks<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
+    use self::webhooks::{deliveries, endpoints, secrets};
+    OpenApiRouter::new()
+        .routes(routes!(endpoints::list))
+        .routes(routes!(secrets::create))
+        .routes(routes!(endpoints::event_types))
+        .routes(routes!(endpoints::show))
+        .routes(routes!(endpoints::update))
+        .routes(routes!(endpoints::delete))
+        .routes(routes!(endpoints::enable))
+        .routes(routes!(endpoints::disable))
+        .routes(routes!(secrets::rotate))
+        .routes(routes!(deliveries::test))
+        .routes(routes!(deliveries::recover))
+        .routes(routes!(deliveries::page))
+        .routes(routes!(deliveries::one))
+        .routes(routes!(deliveries::redeliver))
 }

@@ -7,12 +7,15 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
-use handover_outbox::ports::DeadLetterStatus;
+use handover_outbox::ports::{DeadLetterStatus, DeliveryState};
+use handover_outbox::webhooks;
 use serde_json::{Number, Value};
 
 use crate::messages::{self, Text};
 use crate::openapi::kinds;
-use crate::value_limits::{MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+use crate::value_limits::{
+    MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_ROUTING_KEY_CHARS, MAX_TYPE_CHARS, MAX_URL_CHARS,
+};
 
 /// A kind of value that is parsed into a `T`.
 pub trait Reads<T> {
@@ -62,6 +65,13 @@ reads! {
     AggregateType: String = of_text::<_, kinds::AggregateType>;
     QueueName: String = of_text::<_, kinds::QueueName>;
     DeadLetterKey: String = of_text::<_, kinds::DeadLetterKey>;
+    WebhookUrl: String = |value| short_text(text(value)?, MAX_URL_CHARS);
+    WebhookPattern: String = |value| visible_ascii(text(value)?, MAX_ROUTING_KEY_CHARS);
+    WebhookType: String = of_text::<_, kinds::WebhookType>;
+    WebhookDescription: String = |value| short_text(text(value)?, webhooks::MAX_DESCRIPTION_CHARS);
+    AttemptsPerSecond: u32 = |value| up_to(value, 1, webhooks::MAX_PER_SECOND);
+    MaxInFlight: u32 = |value| up_to(value, 1, webhooks::MAX_IN_FLIGHT);
+    OverlapHours: u32 = |value| up_to(value, 0, webhooks::MAX_OVERLAP_HOURS);
 }
 
 impl Reads<bool> for bool {
@@ -111,11 +121,33 @@ reads_text! {
     QueueName: String = |text| visible_ascii(text, MAX_QUEUE_CHARS);
     DeadLetterKey: String = |text| visible_ascii(text, MAX_KEY_CHARS);
     Time: DateTime<Utc> = time_in_query;
+    WebhookType: String = |text| visible_ascii(text, MAX_ROUTING_KEY_CHARS);
+    DeliveryState: DeliveryState = delivery_state;
+    HttpStatus: u16 = http_status;
 }
 
 fn dead_letter_status(text: &str) -> Result<DeadLetterStatus, Text> {
     let names = || DeadLetterStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
     DeadLetterStatus::named(text).ok_or_else(|| messages::one_of(&names().join(" ")))
+}
+
+fn delivery_state(text: &str) -> Result<DeliveryState, Text> {
+    let names = || DeliveryState::ALL.iter().map(|state| state.as_str()).collect::<Vec<_>>();
+    DeliveryState::named(text).ok_or_else(|| messages::one_of(&names().join(" ")))
+}
+
+fn http_status(text: &str) -> Result<u16, Text> {
+    let status = text.parse().ok().filter(|status| (100..=599).contains(status));
+    status.ok_or_else(|| messages::integer_range(100, 599))
+}
+
+/// A list of 1 to [`MAX_PATTERNS`](webhooks::MAX_PATTERNS) patterns.
+impl Reads<Vec<String>> for Vec<kinds::WebhookPattern> {
+    fn read(value: &Value) -> Result<Vec<String>, Text> {
+        let items = value.as_array().filter(|items| (1..=webhooks::MAX_PATTERNS).contains(&items.len()));
+        let items = items.ok_or_else(|| messages::list(webhooks::MAX_PATTERNS))?;
+        items.iter().map(kinds::WebhookPattern::read).collect()
+    }
 }
 
 /// A list of 1 to [`MAX_NAMED`] items; duplicates are removed.
@@ -179,6 +211,11 @@ pub fn name<T: FromStr<Err = UnknownName>>(text: &str) -> Result<T, Text> {
 pub fn integer(value: &Value, least: i64, greatest: i64) -> Result<i64, Text> {
     let number = as_i64(value).filter(|number| (least..=greatest).contains(number));
     number.ok_or_else(|| messages::integer_range(least, greatest))
+}
+
+fn up_to(value: &Value, least: u32, greatest: u32) -> Result<u32, Text> {
+    let number = integer(value, i64::from(least), i64::from(greatest))?;
+    u32::try_from(number).map_err(|_| messages::integer_range(i64::from(least), i64::from(greatest)))
 }
 
 /// Reads a string in the way in which a query parameter of this kind is read.

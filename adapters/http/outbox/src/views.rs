@@ -7,12 +7,14 @@ mod consumers;
 mod counts;
 mod outbox;
 mod time;
+mod webhooks;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
 pub use time::Time;
+pub use webhooks::{NewWebhookView, OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView};
 
 /// Declares views. A view is `Name as SchemaName { field: Type, .. }`: the JSON names are the names in camelCase, and every
 /// field is present, `null` if it has no value. The type of a field defines its schema: `kinds::of_types` names the kind of

@@ -1,6 +1,7 @@
 //! Checks what operators enter about an endpoint.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use handover_events::{Json, TextError};
 
@@ -13,12 +14,18 @@ use crate::transaction::UnitError;
 
 /// Maximum number of endpoints of a tenant.
 pub const MAX_ENDPOINTS: u32 = 50;
-const MAX_PATTERNS: usize = 64;
-const MAX_DESCRIPTION_CHARS: usize = 200;
-const MAX_IN_FLIGHT: u32 = 64;
-pub(super) const DEFAULT_IN_FLIGHT: u32 = 2;
-const MAX_PER_SECOND: u32 = 10_000;
-const MAX_HEADERS: usize = 16;
+/// Maximum number of patterns of an endpoint.
+pub const MAX_PATTERNS: usize = 64;
+/// Maximum length of a description.
+pub const MAX_DESCRIPTION_CHARS: usize = 200;
+/// Greatest limit of concurrent attempts.
+pub const MAX_IN_FLIGHT: u32 = 64;
+/// Limit of concurrent attempts if none is given.
+pub const DEFAULT_IN_FLIGHT: u32 = 2;
+/// Greatest limit of attempts per second.
+pub const MAX_PER_SECOND: u32 = 10_000;
+/// Maximum number of static headers of an endpoint.
+pub const MAX_HEADERS: usize = 16;
 
 /// Invalid value for an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +76,7 @@ impl UnitError for WebhookError {
 }
 
 /// New values of an endpoint. `None` keeps a value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct EndpointChange {
     /// URL.
     pub url: Option<String>,
@@ -89,6 +96,19 @@ pub struct EndpointChange {
     pub max_in_flight: Option<u32>,
     /// Static headers by name; replaces all.
     pub headers: Option<BTreeMap<String, String>>,
+}
+
+impl fmt::Debug for EndpointChange {
+    /// Shows the names of the headers only: their values can be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers = self.headers.as_ref().map(|headers| headers.keys().collect::<Vec<_>>());
+        f.debug_struct("EndpointChange")
+            .field("url", &self.url)
+            .field("event_types", &self.event_types)
+            .field("body_form", &self.body_form)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EndpointChange {
@@ -169,9 +189,14 @@ pub(super) struct CheckedChange {
 }
 
 impl CheckedChange {
-    /// Whether the change decides who gets the bodies, or which.
-    fn redirects(&self) -> bool {
-        self.change.url.is_some() || self.change.event_types.is_some() || self.headers.is_some()
+    /// The field that decides who gets the bodies, or which, if the change has one.
+    fn redirecting_field(&self) -> Option<&'static str> {
+        let fields = [
+            ("url", self.change.url.is_some()),
+            ("eventTypes", self.change.event_types.is_some()),
+            ("headers", self.headers.is_some()),
+        ];
+        fields.into_iter().find_map(|(name, is_changed)| is_changed.then_some(name))
     }
 
     /// The endpoint with the new values. An endpoint that gets personal data is not redirected by an operator who may not
@@ -184,10 +209,13 @@ impl CheckedChange {
         let change = &self.change;
         let gets_personal_data = before.body_form == BodyForm::Unmasked
             && change.body_form.is_none_or(|it| it == BodyForm::Unmasked);
-        if gets_personal_data && self.redirects() && !operator.sees_personal_data {
+        if gets_personal_data
+            && !operator.sees_personal_data
+            && let Some(field) = self.redirecting_field()
+        {
             let why = "of an endpoint that gets unmasked payloads can be changed only by an operator who may see \
                        personal data (pii)";
-            return Err(InvalidEndpoint::new("url, eventTypes and headers", why));
+            return Err(InvalidEndpoint::new(field, why));
         }
         Ok(WebhookEndpoint {
             url: change.url.clone().unwrap_or(before.url),

@@ -21,6 +21,8 @@ pub struct OfferedType {
     pub event_type: String,
     /// Name for receivers: the routing key.
     pub name: String,
+    /// Type of the aggregate.
+    pub aggregate: String,
     /// One sentence about the event.
     pub summary: String,
     /// Payload fields of the thin body.
@@ -39,6 +41,7 @@ impl OfferedType {
         OfferedType {
             event_type: description.name.to_owned(),
             name: description.routing_key.to_owned(),
+            aggregate: description.aggregate.to_owned(),
             summary: description.summary.to_owned(),
             thin: description.visible_fields().into_iter().map(str::to_owned).collect(),
             example: example(&schema, description.name),
@@ -51,6 +54,7 @@ impl OfferedType {
         OfferedType {
             event_type: E::NAME.to_owned(),
             name: E::ROUTING_KEY.to_owned(),
+            aggregate: E::AGGREGATE.to_owned(),
             summary: E::SUMMARY.to_owned(),
             thin: E::visible_fields().into_iter().map(str::to_owned).collect(),
             schema: serde_json::json!({ "type": "object" }),

@@ -20,9 +20,9 @@ use crate::operations::{
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::ports::{
-    AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, EndpointHealth, EndpointId, EndpointSecret,
-    EndpointStatus, NewSecret, NewWebhookDelivery, OutboxUnit, StoreError, WebhookAttempt, WebhookDelivery,
-    WebhookEndpoint, WebhookTransport,
+    AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, DeliveryState, EndpointHealth, EndpointId,
+    EndpointSecret, EndpointStatus, NewSecret, NewWebhookDelivery, OutboxUnit, StoreError, WebhookAttempt,
+    WebhookDelivery, WebhookEndpoint, WebhookTransport,
 };
 use crate::privacy::MASK;
 use crate::transaction::{Attempt, with_tx_using};
@@ -30,7 +30,7 @@ use crate::transaction::{Attempt, with_tx_using};
 /// Maximum number of valid secrets of an endpoint.
 const MAX_SECRETS: usize = 10;
 /// Longest time for which a replaced secret stays valid.
-const MAX_OVERLAP_HOURS: u32 = 168;
+pub const MAX_OVERLAP_HOURS: u32 = 168;
 
 /// Everything that operations on webhooks need. Clones share it.
 #[derive(Clone)]
@@ -52,13 +52,15 @@ pub struct NewEndpoint {
     pub secret: NewSecret,
 }
 
-/// An endpoint and the attempts of the last 24 hours.
+/// An endpoint, the attempts of the last 24 hours, and whether deliveries are waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointDetails {
     /// The endpoint.
     pub endpoint: WebhookEndpoint,
     /// Numbers of attempts.
     pub last_day: AttemptCounts,
+    /// Whether it has pending deliveries.
+    pub has_pending: bool,
 }
 
 /// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is the body
@@ -156,9 +158,13 @@ impl Webhooks {
     pub async fn show(&self, operator: &Operator, id: EndpointId) -> Result<EndpointDetails, WebhookError> {
         let endpoint = self.find(operator, id).await?;
         let since = self.outbox.now() - TimeDelta::hours(24);
-        let last_day = self.outbox.view().await?.outbox_view().webhook_attempt_counts(id, since).await?;
+        let mut view = self.outbox.view().await?;
+        let last_day = view.outbox_view().webhook_attempt_counts(id, since).await?;
+        let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
+        let pending = view.outbox_view().webhook_deliveries_page(id, &pending, None, 1).await?;
+        drop(view);
         self.record_read("webhooks.show", operator, &endpoint, Vec::new(), 1).await?;
-        Ok(EndpointDetails { endpoint, last_day })
+        Ok(EndpointDetails { endpoint, last_day, has_pending: !pending.is_empty() })
     }
 
     /// Changes an endpoint. Deliveries that are waiting are sent to the new URL.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use handover_events::MAX_ID;
 use handover_outbox::operations::{Reason, RedriveRate};
-use handover_outbox::ports;
+use handover_outbox::{ports, webhooks};
 use serde_json::json;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
@@ -16,7 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::response::PageView;
 use crate::value_limits::{
-    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS, MAX_TYPE_CHARS,
+    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS, MAX_ROUTING_KEY_CHARS,
+    MAX_TYPE_CHARS, MAX_URL_CHARS,
 };
 
 /// Declares kinds of values with their schemas: `kinds! { visibility, /// Description. Name = schema; .. }`.
@@ -88,6 +89,39 @@ kinds! {
     ConsumeStatus = named(handover_events::ConsumeStatus::ALL, handover_events::ConsumeStatus::as_str);
     /// Status of a dead letter.
     DeadLetterStatus = named(ports::DeadLetterStatus::ALL, ports::DeadLetterStatus::as_str);
+    /// The id of a webhook endpoint.
+    WebhookId = of(Type::String)
+        .pattern(Some("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"))
+        .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
+    /// The URL of a webhook endpoint: `https`; `http` only in networks that the service allows.
+    WebhookUrl = text(MAX_URL_CHARS).examples([json!("https://erp.example/hooks")]);
+    /// Event types of a webhook endpoint: the name of one, all with a prefix (`order.*`), or all (`*`).
+    WebhookPattern = visible_ascii(MAX_ROUTING_KEY_CHARS).examples([json!("account.*")]);
+    /// An event type by its name for webhook receivers.
+    WebhookType = visible_ascii(MAX_ROUTING_KEY_CHARS).examples([json!("account.opened")]);
+    /// An operator's description of a webhook endpoint.
+    WebhookDescription = text(webhooks::MAX_DESCRIPTION_CHARS).examples([json!("accounting")]);
+    /// Greatest average number of attempts per second.
+    AttemptsPerSecond = integer(1, i64::from(webhooks::MAX_PER_SECOND)).examples([json!(10)]);
+    /// Maximum number of concurrent attempts.
+    MaxInFlight = integer(1, i64::from(webhooks::MAX_IN_FLIGHT)).examples([json!(webhooks::DEFAULT_IN_FLIGHT)]);
+    /// Static request headers: values by name. The values are stored encrypted and never shown.
+    WebhookHeaders = of(Type::Object)
+        .additional_properties(Some(AdditionalProperties::from(of(Type::String))))
+        .max_properties(Some(webhooks::MAX_HEADERS))
+        .examples([json!({ "x-api-key": "secret" })]);
+    /// The secret of a webhook endpoint, in the form of the Standard Webhooks specification.
+    WebhookSecretText = of(Type::String).pattern(Some("^whsec_")).examples([json!("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]);
+    /// Number of hours for which a replaced secret stays valid.
+    OverlapHours = integer(0, i64::from(webhooks::MAX_OVERLAP_HOURS)).examples([json!(24)]);
+    /// Status of a webhook endpoint.
+    WebhookStatus = named(ports::EndpointStatus::ALL, ports::EndpointStatus::as_str);
+    /// State of a webhook delivery.
+    DeliveryState = named(ports::DeliveryState::ALL, ports::DeliveryState::as_str);
+    /// Outcome of an attempt at a webhook delivery.
+    AttemptOutcome = named(ports::AttemptOutcome::ALL, ports::AttemptOutcome::as_str);
+    /// An HTTP status.
+    HttpStatus = integer(100, 599).examples([json!(503)]);
     /// A count for each name.
     Counts = of(Type::Object).additional_properties(Some(AdditionalProperties::from(
         of(Type::Integer).minimum(Some(0)),

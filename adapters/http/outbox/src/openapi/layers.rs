@@ -31,8 +31,8 @@ const HEAD_TOO_LARGE: &str = "HeadTooLarge";
 pub struct Api {
     /// Prefix of the paths with authentication and rate limit.
     pub prefix: &'static str,
-    /// Prefix of the operators' routes.
-    pub operators: &'static str,
+    /// Prefixes of the operators' routes.
+    pub operators: &'static [&'static str],
     /// What the application's own layers add to an operation of the API.
     pub extend: fn(&Method, &Operation) -> Additions,
 }
@@ -80,8 +80,9 @@ pub fn kind<T: ToSchema>() -> (String, RefOr<Schema>) {
 pub fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
     let get = item.get.as_mut();
     let post = item.post.as_mut();
+    let patch = item.patch.as_mut();
     let delete = item.delete.as_mut();
-    [(Method::GET, get), (Method::POST, post), (Method::DELETE, delete)]
+    [(Method::GET, get), (Method::POST, post), (Method::PATCH, patch), (Method::DELETE, delete)]
         .into_iter()
         .filter_map(|(method, operation)| operation.map(|operation| (method, operation)))
 }
@@ -104,7 +105,7 @@ impl OperationLayers {
         let is_api = path.starts_with(api.prefix);
         OperationLayers {
             is_api,
-            is_operator: path.starts_with(api.operators),
+            is_operator: api.operators.iter().any(|prefix| path.starts_with(prefix)),
             additions: if is_api { (api.extend)(method, operation) } else { Additions::default() },
             has_body: operation.request_body.is_some(),
             enveloped: path != DOCUMENT,
@@ -128,7 +129,7 @@ impl OperationLayers {
                 self.complete_success(&mut described);
                 operation.responses.responses.insert(status, described.into());
             } else {
-                let case = ErrorCase::of_route(code, Code::of_status(code), &described.description);
+                let case = ErrorCase::of_route(code, code_of(&described, code), &described.description);
                 errors.entry(code).or_default().push(case);
                 error_data.extend(data_of(&described).map(|data| (code, data)));
             }
@@ -200,6 +201,13 @@ impl OperationLayers {
         errors.extend(self.additions.errors.iter().cloned());
         errors
     }
+}
+
+/// The error code of a route's response: that of its status, or the one that it names as `x-code`.
+fn code_of(response: &Response, status: StatusCode) -> Code {
+    let named = response.extensions.as_ref().and_then(|extensions| extensions.get("x-code"));
+    let is_quota = named.is_some_and(|code| code == Code::QUOTA_EXCEEDED.as_str());
+    if is_quota { Code::QUOTA_EXCEEDED } else { Code::of_status(status) }
 }
 
 /// The schema of a response's JSON content.
