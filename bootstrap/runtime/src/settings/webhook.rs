@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::http::networks;
 use super::servers::certificates;
-use crate::config::{Checked, ConfigError, DAY, Item, Kind, MILLISECOND, MINUTE, Reader, SECOND, Secret};
+use crate::config::{Checked, ConfigError, HOUR, Item, Kind, MILLISECOND, MINUTE, Reader, SECOND, Secret};
 
 /// The key of the key that encrypts the secrets of endpoints.
 pub const WEBHOOK_KEY: &str = "webhook.key";
@@ -88,7 +88,7 @@ fn delays(item: &Item) -> Result<Vec<Duration>, ConfigError> {
         return Err(item.refused("a delivery needs a second attempt, and should not be attempted forever", &remedy));
     }
     let delays: Vec<Duration> = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
-    if delays.iter().any(|delay| !(MILLISECOND * 10..=DAY * 7).contains(delay)) {
+    if delays.iter().any(|delay| !(MILLISECOND * 10..=HOUR * 168).contains(delay)) {
         return Err(item.refused("a delay must be 10ms to 7 days", &remedy));
     }
     Ok(delays)
