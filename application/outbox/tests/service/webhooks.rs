@@ -136,6 +136,7 @@ fn lent() -> OfferedType {
     OfferedType {
         event_type: "BOOK_LENT".to_owned(),
         name: "book.lent".to_owned(),
+        aggregate: "Book".to_owned(),
         summary: "A book was lent.".to_owned(),
         thin: vec!["copies".to_owned()],
         schema: serde_json::json!({ "type": "object" }),

@@ -75,7 +75,8 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
 fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
     let key = item.as_text()?;
     if let Err(error) = SecretKey::new(&key) {
-        let why = "anybody who guesses the key can decrypt the secrets of endpoints in a copy of the database";
+        let why =
+            "anybody who guesses the key can decrypt the secrets of endpoints in a copy of the database";
         let remedy = format!("set random characters (openssl rand -hex 32), or {otherwise}");
         return Err(item.refused_as(&error.to_string(), why, &remedy));
     }
