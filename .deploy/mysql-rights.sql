@@ -17,6 +17,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_jobs TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_endpoints TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_deliveries TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.webhook_attempts TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.id_blocks TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.dead_letters TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.listings TO 'handover'@'%';

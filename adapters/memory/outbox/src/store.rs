@@ -26,6 +26,7 @@ mod shared;
 pub mod statement;
 pub mod tables;
 mod unit;
+mod webhooks;
 
 use std::sync::{Arc, Mutex};
 

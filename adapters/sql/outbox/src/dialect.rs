@@ -72,6 +72,16 @@ pub trait Dialect: Send + Sync {
     /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
 
+    /// The clause after an `INSERT` that ignores a row whose key exists.
+    fn or_ignore(&self, key: &str) -> String {
+        format!("ON CONFLICT ({key}) DO NOTHING")
+    }
+
+    /// The number of new rows after an `INSERT` of `rows` rows with [`Dialect::or_ignore`].
+    fn inserted(&self, _rows: u64, affected: u64) -> u64 {
+        affected
+    }
+
     /// The statements, with their parameters, that insert rows of `columns` values each.
     fn insert(
         &self,

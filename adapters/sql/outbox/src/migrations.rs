@@ -3,8 +3,8 @@
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters` and those with the prefix
-/// `outbox_`.
+/// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters` and those with the prefix `outbox_` or
+/// `webhook_`.
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
@@ -17,6 +17,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/sqlite/0004_compatible_aggregate_keys.sql"),
         ),
+        (6, "compatible webhooks", include_str!("../migrations/sqlite/0006_compatible_webhooks.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -27,6 +28,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/mysql/0004_compatible_aggregate_keys.sql"),
         ),
+        (6, "compatible webhooks", include_str!("../migrations/mysql/0006_compatible_webhooks.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -37,6 +39,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/postgres/0004_compatible_aggregate_keys.sql"),
         ),
+        (6, "compatible webhooks", include_str!("../migrations/postgres/0006_compatible_webhooks.sql")),
     ],
 };
 

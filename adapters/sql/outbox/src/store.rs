@@ -16,6 +16,7 @@ mod page;
 #[cfg(feature = "sqlite")]
 mod query_plans;
 mod sequences;
+mod webhooks;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use handover_outbox::ports::{
     HistoryQueriesWrapper, HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper,
     LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed, OperatorQueriesWrapper, OperatorRepoWrapper,
     OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
-    RelayId, Requeue, Store, StoreError, Subscription,
+    RelayId, Requeue, Store, StoreError, Subscription, WebhookQueriesWrapper, WebhookRepoWrapper,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -254,6 +254,8 @@ impl LeaseRepoWrapper for Unit {
     }
 }
 
+impl WebhookRepoWrapper for Unit {}
+
 impl AuditRepoWrapper for Unit {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
         if self.defect == Defect::AuditDropped {
@@ -374,5 +376,6 @@ impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> JobQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Defective<I> {}

@@ -5,3 +5,4 @@ mod jobs;
 mod leases;
 mod operations;
 mod rows;
+mod webhooks;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handover_events::{AggregateRef, EventId, Partition};
-use handover_outbox::ports::RelayId;
+use handover_events::{AggregateRef, EventId, Partition, TenantId};
+use handover_outbox::ports::{EndpointId, RelayId};
 use tokio::sync::Notify;
 
 /// Lockable objects of the outbox: rows and entries of unique keys.
@@ -23,6 +23,11 @@ pub(super) enum Lock {
     Partition(Partition),
     Leader(String),
     Job(String),
+    WebhookEndpoint(EndpointId),
+    WebhookSlot(TenantId, u32),
+    /// The unique key of a delivery: event, endpoint and redelivery number.
+    WebhookKey(EventId, EndpointId, u32),
+    WebhookDelivery(i64),
 }
 
 /// A lock of the outbox or of the application's tables. One lock table covers both, so that deadlocks across them are
@@ -82,6 +87,14 @@ impl<L: Clone + Ord> LockTable<L> {
         }
         self.waiting_for.insert(unit, holder.unit);
         LockAttempt::Busy(holder.ended.clone())
+    }
+
+    /// Acquires a lock that no other unit of work holds, without waiting.
+    pub(super) fn try_take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> LockAttempt {
+        match self.holders.get(lock) {
+            Some(holder) if holder.unit != unit => LockAttempt::Busy(holder.ended.clone()),
+            Some(_) | None => self.take(lock, unit, ended),
+        }
     }
 
     /// Releases the locks of an ended unit of work, and notifies its waiters in the order in which they started to

@@ -3,11 +3,11 @@
 use handover_events::Partition;
 use handover_outbox::ports::{
     AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
-    RegisteredType,
+    RegisteredType, WebhookDelivery,
 };
 
 use super::locks::Lock;
-use super::rows::{ConsumptionRow, DeadLetterRow, SubscriptionRow};
+use super::rows::{AttemptRow, ConsumptionRow, DeadLetterRow, EndpointRow, SubscriptionRow};
 use crate::tables;
 
 tables! {
@@ -24,6 +24,9 @@ tables! {
         partitions: PartitionLease,
         leaders: LeaderLease,
         jobs: JobRecord,
+        webhook_endpoints: EndpointRow,
+        webhook_deliveries: WebhookDelivery,
+        webhook_attempts: AttemptRow,
     }
     pub(super) struct OutboxChanges;
     pub(super) trait OutboxRows;
@@ -53,4 +56,6 @@ pub(super) struct OutboxSequences {
     pub(super) consumptions: i64,
     pub(super) dead_letters: i64,
     pub(super) audit_log: i64,
+    pub(super) webhook_deliveries: i64,
+    pub(super) webhook_attempts: i64,
 }

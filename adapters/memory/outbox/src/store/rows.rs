@@ -1,6 +1,9 @@
 //! The row types that are not types of the ports.
 
-use handover_outbox::ports::{ConsumerSubscription, Consumption, DeadLetter};
+use chrono::{DateTime, Utc};
+use handover_outbox::ports::{
+    ConsumerSubscription, Consumption, DeadLetter, EndpointId, WebhookAttempt, WebhookEndpoint,
+};
 
 #[derive(Debug, Clone)]
 pub(super) struct ConsumptionRow {
@@ -18,4 +21,19 @@ pub(super) struct SubscriptionRow {
 pub(super) struct DeadLetterRow {
     pub(super) id: i64,
     pub(super) dead_letter: DeadLetter,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct EndpointRow {
+    pub(super) endpoint: WebhookEndpoint,
+    /// Time of the next attempt that the limit of attempts per second permits.
+    pub(super) next_attempt: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct AttemptRow {
+    pub(super) id: i64,
+    pub(super) delivery: i64,
+    pub(super) endpoint: EndpointId,
+    pub(super) attempt: WebhookAttempt,
 }

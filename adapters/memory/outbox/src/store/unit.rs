@@ -107,6 +107,24 @@ impl<X: Tables> MemoryUnit<X> {
         .await
     }
 
+    /// Acquires those of these locks that no other unit of work holds, without waiting. Returns them.
+    pub(super) async fn lock_free(&mut self, locks: Vec<Lock>) -> Result<Vec<Lock>, StoreError> {
+        yield_now().await;
+        self.check()?;
+        let mut state = self.shared.state();
+        let mut free = Vec::new();
+        for lock in locks {
+            let own = AnyLock::Outbox(lock.clone());
+            match state.locks.try_take(&own, self.id, &self.ended) {
+                LockAttempt::Acquired => self.held.push(own),
+                LockAttempt::AlreadyHeld => {}
+                LockAttempt::Busy(_) | LockAttempt::Deadlock => continue,
+            }
+            free.push(lock);
+        }
+        Ok(free)
+    }
+
     async fn run<T>(
         &mut self,
         locks: Vec<AnyLock<X::Lock>>,

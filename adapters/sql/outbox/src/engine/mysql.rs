@@ -213,6 +213,16 @@ impl Dialect for MysqlDialect {
         format!("ON DUPLICATE KEY UPDATE {}", sets.join(", "))
     }
 
+    fn or_ignore(&self, _key: &str) -> String {
+        // INSERT IGNORE would also truncate texts that are too long.
+        "ON DUPLICATE KEY UPDATE duplicates = duplicates + 1".to_owned()
+    }
+
+    fn inserted(&self, rows: u64, affected: u64) -> u64 {
+        // A new row counts as 1, an updated one as 2.
+        (2 * rows).saturating_sub(affected)
+    }
+
     fn sum(&self, of: &str) -> String {
         format!("CAST(SUM({of}) AS SIGNED)")
     }

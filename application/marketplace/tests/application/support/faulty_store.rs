@@ -193,6 +193,7 @@ impl ConsumeLogWrapper for FaultyUnit {}
 impl DeadLetterQueriesWrapper for FaultyUnit {}
 impl AuditQueriesWrapper for FaultyUnit {}
 impl AuditRepoWrapper for FaultyUnit {}
+impl WebhookRepoWrapper for FaultyUnit {}
 impl EffectQueriesWrapper for FaultyUnit {}
 impl NotificationQueriesWrapper for FaultyUnit {}
 impl NotificationRepoWrapper for FaultyUnit {}
@@ -202,6 +203,7 @@ impl EffectRepoWrapper for FaultyUnit {}
 impl LeaseQueriesWrapper for FaultyUnit {}
 impl LeaseRepoWrapper for FaultyUnit {}
 impl JobQueriesWrapper for FaultyUnit {}
+impl WebhookQueriesWrapper for FaultyUnit {}
 impl LeaderRepoWrapper for FaultyUnit {}
 impl JobRepoWrapper for FaultyUnit {}
 impl AssetQueriesWrapper for FaultyUnit {}

@@ -5,7 +5,7 @@ use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
     AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
     JobQueriesWrapper, LeaseQueriesWrapper, OperatorQueriesWrapper, OutboxQueriesWrapper, OutboxRow,
-    StoreError, Unapplied,
+    StoreError, Unapplied, WebhookQueriesWrapper,
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
@@ -113,5 +113,6 @@ impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> JobQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Faulty<I> {}

@@ -3,12 +3,14 @@
 use handover_events::{ConsumeStatus, EventId};
 use handover_outbox::ports::{
     AuditEntry, AuditRepoWrapper, Changed, Consumed, DeadLetter, DeadLetterRepoWrapper, DeadLetterStatus,
-    Decision, StoreError,
+    Decision, StoreError, WebhookRepoWrapper,
 };
 use marketplace::ports::MarketUnit;
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
+
+impl WebhookRepoWrapper for Unit {}
 
 impl AuditRepoWrapper for Unit {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {

@@ -1,0 +1,282 @@
+//! Webhooks: endpoints, deliveries and attempts.
+
+mod claim;
+mod deliveries;
+mod rows;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{
+    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeliveryFilter, DeliveryState, EndpointHealth,
+    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
+    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
+};
+
+use super::errors::conflict;
+use super::locks::Lock;
+use super::outbox_tables::{OutboxRows as _, Statement};
+use super::rows::EndpointRow;
+use super::statement::Tables;
+use super::tables::{below, limited};
+use super::unit::MemoryUnit;
+
+use rows::of_endpoint;
+
+/// The locks for writing an endpoint: its row, and its slot.
+fn locks_of(endpoint: &WebhookEndpoint) -> Vec<Lock> {
+    let slot = endpoint.slot.map(|slot| Lock::WebhookSlot(endpoint.tenant, slot));
+    [Lock::WebhookEndpoint(endpoint.id)].into_iter().chain(slot).collect()
+}
+
+/// Fails if another endpoint of the tenant has the slot.
+fn check_slot(statement: &Statement<'_>, new: &WebhookEndpoint) -> Result<(), StoreError> {
+    let has_slot = |row: &EndpointRow| {
+        let other = &row.endpoint;
+        new.slot.is_some() && other.id != new.id && other.tenant == new.tenant && other.slot == new.slot
+    };
+    if statement.webhook_endpoints().all().any(has_slot) {
+        return Err(conflict("uk_webhook_endpoints_slot"));
+    }
+    Ok(())
+}
+
+fn passes(filter: &DeliveryFilter, delivery: &WebhookDelivery) -> bool {
+    filter.state.is_none_or(|state| delivery.state == state)
+        && filter.event_type.as_ref().is_none_or(|event_type| delivery.event_type == *event_type)
+        && filter.status.is_none_or(|status| delivery.last_status == Some(status))
+        && filter.from.is_none_or(|from| delivery.create_time >= from)
+        && filter.to.is_none_or(|to| delivery.create_time < to)
+}
+
+fn counts(statement: &Statement<'_>) -> WebhookCounts {
+    let mut counts = WebhookCounts::default();
+    for EndpointRow { endpoint, .. } in statement.webhook_endpoints().all() {
+        match endpoint.status {
+            EndpointStatus::Enabled => {}
+            EndpointStatus::Disabled => counts.disabled_endpoints += 1,
+            EndpointStatus::Deleted => continue,
+        }
+        for delivery in of_endpoint(statement, endpoint.id) {
+            let is_later = |other: &&WebhookDelivery| {
+                other.event_id == delivery.event_id && other.redelivery > delivery.redelivery
+            };
+            match delivery.state {
+                DeliveryState::Pending => {
+                    counts.pending += 1;
+                    if endpoint.status == EndpointStatus::Enabled {
+                        let earlier = counts.oldest_due.filter(|oldest| *oldest < delivery.due_time);
+                        counts.oldest_due = earlier.or(Some(delivery.due_time));
+                    }
+                }
+                DeliveryState::Dead if of_endpoint(statement, endpoint.id).any(|other| is_later(&other)) => {}
+                DeliveryState::Dead => counts.dead += 1,
+                DeliveryState::Delivered | DeliveryState::Cancelled => {}
+            }
+        }
+    }
+    counts
+}
+
+#[async_trait]
+impl<X: Tables> WebhookQueries for MemoryUnit<X> {
+    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.read_outbox(|statement| statement.webhook_endpoints().get(&id).map(|row| row.endpoint.clone()))
+            .await
+    }
+
+    async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError> {
+        self.read_outbox(|statement| {
+            let endpoints = statement.webhook_endpoints().all().map(|row| &row.endpoint);
+            let mut found: Vec<WebhookEndpoint> = endpoints
+                .filter(|endpoint| tenants.contains(&endpoint.tenant))
+                .filter(|endpoint| endpoint.status != EndpointStatus::Deleted)
+                .cloned()
+                .collect();
+            found.sort_by_key(|endpoint| (endpoint.tenant, endpoint.id));
+            found
+        })
+        .await
+    }
+
+    async fn webhook_endpoints_after(
+        &mut self,
+        after: Option<EndpointId>,
+        limit: u32,
+    ) -> Result<Vec<WebhookEndpoint>, StoreError> {
+        self.read_outbox(|statement| {
+            let endpoints = statement.webhook_endpoints().all().map(|row| &row.endpoint);
+            endpoints
+                .filter(|endpoint| after.is_none_or(|after| endpoint.id > after))
+                .filter(|endpoint| endpoint.status != EndpointStatus::Deleted)
+                .take(limited(limit))
+                .cloned()
+                .collect()
+        })
+        .await
+    }
+
+    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
+        self.read_outbox(|statement| statement.webhook_deliveries().get(&id).cloned()).await
+    }
+
+    async fn webhook_deliveries_page(
+        &mut self,
+        endpoint: EndpointId,
+        filter: &DeliveryFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<WebhookDelivery>, StoreError> {
+        self.read_outbox(|statement| {
+            let newest_first = statement.webhook_deliveries().select(|table| {
+                let ids = table.index.by_endpoint.get(&endpoint).into_iter();
+                let ids = ids.flat_map(|ids| below(ids, before));
+                ids.filter_map(|id| Some((Reverse(*id), table.get(id)?)))
+            });
+            newest_first.filter(|delivery| passes(filter, delivery)).take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
+    async fn webhook_deliveries_of(
+        &mut self,
+        events: &[EventId],
+    ) -> Result<Vec<WebhookDelivery>, StoreError> {
+        self.read_outbox(|statement| {
+            let in_order = statement.webhook_deliveries().select(|table| {
+                let of = |event: &EventId| table.index.by_event.get(event).into_iter().flatten().copied();
+                let ids: BTreeSet<i64> = events.iter().flat_map(of).collect();
+                ids.into_iter().filter_map(|id| Some((id, table.get(&id)?)))
+            });
+            in_order.cloned().collect()
+        })
+        .await
+    }
+
+    async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
+        self.read_outbox(|statement| {
+            let attempts = statement.webhook_attempts().all().filter(|row| row.delivery == delivery);
+            attempts.map(|row| row.attempt.clone()).collect()
+        })
+        .await
+    }
+
+    async fn webhook_attempt_counts(
+        &mut self,
+        endpoint: EndpointId,
+        since: DateTime<Utc>,
+    ) -> Result<AttemptCounts, StoreError> {
+        self.read_outbox(|statement| {
+            let mut counts = AttemptCounts::default();
+            let attempts = statement.webhook_attempts().all().filter(|row| row.endpoint == endpoint);
+            for row in attempts.filter(|row| row.attempt.at >= since) {
+                match row.attempt.outcome {
+                    AttemptOutcome::Delivered => counts.delivered += 1,
+                    AttemptOutcome::Failed => counts.failed += 1,
+                    AttemptOutcome::Interrupted => {}
+                }
+            }
+            counts
+        })
+        .await
+    }
+
+    async fn webhook_counts(&mut self) -> Result<WebhookCounts, StoreError> {
+        self.read_outbox(counts).await
+    }
+}
+
+#[async_trait]
+impl<X: Tables> WebhookRepo for MemoryUnit<X> {
+    async fn insert_webhook_endpoint(&mut self, endpoint: &WebhookEndpoint) -> Result<(), StoreError> {
+        self.write_outbox(locks_of(endpoint), |statement| {
+            if statement.webhook_endpoints().get(&endpoint.id).is_some() {
+                return Err(conflict("webhook_endpoints_pkey"));
+            }
+            check_slot(statement, endpoint)?;
+            let row = EndpointRow { endpoint: endpoint.clone(), next_attempt: None };
+            statement.own.webhook_endpoints.put(row);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
+        self.write_outbox(locks_of(after), |statement| {
+            let found = statement.webhook_endpoints().get(&after.id).cloned();
+            let Some(row) = found.filter(|row| row.endpoint.version == after.version - 1) else {
+                return Ok(Changed::None);
+            };
+            check_slot(statement, after)?;
+            let endpoint = WebhookEndpoint { health: row.endpoint.health, ..after.clone() };
+            statement.own.webhook_endpoints.put(EndpointRow { endpoint, ..row });
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.write_outbox(vec![Lock::WebhookEndpoint(id)], |statement| {
+            Ok(statement.webhook_endpoints().get(&id).map(|row| row.endpoint.clone()))
+        })
+        .await
+    }
+
+    async fn set_webhook_health(
+        &mut self,
+        id: EndpointId,
+        health: &EndpointHealth,
+    ) -> Result<(), StoreError> {
+        self.write_outbox(vec![Lock::WebhookEndpoint(id)], |statement| {
+            if let Some(mut row) = statement.webhook_endpoints().get(&id).cloned() {
+                row.endpoint.health = health.clone();
+                statement.own.webhook_endpoints.put(row);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn insert_webhook_deliveries(
+        &mut self,
+        deliveries: &[NewWebhookDelivery],
+    ) -> Result<u64, StoreError> {
+        self.insert_deliveries(deliveries).await
+    }
+
+    async fn claim_webhook_deliveries(
+        &mut self,
+        claim: &WebhookClaim,
+    ) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        self.claim_deliveries(claim).await
+    }
+
+    async fn settle_webhook_deliveries(
+        &mut self,
+        settled: &[SettledDelivery],
+    ) -> Result<Vec<i64>, StoreError> {
+        self.settle_deliveries(settled).await
+    }
+
+    async fn cancel_webhook_deliveries(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        at: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        self.cancel_deliveries(endpoint, at).await
+    }
+
+    async fn resend_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointId,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        at: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        self.resend_deliveries(endpoint, from..to, at, limit).await
+    }
+}

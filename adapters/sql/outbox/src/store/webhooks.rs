@@ -1,0 +1,265 @@
+//! Webhooks: endpoints, deliveries and attempts.
+
+mod claim;
+mod deliveries;
+mod due;
+mod settle;
+mod tables;
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{
+    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeliveryFilter, EndpointHealth, EndpointId,
+    EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt, WebhookClaim,
+    WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
+};
+
+use crate::dialect::{LookUp, MAX_ROWS, padded};
+use crate::session::Session;
+use crate::table::Table;
+use crate::value::{Value, values};
+
+use deliveries::page;
+use tables::{AttemptTable, DeliveryTable, EndpointTable, health_values};
+
+/// Parameter for an endpoint.
+fn id_value(id: EndpointId) -> Value {
+    Value::from(id.to_string())
+}
+
+fn select_endpoint() -> String {
+    format!("SELECT {} FROM webhook_endpoints", EndpointTable::COLUMNS)
+}
+
+impl Session {
+    async fn endpoint_by_id(
+        &mut self,
+        id: EndpointId,
+        lock: &str,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        let sql = format!("{} WHERE id = ? {lock}", select_endpoint());
+        let row = self.fetch_one(&sql, vec![id_value(id)]).await?;
+        row.as_ref().map(EndpointTable::read).transpose()
+    }
+
+    /// Number of pending deliveries of endpoints that are not deleted, and the earliest due time of enabled ones.
+    async fn pending_deliveries(&mut self) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
+        let sql = format!(
+            "SELECT count(*) AS pending, min(CASE WHEN e.status = 'ENABLED' THEN d.due_time END) AS oldest_due \
+             FROM webhook_endpoints e JOIN webhook_deliveries d {index} \
+             ON d.endpoint_id = e.id AND d.state = 'PENDING' WHERE e.status IN ('ENABLED', 'DISABLED')",
+            index = self.dialect.index("idx_webhook_deliveries_order"),
+        );
+        let Some(row) = self.fetch_one(&sql, Vec::new()).await? else { return Ok((0, None)) };
+        let row = DeliveryTable::fields(&row);
+        Ok((row.id("pending")?, row.opt_time("oldest_due")?))
+    }
+
+    /// Number of dead deliveries of endpoints that are not deleted, without a later redelivery of the event.
+    async fn dead_deliveries(&mut self) -> Result<u64, StoreError> {
+        let sql = format!(
+            "SELECT count(*) AS dead FROM webhook_endpoints e JOIN webhook_deliveries d {dead} \
+             ON d.endpoint_id = e.id AND d.state = 'DEAD' WHERE e.status IN ('ENABLED', 'DISABLED') \
+             AND NOT EXISTS (SELECT 1 FROM webhook_deliveries r {key} WHERE r.event_id = d.event_id \
+             AND r.endpoint_id = d.endpoint_id AND r.redelivery > d.redelivery)",
+            dead = self.dialect.index("idx_webhook_deliveries_dead"),
+            key = self.dialect.index("uk_webhook_deliveries"),
+        );
+        let row = self.fetch_one(&sql, Vec::new()).await?;
+        row.map_or(Ok(0), |row| DeliveryTable::fields(&row).id("dead"))
+    }
+}
+
+#[async_trait]
+impl WebhookQueries for Session {
+    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.endpoint_by_id(id, "").await
+    }
+
+    async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError> {
+        let tenants: Vec<TenantId> = BTreeSet::from_iter(tenants.iter().copied()).into_iter().collect();
+        let mut found = Vec::new();
+        for tenants in tenants.chunks(MAX_ROWS) {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: EndpointTable::COLUMNS,
+                from: format!("webhook_endpoints {}", self.dialect.index("uk_webhook_endpoints_slot")),
+                column: "tenant_id",
+                keys: padded(tenants).into_iter().map(|tenant| Value::from(tenant.get())).collect(),
+                conditions: "status <> 'DELETED'".to_owned(),
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
+                found.push(EndpointTable::read(row)?);
+            }
+        }
+        found.sort_by_key(|endpoint| (endpoint.tenant, endpoint.id));
+        Ok(found)
+    }
+
+    async fn webhook_endpoints_after(
+        &mut self,
+        after: Option<EndpointId>,
+        limit: u32,
+    ) -> Result<Vec<WebhookEndpoint>, StoreError> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let sql = format!("{} WHERE id > ? AND status <> 'DELETED' ORDER BY id LIMIT ?", select_endpoint());
+        self.fetch(&sql, values![after, limit]).await?.iter().map(EndpointTable::read).collect()
+    }
+
+    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
+        let sql = format!("SELECT {} FROM webhook_deliveries WHERE id = ?", DeliveryTable::COLUMNS);
+        self.fetch_one(&sql, values![id]).await?.as_ref().map(DeliveryTable::read).transpose()
+    }
+
+    async fn webhook_deliveries_page(
+        &mut self,
+        endpoint: EndpointId,
+        filter: &DeliveryFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<WebhookDelivery>, StoreError> {
+        let (sql, values) = page(self.dialect, endpoint, filter, before, limit);
+        self.fetch(&sql, values).await?.iter().map(DeliveryTable::read).collect()
+    }
+
+    async fn webhook_deliveries_of(
+        &mut self,
+        events: &[EventId],
+    ) -> Result<Vec<WebhookDelivery>, StoreError> {
+        let mut found = Vec::new();
+        for events in events.chunks(MAX_ROWS) {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: DeliveryTable::COLUMNS,
+                from: format!("webhook_deliveries {}", self.dialect.index("uk_webhook_deliveries")),
+                column: "event_id",
+                keys: padded(events).iter().map(Value::from).collect(),
+                conditions: "redelivery >= 0".to_owned(),
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
+                found.push(DeliveryTable::read(row)?);
+            }
+        }
+        // Removes duplicates: the deliveries of an event id that occurs in two chunks are read twice.
+        found.sort_by_key(|delivery| delivery.id);
+        found.dedup_by_key(|delivery| delivery.id);
+        Ok(found)
+    }
+
+    async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM webhook_attempts WHERE delivery_id = ? ORDER BY id",
+            AttemptTable::COLUMNS
+        );
+        self.fetch(&sql, values![delivery]).await?.iter().map(AttemptTable::read).collect()
+    }
+
+    async fn webhook_attempt_counts(
+        &mut self,
+        endpoint: EndpointId,
+        since: DateTime<Utc>,
+    ) -> Result<AttemptCounts, StoreError> {
+        let sql = format!(
+            "SELECT outcome, count(*) AS attempts FROM webhook_attempts {} \
+             WHERE endpoint_id = ? AND attempt_time >= ? GROUP BY outcome",
+            self.dialect.index("idx_webhook_attempts_endpoint")
+        );
+        let mut counts = AttemptCounts::default();
+        for row in &self.fetch(&sql, vec![id_value(endpoint), since.into()]).await? {
+            let row = AttemptTable::fields(row);
+            let attempts = row.id("attempts")?;
+            match AttemptOutcome::named(row.text("outcome")?) {
+                Some(AttemptOutcome::Delivered) => counts.delivered = attempts,
+                Some(AttemptOutcome::Failed) => counts.failed = attempts,
+                Some(AttemptOutcome::Interrupted) | None => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn webhook_counts(&mut self) -> Result<WebhookCounts, StoreError> {
+        let (pending, oldest_due) = self.pending_deliveries().await?;
+        let dead = self.dead_deliveries().await?;
+        let sql = "SELECT count(*) AS disabled FROM webhook_endpoints WHERE status = ?";
+        let row = self.fetch_one(sql, values![EndpointStatus::Disabled.as_str()]).await?;
+        let disabled_endpoints = row.map_or(Ok(0), |row| EndpointTable::fields(&row).id("disabled"))?;
+        Ok(WebhookCounts { pending, dead, disabled_endpoints, oldest_due })
+    }
+}
+
+#[async_trait]
+impl WebhookRepo for Session {
+    async fn insert_webhook_endpoint(&mut self, endpoint: &WebhookEndpoint) -> Result<(), StoreError> {
+        self.insert_into::<EndpointTable>(EndpointTable::values(endpoint), "").await
+    }
+
+    async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
+        let sql = format!("UPDATE webhook_endpoints SET {} WHERE id = ? AND version = ?", EndpointTable::SET);
+        let mut values = EndpointTable::updated_values(after);
+        values.extend([id_value(after.id), Value::from(after.version - 1)]);
+        let changed = Changed::of(self.execute(&sql, values).await?);
+        if changed == Changed::One && !after.is_ordered {
+            self.unblock_all(after.id).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.endpoint_by_id(id, self.dialect.for_update()).await
+    }
+
+    async fn set_webhook_health(
+        &mut self,
+        id: EndpointId,
+        health: &EndpointHealth,
+    ) -> Result<(), StoreError> {
+        let sql = "UPDATE webhook_endpoints \
+                   SET failing_since = ?, failures = ?, last_success_time = ?, paused_until = ? WHERE id = ?";
+        let mut values = health_values(health);
+        values.push(id_value(id));
+        self.execute(sql, values).await.map(drop)
+    }
+
+    async fn insert_webhook_deliveries(
+        &mut self,
+        deliveries: &[NewWebhookDelivery],
+    ) -> Result<u64, StoreError> {
+        self.insert_deliveries(deliveries).await
+    }
+
+    async fn claim_webhook_deliveries(
+        &mut self,
+        claim: &WebhookClaim,
+    ) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        self.claim_deliveries(claim).await
+    }
+
+    async fn settle_webhook_deliveries(
+        &mut self,
+        settled: &[SettledDelivery],
+    ) -> Result<Vec<i64>, StoreError> {
+        self.settle_deliveries(settled).await
+    }
+
+    async fn cancel_webhook_deliveries(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        at: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        self.cancel_deliveries(endpoint, at).await
+    }
+
+    async fn resend_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointId,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        at: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        self.resend_deliveries(endpoint, from..to, at, limit).await
+    }
+}

@@ -1,0 +1,162 @@
+//! Deliveries: insert, page, cancellation, resending.
+
+use std::ops::Range;
+
+use chrono::{DateTime, Utc};
+use handover_outbox::ports::{DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, StoreError};
+
+use super::super::page::Page;
+use super::id_value;
+use super::tables::{DeliveryTable, endpoint_id};
+use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
+use crate::row::Row;
+use crate::session::Session;
+use crate::table::Table;
+use crate::value::{Value, values};
+
+/// The columns of a delivery that its event and its endpoint identify.
+const KEY: &str = "event_id, endpoint_id, redelivery";
+
+/// An insert is split when the bodies of its rows exceed this size, because MySQL limits the size of a statement
+/// (`max_allowed_packet`).
+const MAX_BODY_BYTES: usize = 262_144;
+
+/// The number of deliveries at the beginning that one statement inserts: at least one.
+fn insertable(deliveries: &[NewWebhookDelivery]) -> usize {
+    let mut bytes = 0;
+    let fits = deliveries.iter().take(MAX_ROWS).take_while(|delivery| {
+        bytes += delivery.body.len();
+        bytes <= MAX_BODY_BYTES
+    });
+    fits.count().max(1)
+}
+
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    endpoint: EndpointId,
+    filter: &DeliveryFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> (String, Vec<Value>) {
+    // MySQL has one index for all states, the other engines have a partial index for `DEAD`.
+    let index = match filter.state {
+        None => dialect.lock_index("idx_webhook_deliveries_endpoint"),
+        Some(DeliveryState::Dead) => dialect.index("idx_webhook_deliveries_dead"),
+        Some(DeliveryState::Pending | DeliveryState::Delivered | DeliveryState::Cancelled) => {
+            dialect.lock_index("idx_webhook_deliveries_dead")
+        }
+    };
+    let select = format!("SELECT {} FROM webhook_deliveries {index}", DeliveryTable::COLUMNS);
+    let page = Page::below(&select, "id", before).and("endpoint_id = ?", [id_value(endpoint)]);
+    let page = match filter.state {
+        // A literal, because only a literal matches the predicate of a partial index.
+        Some(state) => page.and(&format!("state = '{}'", state.as_str()), []),
+        None => page,
+    };
+    page.with("event_type = ?", filter.event_type.as_ref())
+        .with("last_status = ?", filter.status.map(i64::from))
+        .with("create_time >= ?", filter.from)
+        .with("create_time < ?", filter.to)
+        .limit(limit)
+}
+
+/// `IN (?,?)` for these ids, and its parameters.
+pub(super) fn in_ids(ids: &[i64]) -> (String, Vec<Value>) {
+    let ids = padded(ids);
+    (format!("IN ({})", placeholders(ids.len())), ids.into_iter().map(Value::from).collect())
+}
+
+pub(super) fn id(row: &Row) -> Result<i64, StoreError> {
+    DeliveryTable::fields(row).int("id")
+}
+
+impl Session {
+    /// Inserts deliveries that do not exist, in order. Returns their number.
+    pub(super) async fn insert_deliveries(
+        &mut self,
+        mut deliveries: &[NewWebhookDelivery],
+    ) -> Result<u64, StoreError> {
+        let after = self.dialect.or_ignore(KEY);
+        let mut inserted = 0;
+        while !deliveries.is_empty() {
+            let (now, later) = deliveries.split_at(insertable(deliveries));
+            let rows = DeliveryTable::rows(now);
+            let written = (rows.len() / DeliveryTable::INSERTED) as u64;
+            let affected = self.insert(DeliveryTable::INSERT, DeliveryTable::INSERTED, rows, &after).await?;
+            inserted += self.dialect.inserted(written, affected);
+            deliveries = later;
+        }
+        Ok(inserted)
+    }
+
+    /// Changes the deliveries with these ids that meet the condition. Returns their number. The rows are locked in the
+    /// order of their ids.
+    pub(super) async fn update_deliveries(
+        &mut self,
+        ids: &[i64],
+        set: (&str, &[Value]),
+        condition: (&str, &[Value]),
+    ) -> Result<u64, StoreError> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        let mut changed = 0;
+        for ids in ids.chunks(MAX_ROWS) {
+            let (in_ids, id_values) = in_ids(ids);
+            let sql = format!(
+                "UPDATE webhook_deliveries {index} SET {set} WHERE id {in_ids} AND {condition}",
+                index = self.dialect.lock_index("PRIMARY"),
+                set = set.0,
+                condition = condition.0,
+            );
+            let values = [set.1, &id_values, condition.1].concat();
+            changed += self.execute(&sql, values).await?;
+        }
+        Ok(changed)
+    }
+
+    pub(super) async fn cancel_deliveries(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        at: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let index = self.dialect.index("idx_webhook_deliveries_order");
+        let mut sql = format!(
+            "SELECT e.id FROM webhook_endpoints e WHERE e.status = 'DELETED' AND EXISTS (SELECT 1 \
+             FROM webhook_deliveries d {index} WHERE d.endpoint_id = e.id AND d.state = 'PENDING')"
+        );
+        let mut values = Vec::new();
+        if let Some(endpoint) = endpoint {
+            sql.push_str(" AND e.id = ?");
+            values.push(id_value(endpoint));
+        }
+        sql.push_str(" ORDER BY e.id");
+        let mut cancelled = 0;
+        for row in &self.fetch(&sql, values).await? {
+            let endpoint = endpoint_id(row.of("webhook_endpoints", "id"), "id")?;
+            let sql = format!(
+                "UPDATE webhook_deliveries {index} SET state = 'CANCELLED', claim_id = NULL, claims = 0, \
+                 is_blocked = 0, settle_time = ? WHERE endpoint_id = ? AND state = 'PENDING'"
+            );
+            cancelled += self.execute(&sql, vec![at.into(), id_value(endpoint)]).await?;
+        }
+        Ok(cancelled)
+    }
+
+    pub(super) async fn resend_deliveries(
+        &mut self,
+        endpoint: EndpointId,
+        written: Range<DateTime<Utc>>,
+        at: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let sql = format!(
+            "SELECT id FROM webhook_deliveries {index} WHERE endpoint_id = ? AND state = 'DEAD' \
+             AND create_time >= ? AND create_time < ? ORDER BY id LIMIT ?",
+            index = self.dialect.index("idx_webhook_deliveries_dead"),
+        );
+        let values = vec![id_value(endpoint), written.start.into(), written.end.into(), limit.into()];
+        let dead = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        let set = "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, settle_time = NULL";
+        self.update_deliveries(&dead, (set, &values![at]), ("state = 'DEAD'", &[])).await
+    }
+}
