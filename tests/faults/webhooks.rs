@@ -26,6 +26,7 @@ pub(crate) fn sending(launch: Launch) -> Launch {
         .set("HANDOVER_WEBHOOK__KEY", "the key that encrypts secrets of endpoints")
         .set("HANDOVER_WEBHOOK__ALLOW_NETWORKS", r#"["127.0.0.0/8"]"#)
         .set("HANDOVER_WEBHOOK__TIMEOUT", "1s")
+        .set("HANDOVER_WEBHOOK__DELAYS", r#"["200ms", "1s", "2s", "4s", "8s", "16s", "32s"]"#)
 }
 
 /// Inserts events that only the consumer of webhooks takes.
@@ -54,7 +55,7 @@ async fn killed_process_loses_no_webhook(pair: Pair) {
     let mut process = launch.start().unwrap();
     let api = Api::of(&process);
     let snapshot = deployment.snapshot().await;
-    // Every seventh request fails once more, and some take longer than the process lives.
+    // Every seventh request fails, and some take longer than the process lives.
     let receiver = WebhookReceiver::start(|earlier, _| match earlier % 7 {
         0 => Answer::Status(500),
         1 => Answer::Slow(Duration::from_millis(200), 204),

@@ -61,6 +61,7 @@ mod end_check;
 mod insert_by_sql;
 mod payment_methods;
 mod purses;
+mod s002_webhooks;
 mod s003_idempotency;
 mod s003_trace;
 mod s004_acceptance;

@@ -29,5 +29,4 @@ pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownTyp
 pub use operations::{EndpointDetails, MAX_OVERLAP_HOURS, NewEndpoint, ShownDelivery, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
-pub use schedule::MAX_ATTEMPTS;
 pub use sweep::WebhookSweep;

@@ -5,9 +5,10 @@ mod assets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::TenantId;
+use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
     Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OutboxFilter, OutboxRow, StoreError,
+    WebhookDelivery,
 };
 use marketplace::ports::{
     BuyerCredit, CreditChange, ListingChange, ListingEntry, MarketStore, MarketView, Notification, OrderSide,
@@ -41,6 +42,8 @@ pub(super) struct DatabaseSnapshot {
     pub(super) credit: BTreeMap<UserId, BuyerCredit>,
     pub(super) dead_letters: Vec<DeadLetter>,
     pub(super) assets: Assets,
+    /// Deliveries of events to the receiver of webhooks.
+    pub(super) webhooks: Vec<WebhookDelivery>,
 }
 
 impl DatabaseSnapshot {
@@ -70,6 +73,8 @@ impl DatabaseSnapshot {
                 database.orders.insert(id, order);
             }
         }
+        let events: Vec<EventId> = database.events.iter().map(|event| event.event_id.clone()).collect();
+        database.webhooks = view.outbox_view().webhook_deliveries_of(&events).await?;
         let ids: BTreeSet<OrderId> = database.orders.keys().copied().chain(database.announced()).collect();
         database.assets = Assets::read(view, users, &ids).await?;
         for id in ids {

@@ -13,12 +13,16 @@ use super::journal::ClientRecord;
 use super::market::{Market, Offer, TradingPace};
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
+use super::webhook_receiver::WebhookReceiver;
 
 /// Duration of the broker outage.
 pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
 
 /// Note with which the operator discards open dead letters. The only expected dead letter is the corrupted message.
 const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";
+
+/// Interval at which the operator looks at the endpoint of webhooks.
+const ENABLE_INTERVAL: Duration = Duration::from_millis(300);
 
 pub(super) struct Day<'a> {
     /// The service, only to read its state; buyers, sellers and operators use the HTTP API.
@@ -27,6 +31,7 @@ pub(super) struct Day<'a> {
     pub(super) store: &'a MarketStore,
     pub(super) faults: &'a BrokerFaults,
     pub(super) market: &'a Market,
+    pub(super) receiver: &'a WebhookReceiver,
 }
 
 impl Day<'_> {
@@ -34,6 +39,7 @@ impl Day<'_> {
     pub(super) async fn play(&self, plan: &Plan) -> Result<ClientRecord, StoreError> {
         let progress = &self.market.progress;
         self.faults.corrupt_nth_payment(plan.corrupted_payment);
+        let endpoint = self.receive_webhooks(plan).await;
         progress.phase("granting assets to buyers", plan.asset_grants.count());
         let coupons = self.market.grant_assets(&plan.asset_grants).await;
         progress.phase("listing products", plan.deals.len() + 1);
@@ -61,7 +67,11 @@ impl Day<'_> {
         progress.phase("waiting for unpaid orders to be cancelled", 0);
         wait(WaitFor::NoUnpaidOrders, self.app, self.store, progress).await?;
         progress.phase("settling events", 0);
-        wait(WaitFor::Idle, self.app, self.store, progress).await?;
+        let enabling = self.keep_enabled(plan, endpoint.as_deref());
+        tokio::select! {
+            settled = wait(WaitFor::Idle, self.app, self.store, progress) => settled?,
+            () = enabling => {}
+        }
         progress.phase("handling the dead letter", 0);
         self.explain(plan).await;
         let retried_requests = self.market.api.retried_requests();
@@ -78,6 +88,47 @@ impl Day<'_> {
             self.market.progress.rename("broker reachable again");
         };
         tokio::join!(outage, self.market.trade(offers, TradingPace::Over(OUTAGE)));
+    }
+
+    /// The operator creates an endpoint for the receiver. Returns its id.
+    async fn receive_webhooks(&self, plan: &Plan) -> Option<String> {
+        let Market { api, journal, .. } = self.market;
+        let created = api.create_endpoint(plan.operator, &self.receiver.url()).await;
+        let created = acknowledged("webhook", created);
+        let text = |response: &ApiResponse, field: &str| {
+            response.data.get(field).and_then(|value| value.as_str()).map(str::to_owned)
+        };
+        match created {
+            Ok(response) => {
+                let is_secret = text(&response, "secret").is_some_and(|secret| self.receiver.verify_with(&secret));
+                if !is_secret {
+                    journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
+                }
+                text(&response, "endpointId")
+            }
+            Err(unexpected) => {
+                journal.note(|record| record.unexpected.push(unexpected));
+                None
+            }
+        }
+    }
+
+    /// The operator enables the endpoint again when it was disabled because the receiver said that it is gone.
+    async fn keep_enabled(&self, plan: &Plan, endpoint: Option<&str>) {
+        let Some(endpoint) = endpoint else { return std::future::pending().await };
+        let Market { api, journal, progress, .. } = self.market;
+        loop {
+            let shown = acknowledged("webhook", api.endpoint(plan.operator, endpoint).await);
+            let is_disabled =
+                shown.is_ok_and(|shown| shown.data.get("status").is_some_and(|status| status == "DISABLED"));
+            if is_disabled {
+                match acknowledged("webhook", api.enable_endpoint(plan.operator, endpoint).await) {
+                    Ok(_) => progress.print_line("webhook endpoint was disabled (410 Gone); enabled again"),
+                    Err(unexpected) => journal.note(|record| record.unexpected.push(unexpected)),
+                }
+            }
+            SystemClock.sleep(ENABLE_INTERVAL).await;
+        }
     }
 
     /// The operator lists the open dead letters and discards them with an explanation.

@@ -19,6 +19,7 @@ mod report;
 mod settings;
 mod verdict;
 mod wait;
+mod webhook_receiver;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ use marketplace_wiring::{ROLES, Service};
 use plan::{InvalidPlan, Plan};
 use report::Report;
 use verdict::{ConsumerEvents, Evidence, Expectations};
+use webhook_receiver::WebhookReceiver;
 
 /// Maximum delay between the deadline of an unpaid order and its cancellation. A timeout message cancels the order
 /// shortly after the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not
@@ -172,6 +174,7 @@ impl Demo<'_> {
             return Err(Failure::Http { message: "the service does not listen".to_owned() });
         };
         let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
+        let receiver = WebhookReceiver::start().await?;
         let market = Market {
             api: Arc::clone(&api),
             operator: plan.operator,
@@ -182,7 +185,7 @@ impl Demo<'_> {
         let read_only = AttachedDatabase::readable(&self.config.database, PARTS).await?;
         let app = service.app();
         let store = SqlMarket::on(read_only.store.clone());
-        let day = Day { app, store: &store, faults: self.faults, market: &market };
+        let day = Day { app, store: &store, faults: self.faults, market: &market, receiver: &receiver };
         let clients = day.play(&plan).await.map_err(Failure::database(&read_only.choice))?;
 
         self.progress.phase("reading the database", 0);
@@ -203,6 +206,7 @@ impl Demo<'_> {
             injected: &injected,
             consumers: &consumers(app),
             queued: wait::queued(app).await,
+            webhooks: &receiver.record(),
         });
         read_only.store.close().await;
         let figures = Figures::of(&clients, &database, &injected, begun.elapsed());

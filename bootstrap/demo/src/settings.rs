@@ -51,6 +51,12 @@ sweep-interval = "{sweep}"
 scan-interval = "1s"
 retry = {{ policy = "schedule", delays = ["1s", "2s", "4s"] }}
 
+[webhook]                         # the receiver is on this machine, and fails on purpose
+allow-networks = ["127.0.0.0/8"]
+timeout = "1s"
+delays = ["300ms", "500ms", "1s", "1s", "1s", "1s", "1s", "1s", "1s"]
+scan-interval = "100ms"
+
 [consumer]
 backoff = {{ base = "100ms", cap = "1s" }}
 sweep-interval = "500ms"

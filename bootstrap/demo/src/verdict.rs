@@ -13,6 +13,7 @@ mod promise;
 mod refunds;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 pub(super) use promise::{ConsumerEvents, Evidence, Expectations, Promise};
 
@@ -42,6 +43,7 @@ pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
         events::duplicates(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),
+        webhooks::delivered(evidence),
         events::nothing_pending(evidence),
     ]
 }

@@ -82,7 +82,7 @@ impl RunSettings {
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
             refund: RefundSettings {
                 scan_interval: second,
-                batch: NonZeroU32::MIN.saturating_add(below(4)),
+                concurrency: NonZeroU32::MIN.saturating_add(below(4)),
                 timeout: second * 3,
                 retry_base: second,
                 retry_cap: second * 4,

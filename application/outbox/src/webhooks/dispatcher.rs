@@ -37,6 +37,9 @@ pub struct WebhookSettings {
     pub concurrency: NonZeroU32,
     /// Time limit of an attempt with its response (`webhook.timeout`).
     pub timeout: Duration,
+    /// Delays after the first and each further failed attempt; after one more failure the delivery is `DEAD`
+    /// (`webhook.delays`). Each varies by 20 %.
+    pub delays: Vec<Duration>,
     /// Maximum number of publish retries of the events about webhooks.
     pub max_retry_count: u32,
 }
@@ -47,6 +50,7 @@ impl Default for WebhookSettings {
             scan_interval: Duration::from_millis(500),
             concurrency: NonZeroU32::MIN.saturating_add(511),
             timeout: Duration::from_secs(15),
+            delays: schedule::standard(),
             max_retry_count: 3,
         }
     }
@@ -84,7 +88,7 @@ impl WebhookDispatcher {
         let delivery = &claimed.delivery;
         let now = self.tx.now();
         let failed = delivery.attempts.saturating_add(1);
-        let delay = schedule::delay(failed, self.tx.random().next());
+        let delay = schedule::delay(&self.settings.delays, failed, self.tx.random().next());
         let attempt = |outcome, status, error: Option<String>, response| WebhookAttempt {
             at,
             duration_ms: (now - at).num_milliseconds().max(0),

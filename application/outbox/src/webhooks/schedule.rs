@@ -1,9 +1,11 @@
 //! Times of attempts.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Delays between the attempts of the Standard Webhooks specification, in seconds.
-const DELAYS: [i64; 9] = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
+/// Delays between the attempts according to the Standard Webhooks specification, in seconds.
+const DELAYS: [u64; 9] = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
 
 /// Greatest delay that a receiver can ask for.
 const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
@@ -11,15 +13,17 @@ const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 /// Shortest pause of an endpoint that asks for slower delivery.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(60);
 
-/// Number of attempts after which a delivery is `DEAD`.
-pub const MAX_ATTEMPTS: u32 = DELAYS.len() as u32 + 1;
+/// The delays of the specification.
+pub(super) fn standard() -> Vec<Duration> {
+    DELAYS.map(Duration::from_secs).to_vec()
+}
 
 /// The delay after this number of failed attempts, with 20 % jitter; `None` if no attempt follows. `random` is uniform.
-pub(super) fn delay(failed: u32, random: u64) -> Option<TimeDelta> {
-    let seconds = DELAYS.get(usize::try_from(failed.checked_sub(1)?).ok()?)?;
+pub(super) fn delay(delays: &[Duration], failed: u32, random: u64) -> Option<TimeDelta> {
+    let delay = delays.get(usize::try_from(failed.checked_sub(1)?).ok()?)?;
     // 0.8 to 1.2, in thousandths.
-    let factor = 800 + i64::try_from(random % 401).unwrap_or(200);
-    Some(TimeDelta::milliseconds(seconds * factor))
+    let factor = 800 + u32::try_from(random % 401).unwrap_or(200);
+    TimeDelta::from_std(*delay / 1_000 * factor).ok()
 }
 
 /// The time of a header `retry-after`: a number of seconds or a date.

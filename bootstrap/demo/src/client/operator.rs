@@ -57,6 +57,32 @@ impl Api {
         self.get(operator, &format!("/api/v1/orders/{order}/refunds")).await
     }
 
+    /// Creates a webhook endpoint for all events.
+    pub(in super::super) async fn create_endpoint(
+        &self,
+        operator: UserId,
+        url: &str,
+    ) -> Result<ApiResponse, NoResponse> {
+        let body = json!({"url": url, "eventTypes": ["*"], "maxInFlight": 16});
+        self.post(operator, "/api/v1/webhooks", &body).await
+    }
+
+    pub(in super::super) async fn endpoint(
+        &self,
+        operator: UserId,
+        endpoint: &str,
+    ) -> Result<ApiResponse, NoResponse> {
+        self.get(operator, &format!("/api/v1/webhooks/{endpoint}")).await
+    }
+
+    pub(in super::super) async fn enable_endpoint(
+        &self,
+        operator: UserId,
+        endpoint: &str,
+    ) -> Result<ApiResponse, NoResponse> {
+        self.post(operator, &format!("/api/v1/webhooks/{endpoint}/enable"), &json!({})).await
+    }
+
     /// Lists up to 100 open dead letters.
     pub(in super::super) async fn dead_letters(&self, operator: UserId) -> Result<ApiResponse, NoResponse> {
         self.get(operator, "/api/v1/ops/dead-letters?status=OPEN&limit=100").await

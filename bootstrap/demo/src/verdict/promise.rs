@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::broker_faults::InjectedFaults;
 use super::super::database_snapshot::DatabaseSnapshot;
 use super::super::journal::ClientRecord;
+use super::super::webhook_receiver::WebhookRecord;
 
 /// A guarantee of the service that the demo verifies, called promise in its output, with the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,6 +51,8 @@ pub(in super::super) struct Evidence<'a> {
     pub(in super::super) consumers: &'a [ConsumerEvents],
     /// Number of messages in the queues.
     pub(in super::super) queued: u64,
+    /// What the receiver of webhooks saw.
+    pub(in super::super) webhooks: &'a WebhookRecord,
 }
 
 /// Violations of a promise: their number, and the first one as an example.

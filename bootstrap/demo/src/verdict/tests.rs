@@ -9,7 +9,7 @@ mod orders;
 mod small_day;
 
 use chrono::TimeDelta;
-use handover_outbox::ports::{DeadLetter, DeadLetterStatus};
+use handover_outbox::ports::{DeadLetter, DeadLetterStatus, DeliveryState};
 use marketplace::consumers::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::{CancelReason, OrderStatus};
 
@@ -125,6 +125,16 @@ fn dead_letter_that_is_open_missing_additional_or_misplaced_breaks_promise() {
         "other queues receive the uncorrupted message"
     );
     assert!(after(|day| day.database.dead_letters[0].status = DeadLetterStatus::Replayed).is_empty());
+}
+
+#[test]
+fn missing_undelivered_or_unsigned_webhook_breaks_promise() {
+    let webhooks = ["webhooks reach a receiver that fails"];
+    assert_eq!(after(|day| drop(day.webhooks.accepted.pop_first())), webhooks);
+    assert_eq!(after(|day| day.database.webhooks[0].state = DeliveryState::Dead), webhooks);
+    assert_eq!(after(|day| drop(day.database.webhooks.pop())), webhooks);
+    assert_eq!(after(|day| day.webhooks.unverified = 1), webhooks);
+    assert_eq!(after(|day| day.webhooks.refused = 0), webhooks, "nothing went wrong at the receiver");
 }
 
 #[test]

@@ -1,18 +1,23 @@
 //! Webhooks: `[webhook]`.
 
+use std::time::Duration;
+
 use handover_outbox::webhooks::WebhookSettings;
 use handover_webhooks::SecretKey;
 use ipnet::IpNet;
+use toml::Value;
 
 use super::http::networks;
 use super::servers::certificates;
-use crate::config::{Checked, ConfigError, Item, Kind, MILLISECOND, MINUTE, Reader, SECOND, Secret};
+use crate::config::{Checked, ConfigError, DAY, Item, Kind, MILLISECOND, MINUTE, Reader, SECOND, Secret};
 
 /// The key of the key that encrypts the secrets of endpoints.
 pub const WEBHOOK_KEY: &str = "webhook.key";
 /// The key of the previous key, with which secrets are still decrypted.
 pub const PREVIOUS_WEBHOOK_KEY: &str = "webhook.previous-key";
 const CA_FILE: &str = "webhook.ca-file";
+/// The schedule of the Standard Webhooks specification.
+const DELAYS: &str = r#"["5s", "5m", "30m", "2h", "5h", "10h", "14h", "20h", "24h"]"#;
 
 /// `webhook.*`.
 #[derive(Debug, Clone)]
@@ -56,6 +61,7 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
     let scan_interval = reader.duration("webhook.scan-interval", "500ms", MILLISECOND * 10..=MINUTE, why);
     let why = "with a short timeout, receivers get events twice; with a long one, receivers that hang hold connections";
     let timeout = reader.duration("webhook.timeout", "15s", MILLISECOND * 100..=SECOND * 30, why);
+    let delays = reader.key(Kind::Value, "webhook.delays", DELAYS, delays);
     let why = "each attempt in progress holds a connection, and a process may open a limited number of files";
     let concurrency = reader.count("webhook.concurrency", "512", 1..=10_000, why);
     Ok(WebhookConfig {
@@ -66,10 +72,26 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
         settings: WebhookSettings {
             scan_interval: scan_interval?,
             timeout: timeout?,
+            delays: delays?,
             concurrency: concurrency?,
             ..WebhookSettings::default()
         },
     })
+}
+
+fn delays(item: &Item) -> Result<Vec<Duration>, ConfigError> {
+    let remedy = format!("write 1 to 100 delays: {DELAYS}");
+    let Value::Array(delays) = item.value() else {
+        return Err(item.refused("it is not a list of delays", &remedy));
+    };
+    if !(1..=100).contains(&delays.len()) {
+        return Err(item.refused("a delivery needs a second attempt, and should not be attempted forever", &remedy));
+    }
+    let delays: Vec<Duration> = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
+    if delays.iter().any(|delay| !(MILLISECOND * 10..=DAY * 7).contains(delay)) {
+        return Err(item.refused("a delay must be 10ms to 7 days", &remedy));
+    }
+    Ok(delays)
 }
 
 fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {

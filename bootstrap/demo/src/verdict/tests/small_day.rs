@@ -9,7 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
-    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, OutboxRow,
+    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId, EventMetadata, OutboxRow,
+    WebhookDelivery,
 };
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
@@ -18,6 +19,7 @@ use marketplace_domain::{
     PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,
     RefundId, RefundResult, Settlement, Shipment, UserId,
 };
+use uuid::Uuid;
 
 use super::super::super::broker_faults::{
     CorruptedMessage, CountsByQueueAndEvent, InjectedFaults, MessageCounts,
@@ -25,6 +27,7 @@ use super::super::super::broker_faults::{
 use super::super::super::database_snapshot::DatabaseSnapshot;
 use super::super::super::journal::{ClientOrder, ClientRecord, Step};
 use super::super::super::plan::AssetCoverage;
+use super::super::super::webhook_receiver::WebhookRecord;
 use super::super::{ConsumerEvents, Evidence, Expectations, Promise, check_all};
 
 /// Id of the accepted order of the lamp that 64 buyers order at the same moment.
@@ -57,6 +60,7 @@ pub(super) struct SmallDay {
     pub(super) injected: InjectedFaults,
     pub(super) consumers: Vec<ConsumerEvents>,
     pub(super) queued: u64,
+    pub(super) webhooks: WebhookRecord,
     now: DateTime<Utc>,
 }
 
@@ -69,6 +73,7 @@ impl SmallDay {
             ("fulfillment", vec!["ORDER_PAID"]),
             ("status-sync", vec!["ORDER_STATUS_CHANGED"]),
             ("order-timeout", vec!["ORDER_TIMEOUT"]),
+            ("webhooks", vec!["ORDER_CREATED"]),
         ];
         let consumers = consumers.map(|(name, event_types)| ConsumerEvents {
             name: name.to_owned(),
@@ -87,11 +92,13 @@ impl SmallDay {
             },
             consumers: consumers.to_vec(),
             queued: 0,
+            webhooks: WebhookRecord { refused: 5, ..WebhookRecord::default() },
             now,
         };
         for order in LAMP..=PAID_AFTER_CANCEL {
             day.order(order);
         }
+        day.deliver_webhooks();
         day.clients.rush.lamp = LAMP.try_into().ok();
         day.clients.rush.won = vec![LAMP.try_into().unwrap()];
         day.clients.rush.refused = 63;
@@ -101,6 +108,33 @@ impl SmallDay {
         // Published again because its confirm was lost.
         *day.counts(WEBHOOK_QUEUE, REPUBLISHED) = MessageCounts { intact: 2, copies: 0, acked: 2 };
         day
+    }
+
+    /// The receiver gets every ORDER_CREATED event.
+    fn deliver_webhooks(&mut self) {
+        let events = self.database.events.iter().filter(|event| event.event_type == "ORDER_CREATED");
+        for (event, id) in events.zip(1..) {
+            self.webhooks.accepted.insert(event.event_id.clone());
+            self.database.webhooks.push(WebhookDelivery {
+                id,
+                endpoint: EndpointId(Uuid::nil()),
+                tenant: TenantId::DEFAULT,
+                event_id: event.event_id.clone(),
+                redelivery: 0,
+                event_type: "order.created".to_owned(),
+                order_key: format!("Order/{}", event.aggregate.id),
+                body: "{}".to_owned(),
+                state: DeliveryState::Delivered,
+                due_time: self.now,
+                claim: None,
+                claims: 0,
+                attempts: 0,
+                last_status: Some(204),
+                last_error: None,
+                create_time: self.now,
+                settle_time: Some(self.now),
+            });
+        }
     }
 
     pub(super) fn broken(&self) -> Vec<&'static str> {
@@ -121,6 +155,7 @@ impl SmallDay {
             injected: &self.injected,
             consumers: &self.consumers,
             queued: self.queued,
+            webhooks: &self.webhooks,
         })
     }
 
