@@ -89,7 +89,9 @@ pub const fn webhooks<C: SendsWebhooks>() -> Role<C> {
         start: |process| {
             match process.webhook_dispatcher() {
                 Some(dispatcher) => dispatcher.start(),
-                None => warn!("[Webhooks] webhook.key is not set: no webhook is sent, and no endpoint can be created"),
+                None => warn!(
+                    "[Webhooks] webhook.key is not set: no webhook is sent, and no endpoint can be created"
+                ),
             }
             Ok(())
         },

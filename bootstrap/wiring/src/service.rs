@@ -82,7 +82,8 @@ impl Background for Starting {
 impl Starting {
     fn start_api(&mut self) -> Result<(), Failure> {
         if let Some(listeners) = self.listeners.take() {
-            self.api = Some(Api::start(listeners, &self.config, &self.app, &self.database, self.webhooks.clone())?);
+            self.api =
+                Some(Api::start(listeners, &self.config, &self.app, &self.database, self.webhooks.clone())?);
         }
         Ok(())
     }

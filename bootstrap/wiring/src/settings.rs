@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, WebhookConfig, auth, broker, consumer,
-    database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies, webhook,
+    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, WebhookConfig, auth,
+    broker, consumer, database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -109,11 +109,7 @@ impl Configuration for Config {
             gateway: gateway.config,
             gateway_secret: gateway.secret,
             previous_gateway_secret: gateway.previous_secret,
-            rules: Rules {
-                pending_timeout: pending_timeout?,
-                max_retry_count,
-                points: assets.points?,
-            },
+            rules: Rules { pending_timeout: pending_timeout?, max_retry_count, points: assets.points? },
             on_failed,
             requests: requests?,
             settings: Settings {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use handover_http::{Limits, Readiness, Tokens};
+use handover_outbox::webhooks::Webhooks;
 use marketplace::App;
 
 use crate::callback_verifier::CallbackVerifier;
@@ -24,4 +25,6 @@ pub struct Edge {
     pub admission: RateLimits,
     /// Limits on requests and connections.
     pub limits: Limits,
+    /// Webhooks; `None`: the process has no key for their secrets, and their routes do not exist.
+    pub webhooks: Option<Webhooks>,
 }

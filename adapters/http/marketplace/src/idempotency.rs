@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_http::body::RawBody;
-use handover_http::envelope::{Code, Reply, ReplyData};
+use handover_http::envelope::{Code, Reply};
 use handover_http::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
 use handover_http::refusal::Refusal;
 use handover_http::response::Done;
@@ -150,12 +150,9 @@ async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> R
 
 /// The response to store; `None` if the request was rejected.
 fn to_stored(response: &Response) -> Option<StoredResponse> {
-    match response.extensions().get::<Reply>()? {
-        Reply { code, data: ReplyData::Json(data), .. } if *code == Code::DONE => {
-            Some(StoredResponse { code: response.status().as_u16(), text: data.get().to_owned() })
-        }
-        Reply { .. } => None,
-    }
+    let reply = response.extensions().get::<Reply>().filter(|reply| reply.code == Code::DONE)?;
+    let text = reply.data.storable()?.get().to_owned();
+    Some(StoredResponse { code: response.status().as_u16(), text })
 }
 
 /// Builds the response to a repeated request from the stored one.

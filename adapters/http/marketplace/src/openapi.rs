@@ -10,7 +10,8 @@ pub(crate) use parameters::{RequiredKey, Signed};
 
 use axum::http::{Method, StatusCode};
 use handover_http::header_names::X_IDEMPOTENCY_KEY;
-use handover_http::openapi::{Additions, Api, ErrorCase, add_layers, kind};
+use handover_http::openapi::{Additions, Api, ErrorCase, add_layers, add_webhooks, kind};
+use marketplace::consumers::webhook_offer;
 use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
@@ -29,7 +30,7 @@ use crate::refusal::{IN_PROGRESS, KEY_REUSED};
 const ABOUT: &str = include_str!("openapi/about.md");
 
 /// Tags in display order.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 9] = [
     ("products", "Products for sale."),
     ("orders", "Orders, from purchase to completion."),
     ("payments", "Payments for orders."),
@@ -37,6 +38,10 @@ const TAGS: [(&str, &str); 8] = [
     ("assets", "Assets of the caller that can pay for orders: wallet, points, coupons."),
     ("account", "The caller's credit score, notifications, shipments and listings."),
     ("gateway", "Signed callbacks of the payment gateway."),
+    (
+        "webhooks",
+        "Endpoints of other systems that get events of the tenant; they require the role `operator` or `platform`.",
+    ),
     ("operators", "Operations; they require the role `operator` or `platform`."),
 ];
 const SERVICE: (&str, &str) = ("service", "Health, metrics and this document.");
@@ -47,13 +52,15 @@ const BEARER: &str = "bearer";
 const SIGNATURE: &str = "gatewaySignature";
 
 /// The layers of the API.
-const API: Api = Api { prefix: "/api/", operators: "/api/v1/ops/", extend: idempotency_layer };
+const API: Api =
+    Api { prefix: "/api/", operators: &["/api/v1/ops/", "/api/v1/webhooks"], extend: idempotency_layer };
 
 /// Builds the whole document from the routes' own descriptions.
 pub(crate) fn document(described: OpenApi) -> OpenApi {
     let mut document = frame();
     document.merge(described);
     add_layers(&mut document, &API);
+    add_webhooks(&mut document, &webhook_offer());
     name_examples(&mut document);
     document
 }

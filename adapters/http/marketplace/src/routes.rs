@@ -15,9 +15,9 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_extractor_with_state, from_fn_with_state};
 use axum::response::Response;
 use axum::{Extension, Router};
-use handover_http::Layers;
 use handover_http::openapi::operations;
-use handover_http::routes::{documentation, health, metrics};
+use handover_http::routes::{documentation, health, metrics, webhooks};
+use handover_http::{Layers, OperatorRoutes};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -63,7 +63,8 @@ pub fn openapi() -> OpenApi {
 
 /// Returns the routes' own descriptions, without the additions of the layers.
 fn described() -> OpenApi {
-    let api = user_routes().merge(gateway_routes()).nest("/ops", ops::routes().described());
+    let api = user_routes().merge(gateway_routes()).merge(webhooks());
+    let api = api.nest("/ops", ops::routes().described());
     let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
     described.merge(documentation::routes()).merge(metrics::routes()).into_openapi()
 }
@@ -91,15 +92,20 @@ fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
 }
 
 fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let routes = ops::routes().into_router(
-        edge.app.outbox.clone(),
-        Arc::new(operator),
-        |of_toolkit, of_marketplace| {
-            let claim = from_extractor_with_state::<Afterwards, _>(Arc::clone(edge));
-            with_idempotency(of_toolkit.route_layer(claim).merge(of_marketplace), edge)
-        },
-    );
-    layers(edge).with_concurrency_limit(Router::new().nest("/api/v1/ops", with_authentication(routes, edge)))
+    let mut routes = Router::new().nest("/api/v1/ops", guarded(ops::routes(), edge));
+    if let Some(webhooks) = edge.webhooks.clone() {
+        routes = routes.nest("/api/v1", guarded(OperatorRoutes::of_webhooks(webhooks), edge));
+    }
+    layers(edge).with_concurrency_limit(routes)
+}
+
+fn guarded(routes: OperatorRoutes<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let layer = |of_toolkit: Router<_>, of_marketplace| {
+        let claim = from_extractor_with_state::<Afterwards, _>(Arc::clone(edge));
+        with_idempotency(of_toolkit.route_layer(claim).merge(of_marketplace), edge)
+    };
+    let routes = routes.into_router(edge.app.outbox.clone(), Arc::new(operator), layer);
+    with_authentication(routes, edge)
 }
 
 fn with_idempotency(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {

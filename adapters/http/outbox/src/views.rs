@@ -14,7 +14,7 @@ pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
 pub use time::Time;
-pub use webhooks::{NewWebhookView, OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView};
+pub use webhooks::{OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 
 /// Declares views. A view is `Name as SchemaName { field: Type, .. }`: the JSON names are the names in camelCase, and every
 /// field is present, `null` if it has no value. The type of a field defines its schema: `kinds::of_types` names the kind of

@@ -13,9 +13,7 @@ use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects,
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
-use handover_outbox::webhooks::{
-    DeliveryWriter, EndpointDisabled, Offer, OfferedType, event_descriptions,
-};
+use handover_outbox::webhooks::{DeliveryWriter, EndpointDisabled, Offer, OfferedType, event_descriptions};
 
 /// Writes webhook deliveries.
 ///

@@ -97,7 +97,8 @@ fn delays(item: &Item) -> Result<Vec<Duration>, ConfigError> {
 fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
     let key = item.as_text()?;
     if let Err(error) = SecretKey::new(&key) {
-        let why = "anybody who guesses the key can decrypt the secrets of endpoints in a copy of the database";
+        let why =
+            "anybody who guesses the key can decrypt the secrets of endpoints in a copy of the database";
         let remedy = format!("set random characters (openssl rand -hex 32), or {otherwise}");
         return Err(item.refused_as(&error.to_string(), why, &remedy));
     }

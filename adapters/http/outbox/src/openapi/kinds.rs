@@ -110,8 +110,6 @@ kinds! {
         .additional_properties(Some(AdditionalProperties::from(of(Type::String))))
         .max_properties(Some(webhooks::MAX_HEADERS))
         .examples([json!({ "x-api-key": "secret" })]);
-    /// The secret of a webhook endpoint, in the form of the Standard Webhooks specification.
-    WebhookSecretText = of(Type::String).pattern(Some("^whsec_")).examples([json!("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]);
     /// Number of hours for which a replaced secret stays valid.
     OverlapHours = integer(0, i64::from(webhooks::MAX_OVERLAP_HOURS)).examples([json!(24)]);
     /// Status of a webhook endpoint.

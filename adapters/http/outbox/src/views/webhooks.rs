@@ -1,5 +1,6 @@
 //! Webhook endpoints and deliveries.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use chrono::{DateTime, Utc};
@@ -9,7 +10,8 @@ use handover_outbox::ports::{
 };
 use handover_outbox::webhooks::{EndpointDetails, OfferedType, Recovered, ShownDelivery};
 use serde::Serialize;
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::time::{Time, json_or_text};
@@ -66,13 +68,14 @@ crate::views! {
         /// Whether deliveries are waiting; null in lists.
         has_pending: Option<bool>,
     }
+}
 
-    /// A webhook endpoint with a new secret.
-    pub NewWebhookView as NewWebhookSecret {
-        endpoint: WebhookView,
-        /// The secret. It is shown once: a repeated request gets null.
-        secret: Option<ShownSecret>,
-    }
+/// A webhook endpoint with a new secret.
+#[derive(Debug, Serialize)]
+pub struct WebhookWithSecretView {
+    #[serde(flatten)]
+    endpoint: WebhookView,
+    secret: Option<ShownSecret>,
 }
 
 /// A secret in a response.
@@ -86,15 +89,29 @@ impl fmt::Debug for ShownSecret {
     }
 }
 
-impl PartialSchema for ShownSecret {
+impl PartialSchema for WebhookWithSecretView {
     fn schema() -> RefOr<Schema> {
-        kinds::WebhookSecretText::schema()
+        let mut schema = WebhookView::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            let secret = ObjectBuilder::new()
+                .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+                .pattern(Some("^whsec_"))
+                .description(Some("The new secret. It is shown once: a repeated request gets null."));
+            object.description = Some("A webhook endpoint with a new secret.".to_owned());
+            object.properties.insert("secret".to_owned(), secret.into());
+            object.required.push("secret".to_owned());
+        }
+        schema
     }
 }
 
-impl ToSchema for ShownSecret {
-    fn name() -> std::borrow::Cow<'static, str> {
-        kinds::WebhookSecretText::name()
+impl ToSchema for WebhookWithSecretView {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("WebhookWithSecret")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        WebhookView::schemas(schemas);
     }
 }
 
@@ -136,10 +153,14 @@ impl WebhookView {
     }
 }
 
-impl NewWebhookView {
+impl WebhookWithSecretView {
     /// `secret` is `None` in a stored copy of the response.
-    pub fn new(endpoint: WebhookEndpoint, now: DateTime<Utc>, secret: Option<String>) -> NewWebhookView {
-        NewWebhookView { endpoint: WebhookView::new(endpoint, now), secret: secret.map(ShownSecret) }
+    pub fn new(
+        endpoint: WebhookEndpoint,
+        now: DateTime<Utc>,
+        secret: Option<String>,
+    ) -> WebhookWithSecretView {
+        WebhookWithSecretView { endpoint: WebhookView::new(endpoint, now), secret: secret.map(ShownSecret) }
     }
 }
 

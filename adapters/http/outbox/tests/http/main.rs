@@ -5,6 +5,7 @@
 mod keys;
 mod operators;
 mod tokens;
+mod webhooks;
 
 use chrono::{DateTime, TimeZone, Utc};
 

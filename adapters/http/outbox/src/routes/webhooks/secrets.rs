@@ -10,7 +10,7 @@ use crate::openapi::{TENANT_NOT_FOUND, kinds};
 use crate::path::PathEndpoint;
 use crate::refusal::Refusal;
 use crate::response::DoneWithSecret;
-use crate::views::NewWebhookView;
+use crate::views::WebhookWithSecretView;
 use crate::webhook_call::WebhookCall;
 
 /// Creates a webhook endpoint.
@@ -23,7 +23,7 @@ use crate::webhook_call::WebhookCall;
     tag = "webhooks",
     request_body = bodies::NewWebhook,
     responses(
-        (status = 201, description = "The endpoint and its secret", body = NewWebhookView),
+        (status = 201, description = "The endpoint and its secret", body = WebhookWithSecretView),
         (status = 404, description = TENANT_NOT_FOUND),
         (status = 409, description = "The tenant has the maximum number of endpoints", extensions(("x-code" = json!("A0605")))),
     ),
@@ -36,7 +36,7 @@ pub(crate) async fn create(
     let NewEndpoint { endpoint, secret } = webhooks.create(&operator, tenant, endpoint).await?;
     let now = webhooks.outbox.now();
     DoneWithSecret::new(StatusCode::CREATED, secret.shown, |secret| {
-        NewWebhookView::new(endpoint.clone(), now, secret)
+        WebhookWithSecretView::new(endpoint.clone(), now, secret)
     })
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn create(
     params(("id" = kinds::WebhookId, Path, description = ENDPOINT)),
     request_body(content = Option<bodies::RotateSecretRequest>, content_type = "application/json"),
     responses(
-        (status = 200, description = "The endpoint and its new secret", body = NewWebhookView),
+        (status = 200, description = "The endpoint and its new secret", body = WebhookWithSecretView),
         (status = 404, description = NOT_FOUND),
     ),
 )]
@@ -64,6 +64,6 @@ pub(crate) async fn rotate(
     let NewEndpoint { endpoint, secret } = webhooks.rotate_secret(&operator, id, overlap_hours).await?;
     let now = webhooks.outbox.now();
     DoneWithSecret::new(StatusCode::OK, secret.shown, |secret| {
-        NewWebhookView::new(endpoint.clone(), now, secret)
+        WebhookWithSecretView::new(endpoint.clone(), now, secret)
     })
 }
