@@ -140,5 +140,6 @@ async fn open_router(header: ForwardedHeader) -> Router {
         admission: RateLimits::new(Arc::new(LocalLimiter::with_time(Time::monotonic())), unlimited)
             .with_proxies(proxies),
         limits: Limits::default(),
+        webhooks: None,
     })
 }
