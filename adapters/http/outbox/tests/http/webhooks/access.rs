@@ -30,7 +30,11 @@ fn routes_of(endpoint: &str, delivery: i64) -> Vec<(String, String, Option<Value
     found
 }
 
-async fn status(library: &Library, staff: Option<&str>, route: &(String, String, Option<Value>)) -> (u16, Value) {
+async fn status(
+    library: &Library,
+    staff: Option<&str>,
+    route: &(String, String, Option<Value>),
+) -> (u16, Value) {
     let (method, path, body) = route;
     let call = library.call(method, path);
     let call = match body {
@@ -118,7 +122,10 @@ async fn id_in_another_form_is_not_found() {
     let library = Library::new();
     let id = library.endpoint().await;
     for id in [id.to_uppercase(), id.replace('-', ""), format!("{{{id}}}"), "1".to_owned()] {
-        library.call("GET", &format!("/webhooks/{}", id.replace('{', "%7B").replace('}', "%7D"))).expect(404).await;
+        library
+            .call("GET", &format!("/webhooks/{}", id.replace('{', "%7B").replace('}', "%7D")))
+            .expect(404)
+            .await;
     }
     library.call("GET", &format!("/webhooks/{id}/deliveries/01")).expect(404).await;
     library.call("PUT", &format!("/webhooks/{id}")).body(&endpoint()).expect(405).await;

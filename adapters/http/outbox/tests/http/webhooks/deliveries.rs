@@ -20,8 +20,14 @@ async fn delivery_is_shown_with_its_attempts() {
     let id = library.endpoint().await;
     let sent = test(&library, &id).await;
     let delivery = sent["deliveryId"].as_i64().unwrap();
-    assert_eq!((&sent["state"], &sent["body"], &sent["attempts"]), (&json!("PENDING"), &Value::Null, &Value::Null));
-    assert_eq!(library.call("GET", &format!("/webhooks/{id}")).expect(200).await["health"]["hasPending"], json!(true));
+    assert_eq!(
+        (&sent["state"], &sent["body"], &sent["attempts"]),
+        (&json!("PENDING"), &Value::Null, &Value::Null)
+    );
+    assert_eq!(
+        library.call("GET", &format!("/webhooks/{id}")).expect(200).await["health"]["hasPending"],
+        json!(true)
+    );
     library.receiver.statuses.lock().unwrap().push_back(500);
     assert_eq!(library.dispatch().await, 1);
     let path = format!("/webhooks/{id}/deliveries/{delivery}");
@@ -65,7 +71,10 @@ async fn deliveries_are_filtered_and_paged() {
     assert_eq!(deliveries(&library, &id, "?state=DELIVERED&status=200").await, [all[0], all[2]]);
     assert_eq!(deliveries(&library, &id, "?from=2026-01-31T08:00:01Z").await, [0_i64; 0]);
     assert_eq!(deliveries(&library, &id, "?to=2026-01-31T08:00:00Z").await, [0_i64; 0]);
-    assert_eq!(deliveries(&library, &id, "?from=2026-01-31T08:00:00Z&to=2026-01-31T08:00:01Z").await.len(), 4);
+    assert_eq!(
+        deliveries(&library, &id, "?from=2026-01-31T08:00:00Z&to=2026-01-31T08:00:01Z").await.len(),
+        4
+    );
     let first = library.call("GET", &format!("/webhooks/{id}/deliveries?limit=3")).expect(200).await;
     let cursor = first["nextCursor"].as_str().unwrap();
     assert_eq!(deliveries(&library, &id, &format!("?limit=3&cursor={cursor}")).await, [all[2]]);

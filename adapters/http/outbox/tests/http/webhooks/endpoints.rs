@@ -59,7 +59,9 @@ async fn every_field_can_be_set_and_changed_and_null_removes_what_can_be_absent(
         "headers": { "X-Api-Key": CANARY, "x-shop": "1" },
     });
     let created = library.call("POST", "/webhooks").body(&body).expect(201).await;
-    for name in ["url", "eventTypes", "description", "ordered", "full", "asymmetric", "perSecond", "maxInFlight"] {
+    for name in
+        ["url", "eventTypes", "description", "ordered", "full", "asymmetric", "perSecond", "maxInFlight"]
+    {
         assert_eq!(created[name], body[name], "{name}");
     }
     assert_eq!(created["headerNames"], json!(["x-api-key", "x-shop"]));
@@ -84,7 +86,10 @@ async fn every_field_can_be_set_and_changed_and_null_removes_what_can_be_absent(
     let changed = change(json!({ "full": false, "ordered": false, "asymmetric": false, "maxInFlight": 1,
         "eventTypes": ["*"], "description": "b", "perSecond": 1, "headers": { "x-a": "1" } }))
     .await;
-    assert_eq!((&changed["full"], &changed["ordered"], &changed["asymmetric"]), (&json!(false), &json!(false), &json!(false)));
+    assert_eq!(
+        (&changed["full"], &changed["ordered"], &changed["asymmetric"]),
+        (&json!(false), &json!(false), &json!(false))
+    );
     assert_eq!((&changed["eventTypes"], &changed["headerNames"]), (&json!(["*"]), &json!(["x-a"])));
     assert_eq!(library.call("GET", &path).expect(200).await["perSecond"], json!(1));
 }
@@ -94,7 +99,8 @@ async fn endpoint_is_disabled_enabled_and_deleted_and_every_change_is_audited() 
     let library = Library::new();
     let id = library.endpoint().await;
     let path = |end: &str| format!("/webhooks/{id}{end}");
-    let disabled = library.call("POST", &path("/disable")).body(&json!({ "reason": "moving" })).expect(200).await;
+    let disabled =
+        library.call("POST", &path("/disable")).body(&json!({ "reason": "moving" })).expect(200).await;
     assert_eq!((&disabled["status"], &disabled["disabledReason"]), (&json!("DISABLED"), &json!("moving")));
     let enabled = library.call("POST", &path("/enable")).expect(200).await;
     assert_eq!((&enabled["status"], &enabled["disabledReason"]), (&json!("ENABLED"), &Value::Null));

@@ -125,17 +125,17 @@ fn lent() -> OfferedType {
 /// The library without its router.
 pub(crate) fn outbox() -> Outbox {
     let clock = Arc::new(VirtualClock::new(start()));
+    let broker = MemoryBroker::new(clock.clone());
     let store = Arc::new(MemoryStore::<()>::new(clock.clone(), WakeupNotifier::default()));
     let tx = Transactor::new(outbox_of(&store), clock, Arc::new(SeededRandom::new(7)), Tasks::default());
-    Outbox::new(tx, Arc::new(MemoryBroker::default()), Topology::new("x", "dead", "dead"))
+    Outbox::new(tx, Arc::new(broker), Topology::new("x", "dead", "dead"))
         .with_event(EventSpec::new("BOOK_LENT", "book.lent").visible(&["copies"]))
 }
 
 impl Library {
     pub(crate) fn new() -> Library {
         let outbox = outbox();
-        let lost =
-            OfferedType { event_type: "BOOK_LOST".to_owned(), name: "book.lost".to_owned(), ..lent() };
+        let lost = OfferedType { event_type: "BOOK_LOST".to_owned(), name: "book.lost".to_owned(), ..lent() };
         let receiver = Arc::new(Receiver::default());
         let webhooks = Webhooks {
             outbox: outbox.clone(),

@@ -54,7 +54,10 @@ async fn replaced_secret_is_valid_for_the_overlap() {
     assert_eq!(rotated["publicKeys"], json!(["whpk_2", "whpk_1"]));
     library.tx.sleep(std::time::Duration::from_secs(24 * 3_600)).await;
     let shown = library.call("GET", &path).expect(200).await;
-    assert_eq!((&shown["secrets"], &shown["publicKeys"]), (&json!([secret("whpk_2", None)]), &json!(["whpk_2"])));
+    assert_eq!(
+        (&shown["secrets"], &shown["publicKeys"]),
+        (&json!([secret("whpk_2", None)]), &json!(["whpk_2"]))
+    );
     let at_once = library.call("POST", &rotate).body(&json!({ "overlapHours": 0 })).expect(200).await;
     assert_eq!(at_once["secrets"], json!([secret("whpk_3", None)]));
     for _ in 0..9 {
