@@ -65,6 +65,8 @@ pub async fn unsupervised_connection(settings: RabbitSettings) -> Result<lapin::
 pub struct RabbitBroker {
     shared: Arc<Shared>,
     publisher: mpsc::Sender<Job>,
+    /// See [`RabbitBroker::expecting`].
+    expected: Option<Arc<Topology>>,
     _watch: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -77,7 +79,13 @@ impl RabbitBroker {
         // This task ends when the last clone of the broker is dropped and the last window is published.
         drop(tokio::spawn(publisher::run(jobs, Arc::clone(&shared))));
         let watch = AbortOnDropHandle::new(tokio::spawn(watch::run(Arc::clone(&shared))));
-        RabbitBroker { shared, publisher, _watch: Arc::new(watch) }
+        RabbitBroker { shared, publisher, expected: None, _watch: Arc::new(watch) }
+    }
+
+    /// Reports the queues of this topology until one is declared: for commands, which declare nothing.
+    #[must_use]
+    pub fn expecting(self, topology: &Topology) -> RabbitBroker {
+        RabbitBroker { expected: Some(Arc::new(topology.clone())), ..self }
     }
 
     /// Version of the server, for example `3.10`.
@@ -153,7 +161,7 @@ impl Broker for RabbitBroker {
     /// `unacked` counts only the unsettled deliveries of this process: RabbitMQ reports the total only through its
     /// management API, which is not required.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        match self.shared.topology() {
+        match self.shared.topology().or_else(|| self.expected.clone()) {
             Some(topology) => self.depths(&topology).await,
             None => Ok(Vec::new()),
         }

@@ -1,11 +1,13 @@
-//! Arguments of the commands.
+//! Arguments of the commands. `F` are the flags with which a program selects its outbox.
 
 mod dlq;
 mod outbox;
+#[cfg(feature = "program")]
+mod program;
 
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
-use handover_runtime::terminal::{Address, Common, OutputArgs};
+use handover_runtime::terminal::OutputArgs;
 
 use crate::values::{cursor, tenant, whole};
 
@@ -13,28 +15,10 @@ pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplay
 pub use outbox::{
     OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
-
-pub(crate) const DOCTOR_HELP: &str = "\
-Each check is ok, warn or fail. Nothing is changed; `doctor` can run while `serve` runs.
-Exit codes: 0 no check failed, 1 a check failed, 2 only configuration checks failed,
-3 only checks of dependencies failed, because they are unavailable.
-
-Example:
-  handover doctor --output json | jq '.checks[] | select(.status != \"ok\")'";
-
-/// Arguments of `doctor`.
-#[derive(Debug, Clone, Args)]
-pub struct DoctorArgs {
-    /// Flags of every command.
-    #[command(flatten)]
-    pub common: Common,
-    /// Address flag.
-    #[command(flatten)]
-    pub address: Address,
-    /// Output flag.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
+#[cfg(feature = "program")]
+pub(crate) use program::DOCTOR_HELP;
+#[cfg(feature = "program")]
+pub use program::{ConfigCommand, ConfigShowArgs, DoctorArgs};
 
 /// Page of a list.
 #[derive(Debug, Clone, Args)]
@@ -49,10 +33,10 @@ pub struct PageArgs {
 
 /// Arguments of `queues`.
 #[derive(Debug, Clone, Args)]
-pub struct QueuesArgs {
+pub struct QueuesArgs<F: Args> {
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -60,17 +44,17 @@ pub struct QueuesArgs {
 
 /// Subcommands of `audit`.
 #[derive(Debug, Clone, Subcommand)]
-pub enum AuditCommand {
+pub enum AuditCommand<F: Args> {
     /// List operators' actions, newest first
-    List(AuditListArgs),
+    List(AuditListArgs<F>),
 }
 
 /// Arguments of `audit list`.
 #[derive(Debug, Clone, Args)]
-pub struct AuditListArgs {
+pub struct AuditListArgs<F: Args> {
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Only actions on rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
@@ -80,24 +64,6 @@ pub struct AuditListArgs {
     /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,
-    /// Output flag.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Subcommands of `config`.
-#[derive(Debug, Clone, Subcommand)]
-pub enum ConfigCommand {
-    /// Show every key with its value and origin; secrets are hidden
-    Show(ConfigShowArgs),
-}
-
-/// Arguments of `config show`.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigShowArgs {
-    /// Flags of every command.
-    #[command(flatten)]
-    pub common: Common,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -1,8 +1,7 @@
 //! Output of results: a table for people, JSON for programs.
 
 use handover_outbox::Page;
-use handover_runtime::Failure;
-use handover_runtime::terminal::{Output, note, output, say};
+use handover_runtime::terminal::{Output, OutputError, note, output, say};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ pub fn list<T, V: Serialize>(
     columns: &[&str],
     page: Page<T>,
     view: impl Fn(T) -> V,
-) -> Result<(), Failure> {
+) -> Result<(), OutputError> {
     let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
     match page.next {
         Some(next) => note(&format!("older rows exist: continue with --cursor {next}")),
@@ -28,7 +27,7 @@ pub fn list<T, V: Serialize>(
 }
 
 /// Prints all fields of one result.
-pub fn show(format: Output, view: &impl Serialize) -> Result<(), Failure> {
+pub fn show(format: Output, view: &impl Serialize) -> Result<(), OutputError> {
     say(&match format {
         Output::Table => output::object(&output::value(view)),
         Output::Json => output::json(view),

@@ -1,27 +1,19 @@
-//! Access of a command to the database. A user with write access to the database counts as an operator who sees all
-//! tenants and personal data.
+//! Access of a command to the outbox of a configured program.
 
 use std::sync::Arc;
 
-use handover_events::{TenantId, Trace};
+use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::Outbox;
-use handover_outbox::operations::{OperationError, Operator};
-use handover_outbox::ports::{Broker, StoreError};
+use handover_outbox::operations::Operator;
+use handover_outbox::ports::{Broker, BrokerError, StoreError};
 use handover_runtime::stores::AttachedDatabase;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Failure, brokers};
 
+use crate::access::{Access, Reach, operator};
+use crate::failure::CommandFailure;
 use crate::program::Program;
-
-/// Systems that a command accesses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// The command accesses only the database.
-    Store,
-    /// The command accesses the database and the broker.
-    Broker,
-}
 
 /// An operator with direct access to the database of a program.
 pub struct Session<P> {
@@ -48,65 +40,48 @@ impl<P: Program> Session<P> {
             Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(&database.clock))),
         };
         let outbox = config.outbox(&database, broker)?;
-        let trace_id = format!("{:016x}{:016x}", outbox.tx.random().next(), outbox.tx.random().next());
-        let operator = Operator {
-            name: format!("command-line:{}", user()),
-            tenant: TenantId::DEFAULT,
-            sees_all_tenants: true,
-            sees_personal_data: true,
-            trace: Trace { trace_id, traceparent: None },
-        };
+        let operator = operator(outbox.tx.random().as_ref());
         Ok(Session { config, database, outbox, operator })
     }
 }
 
-impl<P> Session<P> {
-    /// Closes the database. On PostgreSQL, pending wake-up notifications are sent first.
-    pub async fn close(&self) {
+#[async_trait]
+impl<P: Program> Access for Session<P> {
+    type Source = ();
+    type Flags = Common;
+    type Failure = Failure;
+
+    async fn open(_: &(), flags: &Common, reach: Reach) -> Result<Session<P>, Failure> {
+        Session::open(flags, reach).await
+    }
+
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    async fn close(&self) {
         self.database.store.close().await;
     }
 
-    /// The failure of an operation.
-    pub fn failed(&self, error: OperationError) -> Failure {
-        match error {
-            OperationError::Store(cause) => self.database_failed(cause),
-            OperationError::Broker(cause) => cause.into(),
-            error @ (OperationError::NotFound { .. } | OperationError::NothingBlocked) => {
-                Failure::Refused { why: error.to_string() }
-            }
-        }
-    }
-
-    /// The failure of a statement.
-    pub fn database_failed(&self, cause: StoreError) -> Failure {
+    fn database_failed(&self, cause: StoreError) -> Failure {
         Failure::database(&self.database.choice)(cause)
     }
 
-    /// Like [`Session::failed`]; `NotFound` becomes [`Session::missing`].
-    pub fn failed_to_find(&self, error: OperationError, what: String, see: &'static str) -> Failure {
-        match error {
-            OperationError::NotFound { .. } => self.missing(what, see),
-            error @ (OperationError::NothingBlocked
-            | OperationError::Store(_)
-            | OperationError::Broker(_)) => self.failed(error),
-        }
+    fn broker_failed(&self, cause: BrokerError) -> Failure {
+        cause.into()
     }
 
-    /// The error for named rows that do not exist; the command `see` lists existing rows.
-    pub fn missing(&self, what: String, see: &'static str) -> Failure {
+    fn missing(&self, what: String, see: &'static str) -> Failure {
         Failure::Missing { what, see, database: self.database.choice.clone() }
     }
 }
 
-/// The system user: its name, or its numeric id if no name is set.
-pub fn user() -> String {
-    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let named = named.map(|name| name.trim().to_owned()).find(|name| !name.is_empty());
-    named.unwrap_or_else(user_id)
-}
-
-/// Numeric id of the user that runs this process, where `/proc` shows it.
-fn user_id() -> String {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |process| process.uid().to_string())
+impl From<CommandFailure> for Failure {
+    fn from(failure: CommandFailure) -> Failure {
+        Failure::Application { failure: Box::new(failure) }
+    }
 }

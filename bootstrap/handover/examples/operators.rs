@@ -1,7 +1,8 @@
 //! A dead letter, and the operators' routes that replay it.
 //!
-//! You see the dead letter with its reason, the replay after the repair, and the effect. `operator_router` nests in the
-//! router of your service; here the requests are sent to the router directly.
+//! You see the dead letter with its reason, the replay after the repair, the effect, and the audit log of the replay.
+//! `operator_router` nests in the router of your service, and `Commands` in its command line; here the request is sent to
+//! the router, and the arguments are passed to the parser directly.
 
 mod common;
 
@@ -13,6 +14,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::http::request::Parts;
+use clap::Parser as _;
+use handover::cli::Commands;
 use handover::http::Named;
 use handover::{Data, Event, HandlerError, Outbox, in_transaction};
 use serde::{Deserialize, Serialize};
@@ -25,6 +28,13 @@ use tower::ServiceExt;
 struct BadgeIssued {
     #[event(key)]
     badge: i64,
+}
+
+/// The command line of the service.
+#[derive(clap::Parser)]
+enum Cli {
+    #[command(flatten)]
+    Operator(Commands),
 }
 
 /// Whether the photo was added.
@@ -84,6 +94,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("replayed: {}", replayed["replayed"]);
     common::wait_for(&pool, 1, "SELECT count(*) FROM printed").await?;
     println!("badge 5 is printed");
+    let Cli::Operator(commands) = Cli::parse_from(["badges", "audit", "list", "--changes"]);
+    commands.run(&outbox).await?;
     running.stop(Duration::from_secs(10)).await?;
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use handover_outbox::ports::Broker;
+#[cfg(feature = "cli")]
+use handover_outbox::topology::Topology;
 use handover_sql::{DatabaseBroker, SqlStore};
 
 /// RabbitMQ 3.10 or later.
@@ -46,6 +48,24 @@ impl BrokerChoice {
                 let mut settings = broker.0.clone();
                 settings.connection_name = name.to_owned();
                 Arc::new(handover_rabbitmq::RabbitBroker::new(settings))
+            }
+        }
+    }
+
+    /// The broker of a command, which declares nothing. MUST be called within a Tokio runtime. Connects to nothing.
+    #[cfg(feature = "cli")]
+    #[cfg_attr(
+        not(feature = "rabbitmq"),
+        allow(unused_variables, reason = "tables of the database need no topology")
+    )]
+    pub(crate) fn open_for_command(&self, store: &SqlStore, topology: &Topology) -> Arc<dyn Broker> {
+        match self {
+            BrokerChoice::Database => Arc::new(DatabaseBroker::new(store)),
+            #[cfg(feature = "rabbitmq")]
+            BrokerChoice::Rabbit(broker) => {
+                let mut settings = broker.0.clone();
+                settings.connection_name = "handover command".to_owned();
+                Arc::new(handover_rabbitmq::RabbitBroker::new(settings).expecting(topology))
             }
         }
     }

@@ -166,8 +166,8 @@ impl EnqueueError {
     }
 }
 
-/// Error of [`Outbox::migrate`](crate::Outbox::migrate), [`Outbox::start`](crate::Outbox::start) and
-/// [`Running::stop`](crate::Running::stop).
+/// Error of [`Outbox::migrate`](crate::Outbox::migrate), [`Outbox::start`](crate::Outbox::start),
+/// [`Running::stop`](crate::Running::stop) and operators' commands.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -212,9 +212,27 @@ pub enum Error {
     /// A setting of the server is unsuitable.
     #[error("the database has an unsuitable setting, {}: {}; {}", .0, .0.why, .0.remedy)]
     Setting(UnsuitableSetting),
-    /// The broker refused a declaration.
-    #[error("the broker refused the queues of the outbox: {0}")]
+    /// The broker is unreachable, or refused a request.
+    #[error("the outbox cannot use the broker: {0}")]
     Broker(BrokerError),
+    /// An operators' command was refused, or found no such row.
+    #[cfg(feature = "cli")]
+    #[error("{what}: {why}; {remedy}")]
+    Command {
+        /// What failed.
+        what: String,
+        /// The reason.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The result of an operators' command cannot be written.
+    #[cfg(feature = "cli")]
+    #[error("stdout cannot be written: {cause}")]
+    Output {
+        /// The error of the operating system.
+        cause: std::io::Error,
+    },
     /// The outbox is running.
     #[error("the outbox is running; one process starts it once")]
     Running {},

@@ -6,6 +6,8 @@ extern crate self as handover;
 
 mod broker;
 mod builder;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod consumer;
 mod data;
 mod database;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use handover_outbox::consumers::Bound;
-use handover_outbox::ports::{Clock, Store};
+use handover_outbox::ports::Clock;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
     ConsumerSettings, Outbox as Services, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime,
@@ -68,12 +68,7 @@ impl<DB: Database> Outbox<DB> {
     }
 
     async fn start_on(&self, store: &SqlStore, wake: &WakeupNotifier) -> Result<Running<DB>, Error> {
-        self.check(store).await?;
-        let clock = Arc::clone(self.enqueuer.clock());
-        clock.sample(store.database_now()).await?;
-        let random = OsRandom::seeded().map_err(BuildError::from)?;
-        let units: Arc<dyn Store<Unit = Session, View = Session>> = Arc::new(store.clone());
-        let tx = Transactor::new(Arc::clone(&units), clock.clone(), Arc::new(random), Tasks::default());
+        let tx = self.transactor(store).await?;
         if !self.enqueuer.set_running(store, tx.tasks()) {
             return Err(Error::Running {});
         }
@@ -81,6 +76,7 @@ impl<DB: Database> Outbox<DB> {
         let watched = store.clone();
         tx.tasks().spawn_until_stop(async move { watched.watch().await });
         let followed = store.clone();
+        let clock = Arc::clone(self.enqueuer.clock());
         tx.tasks().spawn_until_stop(async move { clock.keep_following(|| followed.database_now()).await });
         let services = running.services().for_background_tasks();
         if let Err(error) = runtime::prepare(&services).await {
@@ -92,11 +88,37 @@ impl<DB: Database> Outbox<DB> {
         }
         if self.has(Role::Consumers) {
             let bound: Vec<Bound> =
-                self.parts.consumers.iter().map(|consumer| consumer.subscriber.bind(&units)).collect();
+                self.parts.consumers.iter().map(|consumer| consumer.subscriber.bind(tx.store())).collect();
             runtime::start_consumers(&services, bound, &ConsumerSettings::default());
         }
         tracing::info!("{}", self.report());
         Ok(running)
+    }
+
+    /// Store and services for a command, also while processes serve the database. Starts and declares nothing.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn attach(&self) -> Result<(SqlStore, Services), Error> {
+        let store = self.open(WakeupNotifier::default()).await?;
+        match self.transactor(&store).await {
+            Ok(tx) => {
+                let mut services = self.services(&tx, &store);
+                services.broker = self.parts.broker.open_for_command(&store, &services.topology);
+                Ok((store, services))
+            }
+            Err(error) => {
+                store.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Transactions on this store, if its schema and the server suit.
+    async fn transactor(&self, store: &SqlStore) -> Result<Transactor<Session, Session>, Error> {
+        self.check(store).await?;
+        let clock = Arc::clone(self.enqueuer.clock());
+        clock.sample(store.database_now()).await?;
+        let random = OsRandom::seeded().map_err(BuildError::from)?;
+        Ok(Transactor::new(Arc::new(store.clone()), clock, Arc::new(random), Tasks::default()))
     }
 
     /// What this process publishes and consumes, and with which guarantees.

@@ -1,12 +1,10 @@
 //! Brokers by URL: for the serving process and for commands.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::Outbox;
-use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_rabbitmq::{ManagementError, RabbitBroker, RabbitSettings, limiting_policies};
 use handover_sql::{DatabaseBroker, SqlStore};
@@ -91,38 +89,5 @@ pub fn report_policies(choice: &BrokerChoice, outbox: &Outbox) {
 pub(crate) fn rabbit_for_command(settings: &RabbitSettings, topology: &Topology) -> Arc<dyn Broker> {
     let mut settings = settings.clone();
     settings.connection_name = "handover command".to_owned();
-    Arc::new(CommandBroker { broker: RabbitBroker::new(settings), topology: topology.clone() })
-}
-
-/// RabbitMQ with the expected topology, so that queue depths can be read without declaring the queues.
-struct CommandBroker {
-    broker: RabbitBroker,
-    topology: Topology,
-}
-
-#[async_trait]
-impl Broker for CommandBroker {
-    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.broker.declare(topology).await
-    }
-
-    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        self.broker.publish(window).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.broker.subscribe(queue, prefetch).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.broker.depths(&self.topology).await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.broker.blocked().await
-    }
+    Arc::new(RabbitBroker::new(settings).expecting(topology))
 }

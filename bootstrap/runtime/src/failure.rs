@@ -292,38 +292,6 @@ pub enum Failure {
     why: "the id is mistyped, or the row is in another database",
     do: format!("see `{see}`, or name the database with --database");
 
-    /// Some dead letters were not replayed.
-    NotReplayed {
-        /// Number of dead letters that were not replayed.
-        refused: usize,
-        /// Number of dead letters that the command selected.
-        matched: u64,
-    } => Exit::Failed,
-    what: format!("{refused} of {matched} dead letters {} not replayed", was(*refused)),
-    why: "each `refused` entry of the output above has its reason",
-    do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
-
-    /// Some dead letters were not discarded.
-    NotDiscarded {
-        /// Number of dead letters that were not discarded.
-        refused: usize,
-        /// Number of dead letters that the command selected.
-        matched: u64,
-    } => Exit::Failed,
-    what: format!("{refused} of {matched} dead letters {} not discarded", was(*refused)),
-    why: "each `refused` entry of the output above has its reason",
-    do: "dead letters that were already decided or applied need no action; for dead letters that are being applied, \
-         repeat the command later";
-
-    /// An operation was refused.
-    Refused {
-        /// The reason.
-        why: String,
-    } => Exit::Failed,
-    what: format!("refused: {why}"),
-    why: "the operation is not allowed in the current state of the service; nothing was changed",
-    do: "correct the cause in the first line and run the command again; otherwise report a bug";
-
     /// The listening socket cannot be opened.
     Listen {
         /// The address.
@@ -454,8 +422,4 @@ impl Failure {
 /// One part of the explanations of all errors.
 fn joined(errors: &ConfigErrors, part: fn(Explanation) -> String) -> String {
     errors.iter().map(ConfigError::explanation).map(part).collect::<Vec<_>>().join("; ")
-}
-
-fn was(count: usize) -> &'static str {
-    if count == 1 { "was" } else { "were" }
 }

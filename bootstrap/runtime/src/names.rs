@@ -22,6 +22,13 @@ const DEFAULT: ProgramNames = ProgramNames {
     file: "handover.toml",
 };
 
+/// The names of `handover`.
+impl Default for ProgramNames {
+    fn default() -> ProgramNames {
+        DEFAULT
+    }
+}
+
 static NAMES: OnceLock<ProgramNames> = OnceLock::new();
 
 /// Names this program. MUST be called before the arguments are parsed; without a call the names are those of
@@ -32,7 +39,7 @@ pub fn set_names(names: ProgramNames) {
 
 /// The names of this program.
 pub fn names() -> ProgramNames {
-    NAMES.get().copied().unwrap_or(DEFAULT)
+    NAMES.get().copied().unwrap_or_default()
 }
 
 /// A text of the toolkit in which the commands have the name of this program: `handover migrate` becomes

@@ -55,7 +55,7 @@ pub fn install(config: &LogConfig) -> Result<Telemetry, Failure> {
         LogFormat::Text => false,
         LogFormat::Auto => !is_terminal,
     };
-    let stderr = queue_stderr()?;
+    let stderr = queue_stderr().map_err(Failure::no_log_thread)?;
     let writer = move || stderr.clone();
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_span_events(FmtSpan::NONE);
     let lines = if json {

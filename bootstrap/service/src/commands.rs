@@ -42,13 +42,13 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "handover", &mut script);
-    say(&String::from_utf8_lossy(&script))
+    Ok(say(&String::from_utf8_lossy(&script))?)
 }
 
 async fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
     let config: Config = arguments.common.load()?;
     let bytes = stores::backup(&config.database, PARTS, &arguments.file).await?;
-    say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))
+    Ok(say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))?)
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
@@ -56,5 +56,5 @@ fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     let secret = Secrets::jwt(&config)?.ok_or(MarketFailure::NoSigningSecret {})?;
     let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
     let token = edge::token(&secret, &config, &TokenRequest { user, tenant, roles, ttl })?;
-    say(&format!("{token}\n"))
+    Ok(say(&format!("{token}\n"))?)
 }

@@ -110,7 +110,7 @@ fn print(outcome: Outcome, format: Output, kept: Option<&str>) -> Result<Exit, B
             Ok(Exit::Failed)
         }
         Outcome::Measured(report) => {
-            say(&report?.format(format))?;
+            say(&report?.format(format)).map_err(Failure::from)?;
             Ok(Exit::Done)
         }
     }

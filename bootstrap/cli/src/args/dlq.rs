@@ -5,7 +5,7 @@ use handover_events::TenantId;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::DeadLetterStatus;
 use handover_runtime::names::in_own_name;
-use handover_runtime::terminal::{Common, OutputArgs};
+use handover_runtime::terminal::OutputArgs;
 
 use crate::values::{cursor, dead_letter_status, reason, tenant, whole};
 
@@ -32,23 +32,23 @@ Example:
 
 /// Subcommands of `dlq`.
 #[derive(Debug, Clone, Subcommand)]
-pub enum DlqCommand {
+pub enum DlqCommand<F: Args> {
     /// List dead letters with their reasons, newest first
-    List(DlqListArgs),
+    List(DlqListArgs<F>),
     /// Send dead letters to their consumers again
     #[command(after_help = in_own_name(REPLAY_HELP))]
-    Replay(DlqReplayArgs),
+    Replay(DlqReplayArgs<F>),
     /// Discard dead letters: their events take no effect later
     #[command(after_help = in_own_name(DISCARD_HELP))]
-    Discard(DlqDiscardArgs),
+    Discard(DlqDiscardArgs<F>),
 }
 
 /// Arguments of `dlq list`.
 #[derive(Debug, Clone, Args)]
-pub struct DlqListArgs {
+pub struct DlqListArgs<F: Args> {
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Only dead letters of this queue, such as library.reminders
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
@@ -98,7 +98,7 @@ pub struct DeadLetterArgs {
 
 /// Arguments of `dlq replay`.
 #[derive(Debug, Clone, Args)]
-pub struct DlqReplayArgs {
+pub struct DlqReplayArgs<F: Args> {
     /// Selection of dead letters.
     #[command(flatten)]
     pub dead_letters: DeadLetterArgs,
@@ -107,7 +107,7 @@ pub struct DlqReplayArgs {
     pub reason: Option<Reason>,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -115,7 +115,7 @@ pub struct DlqReplayArgs {
 
 /// Arguments of `dlq discard`.
 #[derive(Debug, Clone, Args)]
-pub struct DlqDiscardArgs {
+pub struct DlqDiscardArgs<F: Args> {
     /// Selection of dead letters.
     #[command(flatten)]
     pub dead_letters: DeadLetterArgs,
@@ -124,7 +124,7 @@ pub struct DlqDiscardArgs {
     pub reason: Reason,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_runtime::names::in_own_name;
-use handover_runtime::terminal::{Common, OutputArgs};
+use handover_runtime::terminal::OutputArgs;
 
 use super::PageArgs;
 use crate::values::{aggregate_id, aggregate_key, cursor, event, pace, reason, status, tenant, time, whole};
@@ -48,29 +48,29 @@ Example:
 
 /// Subcommands of `outbox`.
 #[derive(Debug, Clone, Subcommand)]
-pub enum OutboxCommand {
+pub enum OutboxCommand<F: Args> {
     /// List events, newest first
     #[command(after_help = in_own_name(LIST_HELP))]
-    List(OutboxListArgs),
+    List(OutboxListArgs<F>),
     /// Show one event with its payload
-    Show(OutboxShowArgs),
+    Show(OutboxShowArgs<F>),
     /// Send FAILED or SENT events again
     #[command(after_help = in_own_name(REDRIVE_HELP))]
-    Redrive(OutboxRedriveArgs),
+    Redrive(OutboxRedriveArgs<F>),
     /// List books, readers, ... whose next event waits, with the reason
     #[command(after_help = in_own_name(BLOCKED_HELP))]
-    Blocked(OutboxBlockedArgs),
+    Blocked(OutboxBlockedArgs<F>),
     /// Release a book, reader, ...: its FAILED events no longer block later ones
     #[command(after_help = in_own_name(RELEASE_HELP))]
-    Release(OutboxReleaseArgs),
+    Release(OutboxReleaseArgs<F>),
 }
 
 /// Arguments of `outbox list`.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxListArgs {
+pub struct OutboxListArgs<F: Args> {
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Only events in this status: new, retry, sent, failed
     #[arg(long, value_name = "STATUS", value_parser = status)]
     pub status: Option<OutboxStatus>,
@@ -99,13 +99,13 @@ pub struct OutboxListArgs {
 
 /// Arguments of `outbox show`.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxShowArgs {
+pub struct OutboxShowArgs<F: Args> {
     /// The event's id
     #[arg(value_name = "EVENT_ID", value_parser = event)]
     pub event_id: EventId,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -113,7 +113,7 @@ pub struct OutboxShowArgs {
 
 /// Arguments of `outbox redrive`.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxRedriveArgs {
+pub struct OutboxRedriveArgs<F: Args> {
     /// Ids of the events; or use a filter
     #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "aggregate_key", "tenant", "from", "to"])]
     pub events: Vec<EventId>,
@@ -155,7 +155,7 @@ pub struct OutboxRedriveArgs {
     pub reason: Option<Reason>,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -163,10 +163,10 @@ pub struct OutboxRedriveArgs {
 
 /// Arguments of `outbox blocked`.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxBlockedArgs {
+pub struct OutboxBlockedArgs<F: Args> {
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
@@ -180,7 +180,7 @@ pub struct OutboxBlockedArgs {
 
 /// Arguments of `outbox release`.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxReleaseArgs {
+pub struct OutboxReleaseArgs<F: Args> {
     /// Aggregate type: Book, Reader, ...
     #[arg(value_name = "TYPE")]
     pub aggregate_type: String,
@@ -195,7 +195,7 @@ pub struct OutboxReleaseArgs {
     pub reason: Option<Reason>,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: F,
     /// Output flag.
     #[command(flatten)]
     pub output: OutputArgs,

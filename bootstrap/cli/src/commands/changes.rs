@@ -1,6 +1,7 @@
 //! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process
 //! serves it.
 
+use clap::Args;
 use handover_events::{AggregateId, EventId};
 use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
@@ -9,26 +10,28 @@ use handover_outbox::operations::{
     RedriveSelection, ReplayDeadLetters,
 };
 use handover_outbox::ports::OutboxFilter;
-use handover_runtime::Failure;
-use handover_runtime::terminal::{Output, note};
+use handover_runtime::terminal::{Output, OutputError, note};
 use serde::Serialize;
 
+use crate::access::{Access, Reach};
 use crate::args::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
+use crate::failure::CommandFailure;
 use crate::print::show;
-use crate::program::Program;
-use crate::session::{Reach, Session};
 
 /// `outbox redrive`.
-pub(crate) async fn redrive<P: Program>(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
+pub(crate) async fn redrive<A: Access>(
+    source: &A::Source,
+    arguments: &OutboxRedriveArgs<A::Flags>,
+) -> Result<(), A::Failure> {
     let rows = rows(arguments)?;
-    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
     let command = RedriveEvents {
         rows,
         dry_run: arguments.dry_run,
         pace: arguments.per_second,
         reason: arguments.reason.clone(),
     };
-    let redriven = operations::redrive_events(&session.outbox, &session.operator, command)
+    let redriven = operations::redrive_events(session.outbox(), session.operator(), command)
         .await
         .map_err(|error| session.failed(error))?;
     session.close().await;
@@ -39,9 +42,11 @@ pub(crate) async fn redrive<P: Program>(arguments: &OutboxRedriveArgs) -> Result
     check_found(&session, &missing, "event", "handover outbox list")
 }
 
-fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
-    let usage =
-        |what: String| Failure::Usage { what, remedy: "see handover outbox redrive --help".to_owned() };
+fn rows<F: Args>(arguments: &OutboxRedriveArgs<F>) -> Result<RedriveSelection, CommandFailure> {
+    let usage = |what: String| CommandFailure::Usage {
+        what,
+        remedy: "see handover outbox redrive --help".to_owned(),
+    };
     if !arguments.events.is_empty() {
         let named = Named::new(arguments.events.clone());
         return named.map(RedriveSelection::Events).ok_or_else(|| usage(too_many("events")));
@@ -68,13 +73,16 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
 }
 
 /// `outbox release`.
-pub(crate) async fn release<P: Program>(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
-    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+pub(crate) async fn release<A: Access>(
+    source: &A::Source,
+    arguments: &OutboxReleaseArgs<A::Flags>,
+) -> Result<(), A::Failure> {
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
     let kind = arguments.aggregate_type.clone();
     let id = arguments.aggregate_id.clone();
     let released = operations::release_aggregate(
-        &session.outbox,
-        &session.operator,
+        session.outbox(),
+        session.operator(),
         Some(arguments.tenant),
         (kind.clone(), id.clone()),
         arguments.reason.clone(),
@@ -88,16 +96,19 @@ pub(crate) async fn release<P: Program>(arguments: &OutboxReleaseArgs) -> Result
         )
     })?;
     session.close().await;
-    print_result(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
+    Ok(print_result(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)?)
 }
 
 /// `dlq replay`.
-pub(crate) async fn replay<P: Program>(arguments: &DlqReplayArgs) -> Result<(), Failure> {
+pub(crate) async fn replay<A: Access>(
+    source: &A::Source,
+    arguments: &DlqReplayArgs<A::Flags>,
+) -> Result<(), A::Failure> {
     let selection = selection(&arguments.dead_letters, "see handover dlq replay --help")?;
-    let session = Session::<P>::open(&arguments.common, Reach::Broker).await?;
+    let session = A::open(source, &arguments.common, Reach::Broker).await?;
     let dry_run = arguments.dead_letters.dry_run;
     let command = ReplayDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
-    let replayed = operations::replay_dead_letters(&session.outbox, &session.operator, command)
+    let replayed = operations::replay_dead_letters(session.outbox(), session.operator(), command)
         .await
         .map_err(|error| session.failed(error))?;
     session.close().await;
@@ -107,16 +118,23 @@ pub(crate) async fn replay<P: Program>(arguments: &DlqReplayArgs) -> Result<(), 
     let more = replayed.more;
     print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
     check_found(&session, &missing, "dead letter", "handover dlq list")?;
-    if refused > 0 && !dry_run { Err(Failure::NotReplayed { refused, matched }) } else { Ok(()) }
+    if refused > 0 && !dry_run {
+        Err(CommandFailure::NotReplayed { refused, matched }.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// `dlq discard`.
-pub(crate) async fn discard<P: Program>(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
+pub(crate) async fn discard<A: Access>(
+    source: &A::Source,
+    arguments: &DlqDiscardArgs<A::Flags>,
+) -> Result<(), A::Failure> {
     let selection = selection(&arguments.dead_letters, "see handover dlq discard --help")?;
-    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
     let dry_run = arguments.dead_letters.dry_run;
     let command = DiscardDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
-    let discarded = operations::discard_dead_letters(&session.outbox, &session.operator, command)
+    let discarded = operations::discard_dead_letters(session.outbox(), session.operator(), command)
         .await
         .map_err(|error| session.failed(error))?;
     session.close().await;
@@ -126,15 +144,19 @@ pub(crate) async fn discard<P: Program>(arguments: &DlqDiscardArgs) -> Result<()
     let more = discarded.more;
     print_result(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
     check_found(&session, &missing, "dead letter", "handover dlq list")?;
-    if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
+    if refused > 0 && !dry_run {
+        Err(CommandFailure::NotDiscarded { refused, matched }.into())
+    } else {
+        Ok(())
+    }
 }
 
-fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelection, Failure> {
+fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelection, CommandFailure> {
     let DeadLetterArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
     if keys.is_empty() {
         return Ok(DeadLetterSelection::Filter { queue, event_type, tenant });
     }
-    let usage = || Failure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
+    let usage = || CommandFailure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
     Ok(DeadLetterSelection::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
 }
 
@@ -142,7 +164,7 @@ fn too_many(what: &str) -> String {
     format!("at most {MAX_NAMED} {what} can be named at a time")
 }
 
-fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
+fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), OutputError> {
     if matched == 0 {
         note("no rows match");
     }
@@ -153,12 +175,12 @@ fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool)
 }
 
 /// Fails if named rows were not found.
-fn check_found<P>(
-    session: &Session<P>,
+fn check_found<A: Access>(
+    session: &A,
     missing: &[String],
     what: &str,
     see: &'static str,
-) -> Result<(), Failure> {
+) -> Result<(), A::Failure> {
     if missing.is_empty() {
         return Ok(());
     }

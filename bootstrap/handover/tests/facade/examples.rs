@@ -15,7 +15,8 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("http_call", "attempt 3 for ann@example.org"),
     ("library", "3 reminders; ann has 2 loans"),
     ("middleware", "2 calls, 1 failed"),
-    ("operators", "badge 5 is printed"),
+    // The reason of the replay, from the audit log.
+    ("operators", "photo added"),
     ("order", "applied: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"),
     ("quickstart", "ann has book 1"),
     ("redelivery", "[(\"blue\", 1), (\"red\", 2)]"),

@@ -3,6 +3,7 @@
 //! The suite `servers` of handover-tests has those on MariaDB, PostgreSQL and RabbitMQ.
 
 mod build;
+mod commands;
 mod compiler;
 mod consumers;
 mod crashes;

@@ -1,5 +1,7 @@
 //! Conversions of errors of the toolkit to failures.
 
+use std::io;
+
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::runtime::PrepareError;
 use handover_sql::{ForeignLog, SchemaError, access_refusal};
@@ -8,6 +10,7 @@ use handover_system::EntropyError;
 use super::Failure;
 use crate::config::ConfigErrors;
 use crate::settings::DatabaseChoice;
+use crate::terminal::OutputError;
 
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Failure {
@@ -27,7 +30,18 @@ impl From<EntropyError> for Failure {
     }
 }
 
+impl From<OutputError> for Failure {
+    fn from(OutputError(cause): OutputError) -> Failure {
+        Failure::System { what: "cannot write to stdout", cause }
+    }
+}
+
 impl Failure {
+    /// The thread that writes to stderr cannot be started.
+    pub(crate) fn no_log_thread(cause: io::Error) -> Failure {
+        Failure::System { what: "cannot start the thread that writes the log", cause }
+    }
+
     /// Converts store errors of this database to failures.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();

@@ -33,7 +33,7 @@ impl Progress {
         let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
         match &bar {
             Some(bar) => bar.enable_steady_tick(TICK),
-            None => drop(queue_stderr()?),
+            None => drop(queue_stderr().map_err(Failure::no_log_thread)?),
         }
         Ok(Progress(Arc::new(Mutex::new(State {
             bar,

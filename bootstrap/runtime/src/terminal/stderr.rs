@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use handover_system::{LineWriter, LineWriterOptions};
 
-use crate::failure::Failure;
-
 /// The queue of this process, if it has one.
 static QUEUE: OnceLock<LineWriter> = OnceLock::new();
 
@@ -23,19 +21,18 @@ const ALERT: &[u8] = b"[ALERT]";
 const LINES_DROPPED: &str = "log: lines dropped; the reader of stderr was too slow";
 
 /// From this call on, nothing that this process writes to stderr waits for its reader. A second call changes nothing.
-pub fn queue_stderr() -> Result<LineWriter, Failure> {
+pub fn queue_stderr() -> io::Result<LineWriter> {
     if let Some(queue) = QUEUE.get() {
         return Ok(queue.clone());
     }
     let options =
         LineWriterOptions { max_bytes: MAX_BYTES, is_important, on_recovery: Box::new(on_recovery) };
-    let started = LineWriter::start(own_stderr(), options)
-        .map_err(|cause| Failure::System { what: "cannot start the thread that writes the log", cause })?;
+    let started = LineWriter::start(own_stderr(), options)?;
     Ok(QUEUE.get_or_init(|| started).clone())
 }
 
 /// Number of lines that were not written because the reader was too slow.
-pub(crate) fn dropped_lines() -> u64 {
+pub fn dropped_lines() -> u64 {
     QUEUE.get().map_or(0, LineWriter::dropped)
 }
 

@@ -3,8 +3,8 @@ use handover_events::OutboxStatus;
 use marketplace::Role;
 use marketplace_domain::ReportState;
 
-use handover_cli::Command as ToolkitCommand;
 use handover_cli::args::{DlqCommand, OutboxCommand};
+use handover_cli::{Command as ToolkitCommand, OperatorCommand};
 
 use super::*;
 use handover_runtime::terminal::Output;
@@ -143,7 +143,9 @@ fn invalid_value_error_names_the_accepted_values() {
 #[test]
 fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
     let list = |line| match command(line) {
-        Some(Command::Toolkit(ToolkitCommand::Outbox(OutboxCommand::List(list)))) => list,
+        Some(Command::Toolkit(ToolkitCommand::Operator(OperatorCommand::Outbox(OutboxCommand::List(
+            list,
+        ))))) => list,
         other => panic!("{other:?}"),
     };
     let plain = list("handover outbox list");
@@ -156,7 +158,9 @@ fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
 #[test]
 fn dead_letters_are_selected_by_key_by_filter_or_all() {
     let replay = |line| match command(line) {
-        Some(Command::Toolkit(ToolkitCommand::Dlq(DlqCommand::Replay(replay)))) => replay,
+        Some(Command::Toolkit(ToolkitCommand::Operator(OperatorCommand::Dlq(DlqCommand::Replay(
+            replay,
+        ))))) => replay,
         other => panic!("{other:?}"),
     };
     let named = replay("handover dlq replay e-1 e-2 --queue q --dry-run");

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use handover_cli::print::{list, show};
+use handover_cli::{Access, CommandFailure};
 use handover_runtime::Failure;
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::{ListGatewayReports, ListRefunds};
@@ -60,7 +61,7 @@ async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
     };
     let page = operator.app.operations.gateway_reports(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
-    list(arguments.output.output, &COLUMNS, page, GatewayReportView::from)
+    Ok(list(arguments.output.output, &COLUMNS, page, GatewayReportView::from)?)
 }
 
 /// `payment reports close`.
@@ -73,7 +74,7 @@ async fn close_report(arguments: &ReportsCloseArgs) -> Result<(), Failure> {
         failed_to_find(&operator, error, format!("gateway report {id}"), "handover payment reports")
     })?;
     operator.session.close().await;
-    show(arguments.output.output, &GatewayReportView::from(closed))
+    Ok(show(arguments.output.output, &GatewayReportView::from(closed))?)
 }
 
 /// `refund list`.
@@ -98,7 +99,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
     };
     let page = operator.app.operations.list_refunds(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
-    list(arguments.output.output, &COLUMNS, page, RefundDetailsView::from)
+    Ok(list(arguments.output.output, &COLUMNS, page, RefundDetailsView::from)?)
 }
 
 /// `refund show`.
@@ -107,7 +108,7 @@ async fn show_refund(arguments: &RefundShowArgs) -> Result<(), Failure> {
     let id = arguments.refund;
     let refund = operator.app.operations.find_refund(&operator.context, id).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
-    show(arguments.output.output, &RefundDetailsView::from(refund))
+    Ok(show(arguments.output.output, &RefundDetailsView::from(refund))?)
 }
 
 /// `refund retry`.
@@ -118,7 +119,7 @@ async fn retry_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
     let refund = operator.app.operations.retry_refund(&operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
     operator.session.close().await;
-    show(arguments.output.output, &RefundDetailsView::from(refund))
+    Ok(show(arguments.output.output, &RefundDetailsView::from(refund))?)
 }
 
 /// `refund settle`.
@@ -129,7 +130,7 @@ async fn settle_refund(arguments: &RefundDecisionArgs) -> Result<(), Failure> {
     let refund = operator.app.operations.settle_refund_by_hand(&operator.context, id, reason).await;
     let refund = refund.map_err(|error| refund_failed(&operator, id, error))?;
     operator.session.close().await;
-    show(arguments.output.output, &RefundDetailsView::from(refund))
+    Ok(show(arguments.output.output, &RefundDetailsView::from(refund))?)
 }
 
 /// The failure of a command on one refund.
@@ -160,6 +161,6 @@ fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
         | UseCaseError::NotAllowed(_)
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
-        | UseCaseError::InProgress) => Failure::Refused { why: error.to_string() },
+        | UseCaseError::InProgress) => CommandFailure::Refused { why: error.to_string() }.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! `reconcile`: compares expected with existing rows directly in the database, also while a process serves it.
 
 use chrono::TimeDelta;
+use handover_cli::Access;
 use handover_runtime::terminal::{Output, note, output, say};
 use marketplace::use_cases::operations::{GRACE, Reconcile};
 use marketplace_http::views::ReconciliationView;

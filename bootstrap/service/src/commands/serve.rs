@@ -72,7 +72,7 @@ async fn run(
 async fn greet(text: String) -> Failure {
     match say_later(text).await {
         Ok(()) => std::future::pending().await,
-        Err(failure) => failure,
+        Err(failure) => failure.into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `order timeline`: reads directly from the database, also while a process serves it.
 
+use handover_cli::Access;
 use handover_runtime::Failure;
 use handover_runtime::terminal::{Output, output, say};
 use marketplace_http::views::TimelineView;
@@ -33,8 +34,8 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
         )
     })?;
     let view = output::value(&TimelineView::from(timeline));
-    say(&match arguments.output.output {
+    Ok(say(&match arguments.output.output {
         Output::Table => output::columns(&COLUMNS, view["items"].as_array().map_or(&[], Vec::as_slice)),
         Output::Json => output::json(&view),
-    })
+    })?)
 }

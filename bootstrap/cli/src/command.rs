@@ -1,0 +1,39 @@
+//! The commands of a program with a configuration.
+
+use clap::Subcommand;
+use handover_runtime::names::in_own_name;
+use handover_runtime::terminal::Common;
+use handover_runtime::{Exit, Failure};
+
+use crate::args::{ConfigCommand, DOCTOR_HELP, DoctorArgs};
+use crate::commands;
+use crate::operator_command::OperatorCommand;
+use crate::program::Program;
+use crate::session::Session;
+
+/// The commands of a program with a configuration.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Migrate the database schema and exit; on SQLite `serve` migrates too
+    Migrate(Common),
+    /// Check what `serve` needs, and show how to fix problems
+    #[command(after_help = in_own_name(DOCTOR_HELP))]
+    Doctor(DoctorArgs),
+    /// The commands on the outbox.
+    #[command(flatten)]
+    Operator(OperatorCommand<Common>),
+    /// Show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// Runs a command of this program; see [`OperatorCommand::run`].
+pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Migrate(common) => commands::migrate::<P>(common).await?,
+        Command::Doctor(arguments) => return commands::doctor::<P>(arguments).await,
+        Command::Operator(command) => command.run::<Session<P>>(&()).await?,
+        Command::Config(ConfigCommand::Show(arguments)) => commands::show_config::<P>(arguments)?,
+    }
+    Ok(Exit::Done)
+}

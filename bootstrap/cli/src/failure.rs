@@ -1,0 +1,55 @@
+//! Reasons why a command on an outbox failed, whatever the outbox was opened from.
+
+use handover_runtime::Exit;
+
+handover_runtime::failures! {
+/// Reason why a command on an outbox failed.
+pub enum CommandFailure {
+    /// A value on the command line is invalid.
+    Usage {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    } => Exit::Usage,
+    what: what.clone(),
+    why: "the command does not accept this value",
+    do: remedy.clone();
+
+    /// An operation was refused.
+    Refused {
+        /// The reason.
+        why: String,
+    } => Exit::Failed,
+    what: format!("refused: {why}"),
+    why: "the operation is not allowed in the current state of the service; nothing was changed",
+    do: "correct the cause in the first line and run the command again; otherwise report a bug";
+
+    /// Some dead letters were not replayed.
+    NotReplayed {
+        /// Number of dead letters that were not replayed.
+        refused: usize,
+        /// Number of dead letters that the command selected.
+        matched: u64,
+    } => Exit::Failed,
+    what: format!("{refused} of {matched} dead letters {} not replayed", was(*refused)),
+    why: "each `refused` entry of the output above has its reason",
+    do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
+
+    /// Some dead letters were not discarded.
+    NotDiscarded {
+        /// Number of dead letters that were not discarded.
+        refused: usize,
+        /// Number of dead letters that the command selected.
+        matched: u64,
+    } => Exit::Failed,
+    what: format!("{refused} of {matched} dead letters {} not discarded", was(*refused)),
+    why: "each `refused` entry of the output above has its reason",
+    do: "dead letters that were already decided or applied need no action; for dead letters that are being applied, \
+         repeat the command later";
+}
+}
+
+fn was(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}

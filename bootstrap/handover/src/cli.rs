@@ -1,0 +1,173 @@
+//! Operators' commands for a program that parses its arguments with clap: events in the outbox, dead letters, queues, audit
+//! log.
+//!
+//! ```no_run
+//! use clap::Parser as _;
+//! use handover::Outbox;
+//! use sqlx::Sqlite;
+//!
+//! #[derive(clap::Parser)]
+//! enum Cli {
+//!     /// Serve requests
+//!     Serve,
+//!     #[command(flatten)]
+//!     Operator(handover::cli::Commands), // `outbox list`, `dlq replay`, ...
+//! }
+//!
+//! async fn run(outbox: Outbox<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
+//!     match Cli::parse() {
+//!         Cli::Serve => println!("serving"),
+//!         Cli::Operator(commands) => commands.run(&outbox).await?,
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+use std::marker::PhantomData;
+
+use async_trait::async_trait;
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use handover_cli::{Access, CommandFailure, NoFlags, OperatorCommand, Reach, with_words};
+use handover_outbox::Outbox as Services;
+use handover_outbox::operations::Operator;
+use handover_outbox::ports::{BrokerError, StoreError};
+use handover_runtime::names::{ProgramNames, set_names};
+use handover_runtime::terminal::{OutputError, flush};
+use handover_runtime::{Explained as _, Explanation};
+use handover_sql::SqlStore;
+
+use crate::database::Database;
+use crate::error::Error;
+use crate::outbox::Outbox;
+
+/// Words of the help texts that suit only a program with a configuration, and those in their place.
+const WORDS: [(&str, &str); 7] = [
+    ("like the API (GET /api/v1/ops/outbox)", "like the operators' routes"),
+    ("; also while `serve` runs", "; also while the service runs"),
+    (
+        "a running `serve` publishes a due event within `outbox.scan-interval`",
+        "a running relay publishes a due event within seconds",
+    ),
+    ("a running `serve` processes it", "a running process applies it"),
+    ("Needed only with `outbox.on-failed = \"hold\"`.", "Needed only if failed events block later ones."),
+    (
+        "With `outbox.on-failed = \"continue\"`, the default, no event waits for a decision.",
+        "Without a setting, no event waits for a decision.",
+    ),
+    (
+        "With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and",
+        "Without a setting, no event is blocked, and",
+    ),
+];
+
+/// Operators' commands, to be flattened into the subcommands of a program: `outbox list | show | redrive | blocked |
+/// release`, `dlq list | replay | discard`, `audit list`, `queues`. Each prints a table, or JSON with `--output json`.
+///
+/// A user who may run them on the database counts as an operator who sees all tenants and personal data. Every action is
+/// recorded in the audit log under the name of the system user.
+#[derive(Debug, Clone)]
+// In a box, so that the enum of the program stays small.
+pub struct Commands(Box<OperatorCommand<NoFlags>>);
+
+impl Commands {
+    /// Runs the command, also while other processes have started this outbox. The result goes to stdout, notes to stderr.
+    pub async fn run<DB: Database>(&self, outbox: &Outbox<DB>) -> Result<(), Error> {
+        let done = self.0.run::<Attached<DB>>(outbox).await;
+        flush();
+        done
+    }
+}
+
+impl FromArgMatches for Commands {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Commands, clap::Error> {
+        OperatorCommand::from_arg_matches(matches).map(|command| Commands(Box::new(command)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Subcommand for Commands {
+    fn augment_subcommands(program: Command) -> Command {
+        // The examples and the advice call the commands of this program. Its name lives as long as the process.
+        let command = program.get_name().to_owned().leak();
+        set_names(ProgramNames { command, ..ProgramNames::default() });
+        let defined = OperatorCommand::<NoFlags>::augment_subcommands(Command::new("operator"));
+        program.subcommands(with_words(defined, &WORDS).get_subcommands().cloned())
+    }
+
+    fn augment_subcommands_for_update(program: Command) -> Command {
+        Commands::augment_subcommands(program)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        OperatorCommand::<NoFlags>::has_subcommand(name)
+    }
+}
+
+/// Access of a command to an outbox that the program has built.
+struct Attached<DB> {
+    store: SqlStore,
+    services: Services,
+    operator: Operator,
+    database: PhantomData<fn() -> DB>,
+}
+
+#[async_trait]
+impl<DB: Database> Access for Attached<DB> {
+    type Source = Outbox<DB>;
+    type Flags = NoFlags;
+    type Failure = Error;
+
+    async fn open(outbox: &Outbox<DB>, _: &NoFlags, _: Reach) -> Result<Attached<DB>, Error> {
+        let (store, services) = outbox.attach().await?;
+        let operator = handover_cli::operator(services.tx.random().as_ref());
+        Ok(Attached { store, services, operator, database: PhantomData })
+    }
+
+    fn outbox(&self) -> &Services {
+        &self.services
+    }
+
+    fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+
+    fn database_failed(&self, cause: StoreError) -> Error {
+        cause.into()
+    }
+
+    fn broker_failed(&self, cause: BrokerError) -> Error {
+        Error::Broker(cause)
+    }
+
+    fn missing(&self, what: String, see: &'static str) -> Error {
+        explained(Explanation::new(
+            &format!("not found: {what}"),
+            "the id is mistyped, or the row is in another database",
+            format!("see `{see}`"),
+        ))
+    }
+}
+
+impl From<CommandFailure> for Error {
+    fn from(failure: CommandFailure) -> Error {
+        explained(failure.explanation())
+    }
+}
+
+impl From<OutputError> for Error {
+    fn from(OutputError(cause): OutputError) -> Error {
+        Error::Output { cause }
+    }
+}
+
+fn explained(explanation: Explanation) -> Error {
+    let Explanation { what, why, remedy } = explanation;
+    Error::Command { what, why, remedy }
+}
