@@ -12,13 +12,12 @@ use hyper::{HeaderMap, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 
+use crate::causes::with_causes;
 use crate::connector::{ConnectError, Connector, Resolver};
 use crate::networks::Networks;
 use crate::target::Target;
+use crate::tls::{SetupError, authorities, tls_config};
 
 /// Maximum size of the head of a response, in bytes.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -26,23 +25,6 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_BODY_BYTES: usize = 16 * 1024;
 /// Time after which an unused connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Reason why a client cannot be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// The machine has no certificate authorities.
-    #[error(
-        "no certificate authorities found on this machine, so no certificate can be verified{0}; install ca-certificates"
-    )]
-    NoAuthorities(String),
-    /// The additional authorities are no PEM certificates.
-    #[error("the additional certificate authorities are invalid: {0}")]
-    Authorities(String),
-    /// TLS cannot be configured.
-    #[error("cannot configure TLS: {0}")]
-    Tls(#[from] rustls::Error),
-}
 
 /// Reason why a request got no complete response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,14 +72,14 @@ pub struct EgressClient {
 }
 
 impl EgressClient {
-    /// Creates a client. `authorities` are the certificates, in PEM, of further certificate authorities.
+    /// Creates a client. `additional` are certificates, in PEM, of certificate authorities besides those of this machine.
     pub fn new(
         networks: Networks,
         resolver: Arc<dyn Resolver>,
-        authorities: &[u8],
+        additional: &[u8],
     ) -> Result<EgressClient, SetupError> {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(authorities)?)
+            .with_tls_config(tls_config(authorities(additional)?)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(Connector { networks, resolver });
@@ -180,35 +162,4 @@ fn classify(error: &hyper_util::client::legacy::Error) -> EgressError {
     } else {
         EgressError::Http(with_causes(error))
     }
-}
-
-/// TLS with ring, the certificate authorities of this machine and these.
-fn tls(authorities: &[u8]) -> Result<ClientConfig, SetupError> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    for certificate in CertificateDer::pem_slice_iter(authorities) {
-        let certificate = certificate.map_err(|error| SetupError::Authorities(error.to_string()))?;
-        roots.add(certificate).map_err(|error| SetupError::Authorities(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        return Err(SetupError::NoAuthorities(why));
-    }
-    Ok(ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-/// Formats an error and its sources as one line.
-fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        message.push_str(": ");
-        message.push_str(&source.to_string());
-        next = source.source();
-    }
-    message
 }

@@ -7,12 +7,16 @@
 
 #![warn(missing_docs)]
 
+mod causes;
 mod client;
 mod connector;
 mod networks;
 mod target;
+mod tls;
 
-pub use client::{EgressClient, EgressError, EgressResponse, SetupError};
+pub use causes::with_causes;
+pub use client::{EgressClient, EgressError, EgressResponse};
 pub use connector::{Resolved, Resolver, SystemResolver};
 pub use networks::{Networks, RefusedAddress};
 pub use target::{MAX_URL_BYTES, RefusedUrl, Target, UrlRules};
+pub use tls::{SetupError, authorities, tls_config};

@@ -1,12 +1,13 @@
 //! HTTP client of a gateway: `POST {url}/refunds`, signed, with an idempotency key per attempt at a refund.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_egress::{SetupError, authorities, tls_config, with_causes};
 use handover_outbox::ports::Clock;
+use handover_webhooks::Message;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
@@ -17,7 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, RefundId};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use serde::Serialize;
 
 use crate::endpoint::{Endpoint, EndpointError};
@@ -38,12 +39,8 @@ pub enum GatewaySetupError {
     /// The URL cannot be combined with a path.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    #[error(
-        "no certificate authorities found on this machine, so the gateway's certificate cannot be verified{0}"
-    )]
-    NoAuthorities(String),
-    #[error("cannot configure TLS: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] SetupError),
 }
 
 pub struct HttpGateway {
@@ -78,6 +75,8 @@ impl HttpGateway {
         clock: Arc<dyn Clock>,
     ) -> Result<HttpGateway, GatewaySetupError> {
         let signer = Signer::new(secret).ok_or(GatewaySetupError::Secret)?;
+        // A machine without certificate authorities can call a gateway on this machine.
+        let authorities = if endpoint.is_encrypted() { authorities(&[])? } else { RootCertStore::empty() };
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
@@ -85,7 +84,7 @@ impl HttpGateway {
         // does not use up the time of the attempt.
         connector.set_connect_timeout(Some(timeout / 3));
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(endpoint.is_encrypted())?)
+            .with_tls_config(tls_config(authorities)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
@@ -145,8 +144,8 @@ impl HttpGateway {
                 built.headers_mut().insert(HeaderName::from_static(name), value);
             }
         }
-        let now = self.clock.now().timestamp();
-        self.signer.sign(built.headers_mut(), key, now, body).then_some(built)
+        let message = Message { id: key, timestamp: self.clock.now().timestamp(), body };
+        self.signer.sign(built.headers_mut(), &message).then_some(built)
     }
 }
 
@@ -198,33 +197,4 @@ impl fmt::Debug for HttpGateway {
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
-}
-
-/// TLS configuration with ring. The certificate authorities of this machine are loaded only for an encrypted endpoint.
-fn tls(encrypted: bool) -> Result<ClientConfig, GatewaySetupError> {
-    let mut authorities = RootCertStore::empty();
-    if encrypted {
-        let found = rustls_native_certs::load_native_certs();
-        authorities.add_parsable_certificates(found.certs);
-        if authorities.is_empty() {
-            let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-            return Err(GatewaySetupError::NoAuthorities(why));
-        }
-    }
-    Ok(ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(authorities)
-        .with_no_client_auth())
-}
-
-/// Formats an error and its sources as one line.
-fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        message.push_str(": ");
-        message.push_str(&source.to_string());
-        next = source.source();
-    }
-    message
 }

@@ -58,7 +58,7 @@ fn failed(error: GatewaySetupError) -> MarketFailure {
         GatewaySetupError::Secret => {
             MarketFailure::SecretRefused { key: GATEWAY_SECRET, reason: error.to_string() }
         }
-        GatewaySetupError::Endpoint(_) | GatewaySetupError::NoAuthorities(_) | GatewaySetupError::Tls(_) => {
+        GatewaySetupError::Endpoint(_) | GatewaySetupError::Tls(_) => {
             MarketFailure::Gateway { message: error.to_string() }
         }
     }
