@@ -5,11 +5,12 @@ mod assets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::{EventId, TenantId};
+use handover_events::{EventId, EventType as _, TenantId};
 use handover_outbox::ports::{
     Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OutboxFilter, OutboxRow, StoreError,
     WebhookDelivery,
 };
+use handover_outbox::webhooks::EndpointDisabled;
 use marketplace::ports::{
     BuyerCredit, CreditChange, ListingChange, ListingEntry, MarketStore, MarketView, Notification, OrderSide,
     ShipmentTask,
@@ -85,6 +86,11 @@ impl DatabaseSnapshot {
             database.credit_changes.extend(view.credit_changes(TENANT, &[id]).await?);
         }
         Ok(database)
+    }
+
+    /// The events of the market: all but those that webhooks announce about themselves.
+    pub(super) fn market_events(&self) -> impl Iterator<Item = &OutboxRow> {
+        self.events.iter().filter(|event| event.aggregate.kind != EndpointDisabled::AGGREGATE)
     }
 
     /// Ids of the orders that have events.

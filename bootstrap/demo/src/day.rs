@@ -100,7 +100,8 @@ impl Day<'_> {
         };
         match created {
             Ok(response) => {
-                let is_secret = text(&response, "secret").is_some_and(|secret| self.receiver.verify_with(&secret));
+                let is_secret =
+                    text(&response, "secret").is_some_and(|secret| self.receiver.verify_with(&secret));
                 if !is_secret {
                     journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
                 }

@@ -72,14 +72,12 @@ enum Answer {
 
 impl WebhookReceiver {
     pub(super) async fn start() -> Result<WebhookReceiver, Failure> {
-        let failed = |cause| Failure::System { what: "cannot open a port for the receiver of webhooks", cause };
+        let failed =
+            |cause| Failure::System { what: "cannot open a port for the receiver of webhooks", cause };
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Arc::new(Shared {
-            secret: OnceLock::new(),
-            seen: Mutex::default(),
-            goes_down: Notify::new(),
-        });
+        let shared =
+            Arc::new(Shared { secret: OnceLock::new(), seen: Mutex::default(), goes_down: Notify::new() });
         #[allow(clippy::disallowed_methods, reason = "the task ends when the receiver is dropped")]
         let server = tokio::spawn(serve(listener, address, Arc::clone(&shared)));
         Ok(WebhookReceiver { address, shared, server })

@@ -69,7 +69,10 @@ async fn s002_events_of_an_order_are_delivered_in_order_and_signed(pair: Pair) {
         request.assert_signed(created["publicKeys"][0].as_str().unwrap());
         assert_eq!(request.header("authorization"), Some("Bearer canary-of-a-static-header"));
         assert_eq!(request.header("content-type"), Some("application/json"));
-        assert!(!String::from_utf8_lossy(&request.body).contains("paymentMethod"), "the thin body has a payload field");
+        assert!(
+            !String::from_utf8_lossy(&request.body).contains("paymentMethod"),
+            "the thin body has a payload field"
+        );
     }
     let endpoint = format!("{path}/{id}");
     eventually(SOON, async || {

@@ -68,7 +68,7 @@ pub(super) fn exactly_once(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
     let mut expected: Vec<Effect<'_>> = Vec::new();
-    for event in &database.events {
+    for event in database.market_events() {
         match expected_effects(database, event) {
             Some(effects) => expected.extend(effects),
             None => violations.add(|| format!("{} {}: unreadable payload", event.event_type, event.event_id)),

@@ -61,7 +61,7 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
             });
         }
     }
-    let found = format!("{} events", database.events.len());
+    let found = format!("{} events", database.market_events().count());
     promise("no change without its event", format!("{changes} events"), found, &violations)
 }
 

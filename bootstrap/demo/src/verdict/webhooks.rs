@@ -17,15 +17,15 @@ pub(super) fn delivered(evidence: &Evidence<'_>) -> Promise {
         webhooks.is_some_and(|consumer| consumer.event_types.contains(event_type))
     };
     // Events about the endpoint itself are not sent to it.
-    let events = evidence.database.events.iter().filter(|event| takes(&event.event_type));
-    let due: BTreeSet<&EventId> =
-        events.filter(|event| event.aggregate.kind != "Webhook").map(|event| &event.event_id).collect();
+    let events = evidence.database.market_events().filter(|event| takes(&event.event_type));
+    let due: BTreeSet<&EventId> = events.map(|event| &event.event_id).collect();
     for event in due.iter().filter(|event| !record.accepted.contains(**event)) {
         violations.add(|| format!("{event} did not arrive"));
     }
     for delivery in &evidence.database.webhooks {
         if delivery.state != DeliveryState::Delivered {
-            violations.add(|| format!("the delivery of {} is {}", delivery.event_id, delivery.state.as_str()));
+            violations
+                .add(|| format!("the delivery of {} is {}", delivery.event_id, delivery.state.as_str()));
         }
     }
     if evidence.database.webhooks.len() != due.len() {

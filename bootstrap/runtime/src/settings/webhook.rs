@@ -85,9 +85,12 @@ fn delays(item: &Item) -> Result<Vec<Duration>, ConfigError> {
         return Err(item.refused("it is not a list of delays", &remedy));
     };
     if !(1..=100).contains(&delays.len()) {
-        return Err(item.refused("a delivery needs a second attempt, and should not be attempted forever", &remedy));
+        return Err(
+            item.refused("a delivery needs a second attempt, and should not be attempted forever", &remedy)
+        );
     }
-    let delays: Vec<Duration> = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
+    let delays: Vec<Duration> =
+        delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
     if delays.iter().any(|delay| !(MILLISECOND * 10..=HOUR * 168).contains(delay)) {
         return Err(item.refused("a delay must be 10ms to 7 days", &remedy));
     }

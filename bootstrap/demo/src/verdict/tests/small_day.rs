@@ -9,8 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
-    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId, EventMetadata, OutboxRow,
-    WebhookDelivery,
+    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId, EventMetadata,
+    OutboxRow, WebhookDelivery,
 };
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
