@@ -87,8 +87,9 @@ impl EgressClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .http1_max_buf_size(MAX_HEAD_BYTES)
-            // A request that the server may have processed is repeated by the caller, who counts it.
-            .retry_canceled_requests(false)
+            // Only a request that was not begun is repeated, because the server had closed the connection. The caller
+            // repeats the others, and counts them.
+            .retry_canceled_requests(true)
             .build(connector);
         Ok(EgressClient { client })
     }

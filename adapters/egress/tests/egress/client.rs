@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handover_egress::{EgressClient, EgressError, EgressResponse, Networks, UrlRules};
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use proptest::prelude::*;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::receiver::{AUTHORITY, Names, client, receiver};
@@ -35,6 +35,45 @@ async fn connection_is_used_again() {
     }
     assert_eq!(receiver.connections.load(Ordering::SeqCst), 1);
     assert_eq!(names.asked.lock().unwrap().len(), 1);
+}
+
+/// The receiver closes each connection after its response, without the header `connection: close`, while the client uses it
+/// for the next request.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_is_repeated_only_if_the_connection_was_closed_before_it() {
+    let (address, requests) = closing_receiver().await;
+    let client = client(Names::of("receiver.example", &[&["127.0.0.1"]]));
+    let mut errors = Vec::new();
+    for _ in 0..500 {
+        errors.extend(post(&client, &format!("http://{address}/"), LONG).await.err());
+    }
+    assert!(!errors.iter().any(|error| error.to_string().contains("Canceled")), "{errors:?}");
+    assert!((500 - errors.len()..=500).contains(&requests.load(Ordering::SeqCst)), "{errors:?}");
+}
+
+/// The address of a server that answers the first request of a connection and closes it, and the number of requests.
+async fn closing_receiver() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let counted = Arc::clone(&counted);
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                while let Ok(1..) = stream.read_buf(&mut request).await {
+                    if request.ends_with(b"the end") {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        stream.write_all(OK.as_bytes()).await.ok();
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, requests)
 }
 
 #[tokio::test]
@@ -155,7 +194,7 @@ proptest! {
             prop_assume!(matches!(checked.host(), Some(url::Host::Domain(_))));
             let names = Names::of("", &[]);
             let client = EgressClient::new(Networks::default(), Arc::clone(&names) as Arc<_>, AUTHORITY).unwrap();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             let sent = runtime.block_on(client.post(&target, HeaderMap::new(), Bytes::new(), LONG));
             prop_assert!(matches!(sent, Err(EgressError::Dns(_))), "{sent:?}");
             prop_assert_eq!(&*names.asked.lock().unwrap(), &[checked.host_str().unwrap().to_owned()]);
