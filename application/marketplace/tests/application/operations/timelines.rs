@@ -80,9 +80,12 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     let reports = ["report 1 of the gateway: payment SUCCESS; order_paid"];
     assert_eq!(texts(&everything, TimelineKind::GatewayReport), reports);
     everything.items.retain(|item| item.kind != TimelineKind::GatewayReport);
+    for item in everything.items.iter_mut().filter(|item| item.consumer.as_deref() == Some("webhooks")) {
+        assert_eq!(item.detail.take().as_deref(), Some("no endpoint"));
+    }
     assert_eq!(
         everything, shown,
-        "without errors and reports of the gateway, the timeline of an operator must equal that of the buyer"
+        "without errors, webhooks and reports of the gateway, the timeline of an operator must equal that of the buyer"
     );
     let masked = app.operations.timeline(&operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {
