@@ -1,9 +1,12 @@
 //! Arguments of the commands. `F` are the flags with which a program selects its outbox.
 
 mod dlq;
+#[cfg(feature = "program")]
+mod listen;
 mod outbox;
 #[cfg(feature = "program")]
 mod program;
+mod webhook;
 
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
@@ -12,6 +15,8 @@ use handover_runtime::terminal::OutputArgs;
 use crate::values::{cursor, tenant, whole};
 
 pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
+#[cfg(feature = "program")]
+pub use listen::WebhookListenArgs;
 pub use outbox::{
     OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
@@ -19,6 +24,11 @@ pub use outbox::{
 pub(crate) use program::DOCTOR_HELP;
 #[cfg(feature = "program")]
 pub use program::{ConfigCommand, ConfigShowArgs, DoctorArgs};
+pub use webhook::{
+    EndpointArgs, Removable, WebhookCommand, WebhookCreateArgs, WebhookDeliveriesArgs, WebhookDisableArgs,
+    WebhookEndpointArgs, WebhookListArgs, WebhookRecoverArgs, WebhookRedeliverArgs, WebhookRotateKeyArgs,
+    WebhookRotateSecretArgs, WebhookTestArgs, WebhookUpdateArgs,
+};
 
 /// Page of a list.
 #[derive(Debug, Clone, Args)]

@@ -5,11 +5,16 @@ mod changes;
 mod config;
 mod inspect;
 #[cfg(feature = "program")]
+mod listen;
+#[cfg(feature = "program")]
 mod setup;
+pub(crate) mod webhooks;
 
 pub(crate) use changes::{discard, redrive, release, replay};
 #[cfg(feature = "program")]
 pub(crate) use config::show as show_config;
 pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues};
+#[cfg(feature = "program")]
+pub(crate) use listen::listen;
 #[cfg(feature = "program")]
 pub(crate) use setup::{doctor, migrate};

@@ -25,6 +25,23 @@ pub enum CommandFailure {
     why: "the operation is not allowed in the current state of the service; nothing was changed",
     do: "correct the cause in the first line and run the command again; otherwise report a bug";
 
+    /// The program has no key for the secrets of webhook endpoints.
+    NoWebhookKey {} => Exit::Usage,
+    what: "webhooks are off: webhook.key is not set".to_owned(),
+    why: "the secrets of endpoints are encrypted with this key, which is the same for all processes of a database",
+    do: "set webhook.key in the configuration of every process, for example to the output of `openssl rand -hex 32`";
+
+    /// The port cannot be used.
+    NotListening {
+        /// Port.
+        port: u16,
+        /// Why.
+        reason: String,
+    } => Exit::Failed,
+    what: format!("cannot listen on 127.0.0.1:{port}: {reason}"),
+    why: "the command receives requests on this port",
+    do: "choose another port with --port; --port 0 selects any free one";
+
     /// Some dead letters were not replayed.
     NotReplayed {
         /// Number of dead letters that were not replayed.

@@ -2,7 +2,7 @@
 //! `migrate`.
 //!
 //! A program with a configuration flattens [`Command`] into its own subcommands, implements [`Program`], and passes the
-//! commands to [`run`]. Without the feature `program`, which is enabled by default, only [`OperatorCommand`] remains, for an
+//! commands to [`run`]. One with webhooks adds [`args::WebhookCommand`] and implements [`WebhookProgram`]. Without the feature `program`, which is enabled by default, only [`OperatorCommand`] remains, for an
 //! outbox that a program builds itself ([`Access`]). The commands use the database directly, also while processes serve it.
 
 #![warn(missing_docs)]
@@ -20,6 +20,7 @@ mod program;
 #[cfg(feature = "program")]
 mod session;
 pub mod values;
+mod webhook_command;
 mod words;
 
 pub use access::{Access, NoFlags, Reach, operator, user};
@@ -28,7 +29,8 @@ pub use command::{Command, run};
 pub use failure::CommandFailure;
 pub use operator_command::OperatorCommand;
 #[cfg(feature = "program")]
-pub use program::{CommandConfig, Program};
+pub use program::{CommandConfig, Program, WebhookProgram};
 #[cfg(feature = "program")]
 pub use session::Session;
+pub use webhook_command::WebhookAccess;
 pub use words::{argument_with_words, with_words};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use handover_outbox::Outbox;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
+use handover_outbox::webhooks::Webhooks;
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Sources};
 use handover_runtime::doctor::ApplicationChecks;
@@ -57,4 +58,10 @@ pub trait Program: Configuration + Send + Sync {
         impl ApplicationChecks for NoChecks {}
         Box::new(NoChecks)
     }
+}
+
+/// A program with webhooks.
+pub trait WebhookProgram: Program {
+    /// The webhooks on the outbox of this program; `None` if it has no key for their secrets.
+    fn webhooks(&self, outbox: &Outbox) -> Result<Option<Webhooks>, Failure>;
 }

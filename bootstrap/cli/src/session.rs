@@ -7,13 +7,15 @@ use handover_memory::MemoryBroker;
 use handover_outbox::Outbox;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::{Broker, BrokerError, StoreError};
+use handover_outbox::webhooks::Webhooks;
 use handover_runtime::stores::AttachedDatabase;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Failure, brokers};
 
 use crate::access::{Access, Reach, operator};
 use crate::failure::CommandFailure;
-use crate::program::Program;
+use crate::program::{Program, WebhookProgram};
+use crate::webhook_command::WebhookAccess;
 
 /// An operator with direct access to the database of a program.
 pub struct Session<P> {
@@ -77,6 +79,13 @@ impl<P: Program> Access for Session<P> {
 
     fn missing(&self, what: String, see: &'static str) -> Failure {
         Failure::Missing { what, see, database: self.database.choice.clone() }
+    }
+}
+
+impl<P: WebhookProgram> WebhookAccess for Session<P> {
+    fn webhooks(&self) -> Result<Webhooks, Failure> {
+        let webhooks = self.config.webhooks(&self.outbox)?;
+        webhooks.ok_or_else(|| CommandFailure::NoWebhookKey {}.into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
-use handover_outbox::ports::DeadLetterStatus;
+use handover_outbox::ports::{DeadLetterStatus, DeliveryState, EndpointId};
 
 pub use handover_runtime::terminal::whole;
 
@@ -18,6 +18,24 @@ pub(crate) fn status(name: &str) -> Result<OutboxStatus, String> {
 pub(crate) fn dead_letter_status(name: &str) -> Result<DeadLetterStatus, String> {
     DeadLetterStatus::named(&name.to_ascii_uppercase())
         .ok_or_else(|| "allowed values: open, replaying, replayed, discarded".to_owned())
+}
+
+/// Parser of a state of webhook deliveries.
+pub(crate) fn delivery_state(name: &str) -> Result<DeliveryState, String> {
+    DeliveryState::named(&name.to_ascii_uppercase())
+        .ok_or_else(|| "allowed values: pending, delivered, dead, cancelled".to_owned())
+}
+
+/// Parser of the id of a webhook endpoint.
+pub(crate) fn endpoint(text: &str) -> Result<EndpointId, String> {
+    let id = text.parse().map(EndpointId);
+    id.map_err(|_| "write the `endpointId` of `webhook list`, a UUID".to_owned())
+}
+
+/// Parser of a request header.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or_else(|| "write it as 'NAME: VALUE'".to_owned())?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// Parser of a tenant's id.

@@ -7,6 +7,7 @@ mod serve;
 mod timeline;
 
 use clap::CommandFactory;
+use handover_cli::Session;
 use handover_runtime::terminal::{output, say};
 use handover_runtime::{Exit, Failure, stores};
 use marketplace_wiring::adapters::PARTS;
@@ -28,6 +29,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Order(OrderCommand::Timeline(arguments))) => timeline::timeline(&arguments).await?,
         Some(Command::Payment(command)) => money::payment(&command).await?,
         Some(Command::Refund(command)) => money::refund(&command).await?,
+        Some(Command::Webhook(command)) => command.run::<Session<Config>>(&()).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
         Some(Command::AsyncApi(common)) => {

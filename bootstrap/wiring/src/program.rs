@@ -3,14 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use handover_cli::{CommandConfig, Program};
+use handover_cli::{CommandConfig, Program, WebhookProgram};
 use handover_outbox::Outbox;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
+use handover_outbox::webhooks::Webhooks;
 use handover_runtime::Failure;
 use handover_runtime::config::Sources;
 use handover_runtime::doctor::ApplicationChecks;
 use handover_runtime::stores::{AttachedDatabase, Parts};
+use handover_runtime::webhooks::webhooks;
 use marketplace::consumers;
 
 use crate::adapters::{PARTS, application_for_command};
@@ -40,5 +42,11 @@ impl Program for Config {
 
     fn checks<'a>(&'a self, sources: &'a Sources) -> Box<dyn ApplicationChecks + 'a> {
         Box::new(MarketChecks { config: self, sources })
+    }
+}
+
+impl WebhookProgram for Config {
+    fn webhooks(&self, outbox: &Outbox) -> Result<Option<Webhooks>, Failure> {
+        webhooks(outbox, consumers::webhook_offer(), &self.webhook, &self.database)
     }
 }

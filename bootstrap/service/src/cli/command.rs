@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use clap_complete::Shell;
+use handover_cli::args::WebhookCommand;
 use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
@@ -69,6 +70,9 @@ pub enum Command {
     /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs
     #[command(subcommand)]
     Refund(RefundCommand),
+    /// Manage endpoints of other systems that get events, and their deliveries; also while `serve` runs
+    #[command(subcommand)]
+    Webhook(WebhookCommand<Common>),
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),

@@ -6,7 +6,7 @@ use handover_cli::{argument_with_words, with_words};
 use super::command::Command;
 
 /// The commands by subject; those of the toolkit stand among those of the marketplace.
-const SEQUENCE: [&str; 18] = [
+const SEQUENCE: [&str; 19] = [
     "serve",
     "migrate",
     "backup",
@@ -18,6 +18,7 @@ const SEQUENCE: [&str; 18] = [
     "order",
     "payment",
     "refund",
+    "webhook",
     "reconcile",
     "audit",
     "queues",
@@ -28,7 +29,7 @@ const SEQUENCE: [&str; 18] = [
 ];
 
 /// Words of the toolkit's help, and the words of the marketplace in their place.
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 14] = [
     ("stores the events", "stores orders and events"),
     ("BOOK_LENT", "ORDER_CREATED"),
     ("BOOK_RETURNED", "ORDER_PAID"),
@@ -39,6 +40,9 @@ const WORDS: [(&str, &str); 11] = [
     ("Aggregate type: Book, Reader,", "Aggregate type: Order, Payment,"),
     ("release Book 17", "release Order 17"),
     ("returned manually", "refunded manually"),
+    ("book.lent", "order.paid"),
+    ("'book.*'", "'order.*'"),
+    ("of a book, reader, ... in", "of an order, payment, ... in"),
     ("library.reminders", "inventory.update.queue"),
 ];
 
