@@ -18,14 +18,15 @@ names (book.lent), all with a prefix ('book.*'), or '*'.
 
 Examples:
   handover webhook create --url https://erp.example/hooks --types 'book.*'
-  handover webhook create --url https://erp.example/hooks --types book.lent --ordered --header 'x-api-key: 17'";
+  handover webhook create --url https://erp.example/v1 --types book.lent --header 'x-key: 17'";
 
 const UPDATE_HELP: &str = "\
 What is not named stays as it is. Deliveries that are waiting are sent to the new URL.
 
 Examples:
   handover webhook update 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --url https://erp.example/v2
-  handover webhook update 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --ordered=false --remove per-second";
+  handover webhook update 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --remove per-second
+  handover webhook update 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --ordered=false";
 
 const ROTATE_KEY_HELP: &str = "\
 Encrypts the secrets of all endpoints with `webhook.key`; those that were encrypted with \
@@ -37,7 +38,7 @@ Sends the DEAD deliveries again that were written in the period, at most 10,000 
 --include-missing, events of the period that the endpoint asks for and has no delivery of are delivered as well.
 
 Example:
-  handover webhook recover 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --since 2026-01-31T08:00:00Z --dry-run";
+  handover webhook recover 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --since 2026-01-31T08:00:00Z";
 
 /// Subcommands of `webhook`.
 #[derive(Debug, Clone, Subcommand)]

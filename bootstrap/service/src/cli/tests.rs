@@ -27,7 +27,7 @@ fn without_command_serve_runs_all_roles_and_accepts_its_flags() {
     let cli = parse("handover --listen 127.0.0.1:0 --database sqlite://a.db").unwrap();
     assert!(cli.command.is_none());
     assert_eq!(cli.serve.address.listen.as_deref(), Some("127.0.0.1:0"));
-    assert_eq!(cli.serve.roles().to_string(), "api,relay,consumers,jobs");
+    assert_eq!(cli.serve.roles().to_string(), "api,relay,consumers,jobs,webhooks");
 }
 
 #[test]
@@ -75,6 +75,19 @@ fn invalid_arguments_are_usage_errors() {
         "handover dlq discard --all",
         "handover dlq discard --reason r",
         "handover dlq discard --all --reason ",
+        "handover webhook create --url https://a.example",
+        "handover webhook create --types *",
+        "handover webhook create --url https://a.example --types * --max-in-flight 65",
+        "handover webhook create --url https://a.example --types * --full --unmasked",
+        "handover webhook create --url https://a.example --types * --header x",
+        "handover webhook show 17",
+        "handover webhook update 0192f0c1-0000-7000-8000-000000000001 --remove url",
+        "handover webhook rotate-secret 0192f0c1-0000-7000-8000-000000000001 --overlap-hours 169",
+        "handover webhook deliveries 0192f0c1-0000-7000-8000-000000000001 --state lost",
+        "handover webhook redeliver 0192f0c1-0000-7000-8000-000000000001",
+        "handover webhook recover 0192f0c1-0000-7000-8000-000000000001",
+        "handover webhook listen",
+        "handover webhook listen --secret x",
         "handover outbox redrive e-1 --status failed",
         "handover outbox redrive --per-second 0 e-1",
         "handover outbox redrive --per-second 10001 e-1",

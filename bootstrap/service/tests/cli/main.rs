@@ -24,3 +24,4 @@ mod schemas;
 mod signals;
 mod startup_errors;
 mod tour;
+mod webhooks;
