@@ -36,7 +36,7 @@ pub(crate) async fn listen(arguments: &WebhookListenArgs) -> Result<(), CommandF
 async fn receive(State(keys): State<Arc<[VerifyingKey]>>, request: Request) -> StatusCode {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else { return StatusCode::PAYLOAD_TOO_LARGE };
-    let now = SystemClock::default().now();
+    let now = SystemClock.now();
     let verified = verify(&head.headers, &body, &keys, now);
     let result = verified.as_ref().map_or_else(ToString::to_string, |()| "verified".to_owned());
     let text = String::from_utf8_lossy(&body);
