@@ -63,12 +63,14 @@ CREATE TABLE webhook_deliveries (
     -- Number of later inserts of the same delivery, which were ignored. An ignored insert must change the row: otherwise
     -- the number of affected rows is the same as for a new row.
     duplicates  BIGINT NOT NULL DEFAULT 0,
+    -- 1 in a claimed row, otherwise NULL.
+    is_claimed  TINYINT GENERATED ALWAYS AS (CASE WHEN claim_id IS NOT NULL THEN 1 END) STORED,
     -- The index also finds the deliveries of an event.
     UNIQUE KEY uk_webhook_deliveries (event_id, endpoint_id, redelivery),
     KEY idx_webhook_deliveries_endpoint (endpoint_id, id),
     KEY idx_webhook_deliveries_due (endpoint_id, state, is_blocked, due_time, id),
     KEY idx_webhook_deliveries_order (endpoint_id, state, order_key, id),
-    KEY idx_webhook_deliveries_claimed (endpoint_id, claim_id, due_time),
+    KEY idx_webhook_deliveries_claimed (endpoint_id, is_claimed, due_time),
     KEY idx_webhook_deliveries_dead (endpoint_id, state, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;

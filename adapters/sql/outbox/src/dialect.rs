@@ -69,6 +69,12 @@ pub trait Dialect: Send + Sync {
     /// its index on pending rows.
     fn pending(&self) -> &'static str;
 
+    /// The condition that a webhook delivery is claimed, in the form for which the engine can use its index on claimed
+    /// deliveries.
+    fn claimed(&self) -> &'static str {
+        "claim_id IS NOT NULL"
+    }
+
     /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
 

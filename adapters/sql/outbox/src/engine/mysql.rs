@@ -208,6 +208,10 @@ impl Dialect for MysqlDialect {
         "o.pending = 1"
     }
 
+    fn claimed(&self) -> &'static str {
+        "is_claimed = 1"
+    }
+
     fn or_replace(&self, _key: &str, columns: &[&str]) -> String {
         let sets: Vec<String> = columns.iter().map(|column| format!("{column} = VALUES({column})")).collect();
         format!("ON DUPLICATE KEY UPDATE {}", sets.join(", "))

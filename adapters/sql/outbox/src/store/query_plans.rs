@@ -8,10 +8,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter, DeadLetterFilter, DeadLetterQueries as _,
-    DeadLetterStatus, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OperatorRepo as _,
-    OutboxQueries as _, OutboxRepo as _, Redrive, StoreError, UnorderedTypes,
+    AfterAttempt, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _, ConsumedFilter,
+    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery,
+    EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, NewEvent, NewWebhookDelivery,
+    OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError,
+    UnorderedTypes, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
+use uuid::Uuid;
 
 use super::outbox_due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
@@ -201,6 +204,9 @@ async fn hot_statements_use_an_index_with_and_without_statistics() {
          SELECT 'sent-' || n, 'BOOK_LENT', 'c', '{day}', 'SUCCESS', 1, 1, '', '', 1, 'Book', n, 0",
         "dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
          SELECT 'q', 'sent-' || n, 1, '{}', '', '{day}', 'DISCARDED'",
+        "webhook_deliveries (endpoint_id, tenant_id, event_id, redelivery, event_type, order_key, body, state, due_time, \
+         create_time, settle_time) SELECT '00000000-0000-0000-0000-000000000001', 1, 'sent-' || n, 0, '', '', '{}', \
+         'DELIVERED', '{day}', '{day}', '{day}'",
     ] {
         let numbers =
             "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)";
@@ -247,9 +253,11 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();
     session.undecided_dead_letters(Some(tenant)).await.unwrap();
+    run_webhooks(session).await;
     for (sql, plan) in plans.lock().unwrap().iter() {
         // The relay's scan is allowed: its index contains only pending rows.
-        let allowed = ["USING INDEX idx_outbox_pending", "SCAN earliest_", "SCAN newest", "VALUES CLAUSE"];
+        let allowed =
+            ["USING INDEX idx_outbox_pending", "SCAN earliest_", "SCAN newest", "SCAN due", "VALUES CLAUSE"];
         let is_allowed = |step: &str| allowed.iter().any(|text| step.contains(text));
         let scans = plan.lines().filter(|step| step.starts_with("SCAN ") && !is_allowed(step));
         assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{sql}\n{plan}");
@@ -258,6 +266,77 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
             !sql.contains("JOIN event_consume_log") || plan.contains("(consumer=? AND event_id=?)"),
             "{plan}"
         );
+    }
+}
+
+/// Writes, claims and settles deliveries to an ordered endpoint, one of which is blocked.
+async fn run_webhooks(session: &mut Session) {
+    let now = DateTime::UNIX_EPOCH;
+    let tenant = TenantId::DEFAULT;
+    let endpoint = endpoint();
+    if session.webhook_endpoint(endpoint.id).await.unwrap().is_none() {
+        session.insert_webhook_endpoint(&endpoint).await.unwrap();
+    }
+    session.webhook_endpoints(&[tenant]).await.unwrap();
+    let delivery = |event: &str| NewWebhookDelivery {
+        endpoint: endpoint.id,
+        tenant,
+        event_id: event.parse().unwrap(),
+        redelivery: 0,
+        event_type: "book.lent".to_owned(),
+        order_key: "Book".to_owned(),
+        body: "{}".to_owned(),
+        dead_because: None,
+        at: now,
+    };
+    session.insert_webhook_deliveries(&[delivery("a"), delivery("b")]).await.unwrap();
+    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9 };
+    for after in [AfterAttempt::Retry(now), AfterAttempt::Dead] {
+        let claimed = session.claim_webhook_deliveries(&claim).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+        let result = SettledDelivery {
+            delivery: claimed[0].delivery.id,
+            endpoint: endpoint.id,
+            claim: claim.id.clone(),
+            attempt: None,
+            after,
+            error: None,
+            at: now,
+        };
+        assert_eq!(session.settle_webhook_deliveries(&[result]).await.unwrap().len(), 1);
+    }
+    for state in [None, Some(DeliveryState::Pending), Some(DeliveryState::Dead)] {
+        let filter = DeliveryFilter { state, ..DeliveryFilter::default() };
+        assert!(!session.webhook_deliveries_page(endpoint.id, &filter, None, 9).await.unwrap().is_empty());
+    }
+    session.webhook_deliveries_of(&["a".parse().unwrap()]).await.unwrap();
+    session.webhook_attempts(1).await.unwrap();
+    session.webhook_attempt_counts(endpoint.id, now).await.unwrap();
+    let later = now + chrono::TimeDelta::seconds(1);
+    assert_eq!(session.resend_webhook_deliveries(endpoint.id, now, later, now, 9).await.unwrap(), 1);
+}
+
+fn endpoint() -> WebhookEndpoint {
+    WebhookEndpoint {
+        id: EndpointId(Uuid::from_u128(1)),
+        tenant: TenantId::DEFAULT,
+        slot: Some(1),
+        url: "https://receiver.example".to_owned(),
+        description: None,
+        event_types: Vec::new(),
+        is_ordered: true,
+        body_form: BodyForm::Thin,
+        signs_asymmetrically: false,
+        per_second: Some(9),
+        max_in_flight: 9,
+        headers: None,
+        secrets: Vec::new(),
+        status: EndpointStatus::Enabled,
+        disabled_reason: None,
+        version: 1,
+        create_time: DateTime::UNIX_EPOCH,
+        update_time: DateTime::UNIX_EPOCH,
+        health: EndpointHealth::default(),
     }
 }
 

@@ -47,10 +47,11 @@ impl Session {
 
     /// Number of pending deliveries of endpoints that are not deleted, and the earliest due time of enabled ones.
     async fn pending_deliveries(&mut self) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
+        // Every key matches. On PostgreSQL the comparison leaves only one index to choose.
         let sql = format!(
             "SELECT count(*) AS pending, min(CASE WHEN e.status = 'ENABLED' THEN d.due_time END) AS oldest_due \
              FROM webhook_endpoints e JOIN webhook_deliveries d {index} \
-             ON d.endpoint_id = e.id AND d.state = 'PENDING' WHERE e.status IN ('ENABLED', 'DISABLED')",
+             ON d.endpoint_id = e.id AND d.state = 'PENDING' AND d.order_key >= '' WHERE e.status IN ('ENABLED', 'DISABLED')",
             index = self.dialect.index("idx_webhook_deliveries_order"),
         );
         let Some(row) = self.fetch_one(&sql, Vec::new()).await? else { return Ok((0, None)) };

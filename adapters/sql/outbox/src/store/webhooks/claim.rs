@@ -53,11 +53,12 @@ pub(super) fn candidates(
          AND (e.paused_until IS NULL OR e.paused_until <= ?) \
          AND (e.per_second IS NULL OR e.next_attempt_time IS NULL OR e.next_attempt_time <= ?) \
          AND (SELECT count(*) FROM webhook_deliveries f {claimed} WHERE f.endpoint_id = e.id \
-         AND f.claim_id IS NOT NULL AND f.due_time > ?) \
+         AND {is_claimed} AND f.due_time > ?) \
          < CASE WHEN e.failing_since IS NULL THEN e.max_in_flight ELSE 1 END) c WHERE c.due IS NOT NULL",
         due = dialect.index("idx_webhook_deliveries_due"),
         enabled = dialect.index("idx_webhook_endpoints_status"),
         claimed = dialect.index("idx_webhook_deliveries_claimed"),
+        is_claimed = dialect.claimed(),
     );
     let mut values = values![now, now, now, now];
     if let Some((due, endpoint)) = after {
@@ -161,7 +162,7 @@ impl Session {
                 from: format!("webhook_deliveries {}", self.dialect.index("idx_webhook_deliveries_claimed")),
                 column: "endpoint_id",
                 keys: padded(endpoints).into_iter().map(id_value).collect(),
-                conditions: "claim_id IS NOT NULL AND due_time > ?".to_owned(),
+                conditions: format!("{} AND due_time > ?", self.dialect.claimed()),
                 values: values![now],
                 ..LookUp::default()
             });
