@@ -1,10 +1,16 @@
 //! The facade crate on MariaDB, PostgreSQL and RabbitMQ: events in the service's own transaction, and the lent connection of
 //! its handlers. The crate's own tests, on SQLite, test everything that does not depend on the server.
 
+mod clinic;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::{FromArgMatches as _, Subcommand as _};
 use futures_util::future::try_join_all;
-use handover::{Database, EnqueueError, Event, HandlerError, Outbox, RabbitMq, RetryPolicy, Role};
+use handover::cli::Commands;
+use handover::{Data, Database, EnqueueError, Event, HandlerError, Outbox, RabbitMq, RetryPolicy, Role};
 use handover_outbox::ports::StoreError;
 use handover_tests::rabbit_rigs;
 use handover_tests::server_rigs::shared;
@@ -31,6 +37,21 @@ impl BookLent {
     fn to(reader: &str) -> BookLent {
         BookLent { book: Uuid::from_u128(1), reader: reader.to_owned() }
     }
+}
+
+#[derive(Debug, Serialize, Deserialize, Event)]
+#[event(name = "shelf.moved", aggregate = "shelf")]
+struct ShelfMoved {
+    #[event(key)]
+    shelf: String,
+    step: usize,
+}
+
+/// Parses a command line of operators.
+fn command(line: &str) -> Result<Commands, clap::Error> {
+    let program = Commands::augment_subcommands(clap::Command::new("library"));
+    let words = std::iter::once("library").chain(line.split(' '));
+    Commands::from_arg_matches(&program.try_get_matches_from(words)?)
 }
 
 /// Whether a transaction can be repeated, after a deadlock or a serialization failure.
@@ -234,6 +255,83 @@ macro_rules! on_server {
                 records.sort();
                 assert_eq!(records, [("DEAD".to_owned(), 2), ("SUCCESS".to_owned(), 1)]);
                 running.stop(TIME_LIMIT).await?;
+                Ok(())
+            }
+
+            async fn moved(event: Event<ShelfMoved>, connection: &mut $connection) -> handover::Result {
+                let note = format!("{} {}", event.shelf, event.step);
+                sqlx::query($insert).bind(event.event_id()).bind(note).execute(connection).await?;
+                Ok(())
+            }
+
+            /// Keys that a collation of the database could take for one another.
+            #[tokio::test]
+            async fn events_of_similar_text_keys_are_applied_once_and_in_the_order_of_each() -> TestResult {
+                const KEYS: [&str; 4] = ["a1", "A1", "\u{e4}1", "7f0c3a52-6b1e-4d0a-9c57-2f9d0f6f3f10"];
+                let service = Service::<$engine>::new().await?;
+                let builder = service.builder().consumer("shelves", in_transaction(moved));
+                let (outbox, running) = service.start(builder).await?;
+                for step in 1..=3 {
+                    for shelf in KEYS {
+                        let mut tx = service.pool.begin().await?;
+                        outbox.enqueue(&mut tx, ShelfMoved { shelf: shelf.to_owned(), step }).await?;
+                        tx.commit().await?;
+                    }
+                }
+                running.drain().await?;
+                for event in running.enqueued::<ShelfMoved>().await? {
+                    running.deliver_again(event.event_id()).await?;
+                }
+                running.stop(TIME_LIMIT).await?;
+                let notes = service.notes().await?;
+                assert_eq!(notes.len(), 3 * KEYS.len(), "{notes:?}");
+                for shelf in KEYS {
+                    let of_shelf: Vec<&String> = notes.iter().filter(|note| note.starts_with(shelf)).collect();
+                    assert_eq!(of_shelf, [1, 2, 3].map(|step| format!("{shelf} {step}")).iter().collect::<Vec<_>>());
+                }
+                Ok(())
+            }
+
+            /// Fails until it is repaired.
+            async fn repair(
+                event: Event<BookLent>,
+                connection: &mut $connection,
+                is_repaired: Data<Arc<AtomicBool>>,
+            ) -> handover::Result {
+                if !is_repaired.load(Ordering::SeqCst) {
+                    return Err(HandlerError::permanent("not repaired"));
+                }
+                Ok(note(&event, connection).await?)
+            }
+
+            #[tokio::test]
+            async fn commands_list_redrive_and_replay_through_rabbitmq() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let vhost = rabbit_rigs::shared().await.vhost().await?;
+                let is_repaired = Arc::new(AtomicBool::new(false));
+                let builder = service.builder().broker(RabbitMq::new(&vhost.url())?).data(Arc::clone(&is_repaired));
+                let (outbox, running) = service.start(builder.consumer("reminders", in_transaction(repair))).await?;
+                service.enqueue(&outbox, BookLent::to("ann")).await?;
+                assert_eq!(service.settled(1).await?, [("DEAD".to_owned(), 1)]);
+                is_repaired.store(true, Ordering::SeqCst);
+                for line in [
+                    "queues",
+                    "dlq list --queue library.reminders",
+                    "dlq replay --queue library.reminders --reason repaired",
+                    "outbox redrive --status sent --reason again",
+                    "audit list --changes",
+                ] {
+                    command(line)?.run(&outbox).await?;
+                }
+                running.drain().await?;
+                running.stop(TIME_LIMIT).await?;
+                assert_eq!(service.notes().await?, ["ann"]);
+                let recorded: i64 = sqlx::query_scalar(
+                    "SELECT count(*) FROM outbox_audit_log WHERE reason IN ('repaired', 'again') AND changed = 1",
+                )
+                .fetch_one(&service.pool)
+                .await?;
+                assert_eq!(recorded, 2);
                 Ok(())
             }
 

@@ -16,6 +16,7 @@ mod leases;
 mod numbered;
 mod operator;
 mod outbox;
+mod relay_id;
 mod store;
 mod webhook_transport;
 mod webhooks;
@@ -43,7 +44,7 @@ pub use jobs::{
 };
 pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
-    PartitionLease, RelayId,
+    PartitionLease, older_relay,
 };
 pub use numbered::Numbered;
 pub use operator::{
@@ -54,6 +55,7 @@ pub use outbox::{
     DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries, OutboxQueriesWrapper,
     OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
 };
+pub use relay_id::{OlderRelay, RelayId};
 pub(crate) use store::Erased;
 pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};
 pub use webhook_transport::{

@@ -82,7 +82,7 @@ pub fn start_relay(outbox: &Outbox, wake: &WakeupNotifier, settings: &RelaySetti
     let wake = wake.clone();
     let settings = settings.clone();
     keep_running(&outbox.tx, "relay", move || {
-        let id = RelayId(format!("relay-{:016x}", relay.tx.random().next()));
+        let id = RelayId::new(relay.tx.random().next());
         Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -100,6 +100,8 @@ struct Inner {
     random: OsRandom,
     /// Partitions of events that the next wake-up concerns, as bits.
     hinted: AtomicU64,
+    /// Whether no relay of an older version was live when an event of a text key was enqueued.
+    accepts_text_keys: AtomicBool,
     /// Store and tasks while the outbox is running.
     running: Mutex<Option<(SqlStore, Tasks)>>,
 }
@@ -177,6 +179,13 @@ impl<DB: Database> Enqueuer<DB> {
     async fn append(&self, connection: &mut DB::Connection, events: &[NewEvent]) -> Result<(), EnqueueError> {
         if !connection.is_in_transaction() {
             return Err(EnqueueError::NoTransaction {});
+        }
+        let has_text_key = events.iter().any(|event| event.aggregate.id.key().is_some());
+        if has_text_key && !self.inner.accepts_text_keys.load(Ordering::Relaxed) {
+            if let Some(cause) = connection.older_relay().await? {
+                return Err(EnqueueError::OlderProcess { cause });
+            }
+            self.inner.accepts_text_keys.store(true, Ordering::Relaxed);
         }
         connection.append_events(events).await?;
         let partitions =
@@ -269,6 +278,7 @@ impl<DB> Enqueuer<DB> {
             clock: Arc::default(),
             random,
             hinted: AtomicU64::new(0),
+            accepts_text_keys: AtomicBool::new(false),
             running: Mutex::default(),
         };
         Enqueuer { inner: Arc::new(inner), database: PhantomData }

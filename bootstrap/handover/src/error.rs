@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use handover_events::{AggregateIdError, RetryPolicyError};
 use handover_outbox::consumers::HandlerError as StoredError;
-use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, OlderRelay, StoreError};
 use handover_outbox::runtime::PrepareError;
 use handover_sql::{SchemaError, UnsuitableSetting};
 use handover_system::EntropyError;
@@ -138,6 +138,12 @@ pub enum EnqueueError {
         /// What the key must be.
         cause: AggregateIdError,
     },
+    /// The event has a text key, and a process of an older version, which cannot publish it, is running.
+    #[error(transparent)]
+    OlderProcess {
+        /// The relay of that process.
+        cause: OlderRelay,
+    },
     /// The payload cannot be written as JSON.
     #[error("the payload of {event:?} cannot be written as JSON: {cause}")]
     Payload {
@@ -157,6 +163,8 @@ impl EnqueueError {
     pub(crate) fn into_stored(self) -> StoredError {
         match self {
             EnqueueError::Store(cause) => cause.into(),
+            // An outage, which counts no attempt.
+            EnqueueError::OlderProcess { cause } => StoreError::Unavailable(Box::new(cause)).into(),
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::Payload { .. }

@@ -43,7 +43,25 @@ pub mod operations {
 }
 
 pub mod upgrading {
-    //! New versions of your events, of this crate, and the way from another solution.
+    //! New versions of your events and of this crate.
     //!
     #![doc = include_str!("guide/upgrading.md")]
+}
+
+pub mod from_own_outbox {
+    //! From an outbox table of your own.
+    //!
+    #![doc = include_str!("guide/from_own_outbox.md")]
+}
+
+pub mod from_job_queue {
+    //! From graphile_worker or apalis.
+    //!
+    #![doc = include_str!("guide/from_job_queue.md")]
+}
+
+pub mod from_broker {
+    //! From a broker without an outbox.
+    //!
+    #![doc = include_str!("guide/from_broker.md")]
 }

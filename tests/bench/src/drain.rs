@@ -66,7 +66,7 @@ pub(crate) async fn drain(
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
     let settings = RelaySettings { batch, ..fixture.config.settings.relay.clone() };
-    let id = RelayId(format!("bench-{:016x}", app.tx.random().next()));
+    let id = RelayId::new(app.tx.random().next());
     let mut connection = fixture.connection().await?;
     let memory_before = memory::start();
     fixture.statements.reset();

@@ -70,6 +70,7 @@ pub enum Fault {
     ImportedIdsAreCounted,
     TakenIdsAreNotFound,
     DeletedRelaysKeepHeartbeat,
+    OlderRelaysAreIgnored,
     ExpiredLeasesAreNotRenewed,
     LeadersAreTakenUnseen,
     LeaderLeasesAreTooLong,

@@ -1,7 +1,7 @@
 //! Events that an application appends on a connection of its own.
 
 use async_trait::async_trait;
-use handover_outbox::ports::{NewEvent, StoreError};
+use handover_outbox::ports::{NewEvent, OlderRelay, StoreError};
 
 use crate::connection::Statements as _;
 #[cfg(feature = "mysql")]
@@ -10,7 +10,7 @@ use crate::engine::mysql;
 use crate::engine::postgres;
 #[cfg(feature = "sqlite")]
 use crate::engine::sqlite;
-use crate::store::append_statements;
+use crate::store::{append_statements, read_older_relay};
 
 /// A connection of sqlx that belongs to an application.
 #[async_trait]
@@ -20,6 +20,9 @@ pub trait AppendEvents: Send {
     ///
     /// No relay is woken: the time of the commit is not known here ([`SqlStore::wake_relays`](crate::SqlStore::wake_relays)).
     async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
+
+    /// One of the live relays that cannot publish events of text keys. The caller MUST append none while there is one.
+    async fn older_relay(&mut self) -> Result<Option<OlderRelay>, StoreError>;
 }
 
 /// Implements [`AppendEvents`] for the connection of a driver.
@@ -33,6 +36,10 @@ macro_rules! append_events {
                     self.execute_with(&sql, values).await?;
                 }
                 Ok(())
+            }
+
+            async fn older_relay(&mut self) -> Result<Option<OlderRelay>, StoreError> {
+                read_older_relay(self, &$dialect).await
             }
         }
     };

@@ -34,7 +34,7 @@ enum State {
 pub struct Session {
     connection: Box<dyn Connection>,
     pub(crate) dialect: &'static dyn Dialect,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     state: State,
     /// Whether the connection is prepared for statements of the application.
     is_lent: bool,

@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     /// The current system faults, and when a statement last failed with each.
     faults: Mutex<BTreeMap<SystemFaultKind, Instant>>,
     has_faults: AtomicBool,
+    /// Whether no relay of an older version was live when an event of a text key was appended.
+    accepts_text_keys: AtomicBool,
 }
 
 impl Shared {
@@ -35,6 +37,7 @@ impl Shared {
             reported: Mutex::default(),
             faults: Mutex::default(),
             has_faults: AtomicBool::new(false),
+            accepts_text_keys: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +72,14 @@ impl Shared {
                 "[Database] [ALERT] the database refuses statements; work waits and no attempt is counted");
         }
         self.has_faults.store(!faults.is_empty(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn accepts_text_keys(&self) -> bool {
+        self.accepts_text_keys.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn accept_text_keys(&self) {
+        self.accepts_text_keys.store(true, Ordering::Relaxed);
     }
 
     /// Adds to the offset of the database's clock.

@@ -34,6 +34,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
 
+pub(crate) use leases::read_older_relay;
 pub(crate) use sequences::append_statements;
 
 /// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is

@@ -2,6 +2,8 @@
 
 use crate::error_kind::ErrorKind;
 
+use super::relay_id::OlderRelay;
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Store errors, classified by how the caller can react.
@@ -18,7 +20,8 @@ pub enum StoreError {
     #[error("transient database error: {0}")]
     Transient(#[source] Cause),
     /// The database is unreachable, no connection became free in time, or the database refuses statements for a reason
-    /// that concerns the system (see [`SystemFault`]). Nothing was changed.
+    /// that concerns the system (see [`SystemFault`]). Or a running process of an older version cannot publish an event of a
+    /// text key ([`OlderRelay`]). Nothing was changed.
     #[error("{}", unavailable(.0))]
     Unavailable(#[source] Cause),
     /// The connection was lost during COMMIT: the unit of work may be committed or not. Repeat it with the same ids.
@@ -90,6 +93,9 @@ impl StoreError {
 }
 
 fn unavailable(cause: &Cause) -> String {
+    if let Some(older) = cause.downcast_ref::<OlderRelay>() {
+        return older.to_string();
+    }
     match cause.downcast_ref::<SystemFault>() {
         Some(fault) => format!("the database refuses statements: {fault}"),
         None => format!("database unavailable: {cause}"),

@@ -4,23 +4,12 @@
 //! it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
 //! clock may have been set.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::Partition;
 
 use super::error::{Changed, StoreError};
-
-/// Identifies one run of one relay.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RelayId(pub String);
-
-impl fmt::Display for RelayId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use super::relay_id::{OlderRelay, RelayId};
 
 /// A partition that a relay owns at an epoch. The relay needs this value to settle rows of the partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +40,12 @@ pub struct Heartbeat {
     pub relay: RelayId,
     /// Time until which the relay is live without another heartbeat, by the database clock.
     pub alive_until: DateTime<Utc>,
+}
+
+/// One of the live relays that do not know text keys. `now` is the time of the database clock.
+pub fn older_relay(heartbeats: &[Heartbeat], now: DateTime<Utc>) -> Option<OlderRelay> {
+    let is_older = |beat: &&Heartbeat| beat.alive_until > now && !beat.relay.knows_text_keys();
+    heartbeats.iter().find(is_older).map(|beat| OlderRelay(beat.relay.clone()))
 }
 
 /// Reads leases.

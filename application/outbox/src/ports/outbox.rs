@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use super::broker::Confirmed;
 use super::error::StoreError;
-use super::leases::{OwnedPartition, RelayId};
+use super::leases::OwnedPartition;
+use super::relay_id::RelayId;
 
 /// Origin of an event: request, user and trace. A store keeps it as the text of a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -249,6 +250,10 @@ pub trait OutboxRepo: Send {
     /// MUST ascend in the order of the commits, whatever the callers lock, and in the order of `events` within one call.
     /// The first one is higher than every number of the aggregate; the caller MUST NOT give numbers of its own to an
     /// aggregate whose last number was assigned by the store.
+    ///
+    /// While a relay that does not know text keys is live ([`super::older_relay`]), an event of a text key MUST be refused
+    /// with [`StoreError::Unavailable`] and the cause [`super::OlderRelay`]. Once an event of a text key was accepted, a store
+    /// need not look for such relays again: an older version MUST NOT be started any more.
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
     /// Locks the partitions of `holds` and returns those that `owner` still owns under the same epoch. Only rows of the

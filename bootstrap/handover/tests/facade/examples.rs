@@ -52,7 +52,7 @@ fn every_example_is_tested() -> TestResult {
         let path = entry?.path();
         files.insert(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
     }
-    // `clinic` needs servers and is only compiled. `crashes` runs `crash`. `common` is shared by the others.
+    // `clinic` needs servers: the suite `servers` runs it. `crashes` runs `crash`. `common` is shared by the others.
     let tested =
         EXAMPLES.iter().map(|(name, _)| *name).chain(["clinic", "common", "crash"]).map(str::to_owned);
     assert_eq!(files, tested.collect());

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use crate::library::{Library, STOP_LIMIT, TestResult, note};
+use crate::library::{BookLent, Library, STOP_LIMIT, TestResult, note};
 
 #[derive(Serialize, Deserialize, Event)]
 #[event(name = "reader.joined", aggregate = "reader")]
@@ -40,6 +40,32 @@ async fn aggregate_can_have_a_uuid() -> TestResult {
         of_first.collect::<Vec<_>>(),
         [format!("{} ann", readers[0]), format!("{} ann moved", readers[0])]
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn text_key_is_refused_until_the_last_relay_of_an_older_version_has_ended() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<ReaderJoined>().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let alive = "INSERT INTO outbox_relays (relay, alive_until) VALUES ('relay-0123456789abcdef', '2999-01-01 00:00:00.000000')";
+    sqlx::raw_sql(alive).execute(&library.pool).await?;
+    let joined = || ReaderJoined { reader: Uuid::from_u128(7), name: "ann".to_owned() };
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, joined()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the event has a text key, and the running process of the relay relay-0123456789abcdef is of an older version, which \
+         cannot publish it; stop the processes of the older version; nothing was stored"
+    );
+    outbox.enqueue(&mut tx, BookLent::to("ann")).await?;
+    tx.commit().await?;
+    let ended = "UPDATE outbox_relays SET alive_until = '2020-01-01 00:00:00.000000'";
+    sqlx::raw_sql(ended).execute(&library.pool).await?;
+    let mut tx = library.pool.begin().await?;
+    outbox.enqueue(&mut tx, joined()).await?;
+    tx.commit().await?;
+    assert_eq!(library.count("SELECT count(*) FROM outbox_events").await?, 2);
     Ok(())
 }
 

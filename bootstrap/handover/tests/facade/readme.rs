@@ -1,5 +1,5 @@
 //! The program on the crate's front page compiles and prints what the page says; the README of the repository quotes an
-//! example.
+//! example; the page for programs lists what exists.
 
 use std::fs;
 use std::path::Path;
@@ -41,6 +41,26 @@ fn quotes_in_the_readme_of_the_repository_are_in_the_example() -> TestResult {
     let quoted = block(&readme, "rust")?;
     for part in quoted.split("// ...\n") {
         assert!(example.contains(part.trim()), "not in examples/library.rs:\n{part}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_path_of_llms_txt_exists_and_every_guide_and_example_is_listed() -> TestResult {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(crate_folder.join("llms.txt"))?;
+    let paths: Vec<&str> =
+        page.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(path, _)| path).collect();
+    for path in &paths {
+        assert!(crate_folder.join(path).is_file(), "{path} does not exist");
+    }
+    for (folder, extension) in [("src/guide", "md"), ("examples", "rs")] {
+        for entry in fs::read_dir(crate_folder.join(folder))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let path = format!("{folder}/{name}");
+            let is_page = name.ends_with(extension) && name != "common.rs";
+            assert!(!is_page || paths.contains(&path.as_str()), "{path} is not listed");
+        }
     }
     Ok(())
 }

@@ -150,6 +150,7 @@ crate::rules! { store_rules: StoreRig;
         every_id_selects_the_rows_of_its_own_aggregate,
         events_of_a_text_key_are_published_in_their_order,
         a_release_and_a_redrive_apply_to_one_text_key,
+        a_text_key_is_refused_while_a_relay_of_an_older_version_is_live,
     ]
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,

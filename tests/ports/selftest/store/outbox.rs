@@ -6,6 +6,7 @@ use super::broken_by;
 
 faults! { broken_by(Fault) {
     events_are_appended_after_commit: EventsAreAppendedAfterCommit breaks [
+        "a_text_key_is_refused_while_a_relay_of_an_older_version_is_live",
         "a_commit_cancelled_at_any_point_is_atomic",
         "dropped_commit_is_atomic_for_rows_and_events",
         "a_commit_is_visible_as_a_whole",
@@ -156,6 +157,7 @@ faults! { broken_by(Fault) {
         "concurrent_blocks_do_not_overlap",
     ]
     deleted_relays_keep_heartbeat: DeletedRelaysKeepHeartbeat breaks [
+        "a_text_key_is_refused_while_a_relay_of_an_older_version_is_live",
         "an_ended_relay_is_removed",
     ]
     expired_leases_are_not_renewed: ExpiredLeasesAreNotRenewed breaks [
@@ -226,6 +228,9 @@ faults! { broken_by(Fault) {
     ]
     due_times_are_ignored: DueTimesAreIgnored breaks [
         "an_event_with_a_due_time_holds_back_later_events_of_its_aggregate",
+    ]
+    older_relays_are_ignored: OlderRelaysAreIgnored breaks [
+        "a_text_key_is_refused_while_a_relay_of_an_older_version_is_live",
     ]
     text_keys_are_read_by_their_number: TextKeysAreReadByTheirNumber breaks [
         "every_id_selects_the_rows_of_its_own_aggregate",

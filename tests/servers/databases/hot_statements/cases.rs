@@ -10,8 +10,8 @@ use handover_contract::samples::{
 };
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, OnFailed, OutboxFilter,
-    Store as _,
+    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, NewEvent, OnFailed, OutboxFilter,
+    Store as _, StoreError,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -83,6 +83,9 @@ const DUE: [&str; 5] = [
     "outbox_events_pkey",
 ];
 
+const NUMBERED: [&str; 5] =
+    ["outbox_sequences_pkey", "PRIMARY", "idx_aggregate", "idx_outbox_order", "uk_event_id"];
+
 pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
@@ -143,6 +146,13 @@ pub(super) const CASES: &[Case] = &[
             ..OutboxFilter::default()
         };
         rows.outbox_page(&rare, None, 100).await
+    }),
+    // Not committed: the rows of one aggregate would delay the other cases.
+    unit!("append of an event that the store numbers, and its row", NUMBERED, |unit| async {
+        let new = NewEvent { aggregate_seq: None, ..event(&format!("numbered-{}", new_order()), ACTIVE, 1) };
+        unit.outbox().append(std::slice::from_ref(&new)).await?;
+        unit.outbox().outbox_by_event(&[new.event_id]).await?;
+        Err::<(), _>(StoreError::Conflict { what: "the end of the case".to_owned() })
     }),
     unit!("marking as sent", ["uk_event_id"], |unit| async {
         let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];

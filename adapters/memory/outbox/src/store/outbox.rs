@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OperatorQueries, OperatorRepo,
-    OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow,
-    RelayId, StoreError, UnorderedTypes, UnreadableRow,
+    Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered, OnFailed, OperatorQueries,
+    OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive,
+    RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
 use super::errors::conflict;
@@ -173,6 +173,12 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         locks.sort();
         locks.extend(events.iter().map(|event| Lock::Event(event.event_id.clone())));
         self.write_outbox(locks, |statement| {
+            if events.iter().any(|event| event.aggregate.id.key().is_some()) {
+                let heartbeats: Vec<Heartbeat> = statement.relays().all().cloned().collect();
+                if let Some(older) = older_relay(&heartbeats, statement.database_now()) {
+                    return Err(StoreError::Unavailable(Box::new(older)));
+                }
+            }
             for event in events {
                 if of_event(statement, &event.event_id).is_some() {
                     return Err(conflict(format!("outbox.event_id {}", event.event_id)));

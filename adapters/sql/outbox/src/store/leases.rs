@@ -4,10 +4,12 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::Partition;
 use handover_outbox::ports::{
-    Changed, Heartbeat, LeaseQueries, LeaseRepo, OwnedPartition, PartitionLease, RelayId, StoreError,
+    Changed, Heartbeat, LeaseQueries, LeaseRepo, OlderRelay, OwnedPartition, PartitionLease, RelayId,
+    StoreError, older_relay,
 };
 
-use crate::dialect::{padded, placeholders};
+use crate::connection::Statements;
+use crate::dialect::{Dialect, Sequencing, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -22,6 +24,33 @@ fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
         epoch: row.int("epoch")?,
         lease_until: row.opt_time("lease_until")?,
     })
+}
+
+const HEARTBEATS: &str = "SELECT relay, alive_until FROM outbox_relays ORDER BY relay";
+
+fn heartbeat(row: &Row) -> Result<Heartbeat, StoreError> {
+    let row = row.of("outbox_relays", "relay");
+    Ok(Heartbeat { relay: RelayId(row.string("relay")?), alive_until: row.time("alive_until")? })
+}
+
+/// One of the live relays that do not know text keys.
+pub(crate) async fn read_older_relay(
+    connection: &mut dyn Statements,
+    dialect: &dyn Dialect,
+) -> Result<Option<OlderRelay>, StoreError> {
+    if dialect.sequencing() == Sequencing::NewestRow {
+        // SQLite refuses the writes of a transaction that has read before another one wrote: write first, no row.
+        connection.execute_with("DELETE FROM outbox_relays WHERE relay IS NULL", Vec::new()).await?;
+    }
+    let heartbeats = connection.fetch_with(HEARTBEATS, Vec::new()).await?;
+    let heartbeats = heartbeats.iter().map(heartbeat).collect::<Result<Vec<_>, _>>()?;
+    if heartbeats.iter().all(|beat| beat.relay.knows_text_keys()) {
+        return Ok(None);
+    }
+    let now = connection.fetch_with(dialect.now(), Vec::new()).await?;
+    let now =
+        now.first().map_or(Ok(DateTime::UNIX_EPOCH), |row| row.of("the database", "now").time("now"))?;
+    Ok(older_relay(&heartbeats, now))
 }
 
 impl Session {
@@ -84,13 +113,7 @@ impl LeaseQueries for Session {
     }
 
     async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
-        let rows =
-            self.fetch("SELECT relay, alive_until FROM outbox_relays ORDER BY relay", Vec::new()).await?;
-        let heartbeat = |row: &Row| {
-            let row = row.of("outbox_relays", "relay");
-            Ok(Heartbeat { relay: RelayId(row.string("relay")?), alive_until: row.time("alive_until")? })
-        };
-        rows.iter().map(heartbeat).collect()
+        self.fetch(HEARTBEATS, Vec::new()).await?.iter().map(heartbeat).collect()
     }
 
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OperatorQueries, OperatorRepo,
-    OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow,
-    RelayId, StoreError, UnorderedTypes, UnreadableRow,
+    Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent, Numbered, OnFailed, OperatorQueries,
+    OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive,
+    RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
 use super::outbox_table::{OutboxTable, select};
@@ -161,6 +161,13 @@ impl OperatorQueries for Session {
 #[async_trait]
 impl OutboxRepo for Session {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        if events.iter().any(|event| event.aggregate.id.key().is_some()) && !self.shared.accepts_text_keys() {
+            let now = self.now().await?;
+            if let Some(older) = older_relay(&self.heartbeats().await?, now) {
+                return Err(StoreError::Unavailable(Box::new(older)));
+            }
+            self.shared.accept_text_keys();
+        }
         for (sql, values) in append_statements(self.dialect, events) {
             self.execute(&sql, values).await?;
         }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use chrono::TimeDelta;
 use handover_events::{AggregateId, AggregateRef, OutboxStatus, Partition};
-use handover_outbox::ports::{ConsumedFilter, DueQuery, NewEvent, OnFailed, OutboxFilter};
+use handover_outbox::ports::{
+    ConsumedFilter, DueQuery, NewEvent, OlderRelay, OnFailed, OutboxFilter, RelayId, StoreError,
+};
 
 use super::super::within;
 use super::consume::record;
@@ -146,4 +149,31 @@ pub async fn a_release_and_a_redrive_apply_to_one_text_key(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("key")], later(4)).await.unwrap());
     assert_eq!(row(rig, "key").await.status, OutboxStatus::Sent);
     assert_eq!(row(rig, "number").await.status, OutboxStatus::Failed);
+}
+
+/// An event of a text key is refused while a relay of an older version is live, which would publish it with another id. Events
+/// of integer ids are accepted meanwhile, and a relay of this version prevents nothing.
+pub async fn a_text_key_is_refused_while_a_relay_of_an_older_version_is_live(rig: &dyn StoreRig) {
+    const MINUTE: u32 = 60_000;
+    let older = ["relay-0123456789abcdef", "relay-v3-0123456789abcdef"].map(|id| RelayId(id.to_owned()));
+    in_unit!(rig, |unit| {
+        unit.outbox().heartbeat(&RelayId::new(1), 9 * MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&older[0], 9 * MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&older[1], MINUTE).await.unwrap();
+    });
+    append(rig, &[about(5, event("number", 1, 1))]).await;
+    let with_key = [about(text("order-1"), event("key", 1, 1))];
+    for nth in 0..older.len() {
+        let mut unit = rig.store().begin().await.expect("cannot begin a unit of work");
+        let refused = unit.outbox().append(&with_key).await;
+        let Err(StoreError::Unavailable(cause)) = refused else { panic!("not refused: {refused:?}") };
+        assert!(older.contains(&cause.downcast_ref::<OlderRelay>().expect("the relay is named").0));
+        drop(unit);
+        if nth == 0 {
+            in_unit!(rig, |unit| unit.outbox().delete_heartbeat(&older[0]).await.unwrap());
+        }
+    }
+    rig.move_database_clock(TimeDelta::minutes(2));
+    append(rig, &with_key).await;
+    assert_eq!(ids_of_due_rows(rig, OnFailed::Hold).await, ["number", "key"]);
 }

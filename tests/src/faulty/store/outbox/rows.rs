@@ -215,7 +215,18 @@ impl OutboxRepoWrapper for Unit {
         self.appended.extend(
             events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
         );
-        self.inner().outbox().append(&events).await
+        let heartbeats = self.inner().outbox().heartbeats().await?;
+        let is_hidden =
+            |beat: &&Heartbeat| self.has(Fault::OlderRelaysAreIgnored) && !beat.relay.knows_text_keys();
+        let hidden: Vec<Heartbeat> = heartbeats.iter().filter(is_hidden).cloned().collect();
+        for beat in &hidden {
+            self.inner().outbox().delete_heartbeat(&beat.relay).await?;
+        }
+        self.inner().outbox().append(&events).await?;
+        for beat in &hidden {
+            self.inner().outbox().heartbeat(&beat.relay, 60_000).await?;
+        }
+        Ok(())
     }
 
     async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
