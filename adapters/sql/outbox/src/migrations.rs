@@ -17,7 +17,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/sqlite/0004_compatible_aggregate_keys.sql"),
         ),
-        (6, "compatible webhooks", include_str!("../migrations/sqlite/0006_compatible_webhooks.sql")),
+        (5, "compatible webhooks", include_str!("../migrations/sqlite/0005_compatible_webhooks.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -28,7 +28,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/mysql/0004_compatible_aggregate_keys.sql"),
         ),
-        (6, "compatible webhooks", include_str!("../migrations/mysql/0006_compatible_webhooks.sql")),
+        (5, "compatible webhooks", include_str!("../migrations/mysql/0005_compatible_webhooks.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -39,7 +39,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible aggregate keys",
             include_str!("../migrations/postgres/0004_compatible_aggregate_keys.sql"),
         ),
-        (6, "compatible webhooks", include_str!("../migrations/postgres/0006_compatible_webhooks.sql")),
+        (5, "compatible webhooks", include_str!("../migrations/postgres/0005_compatible_webhooks.sql")),
     ],
 };
 
