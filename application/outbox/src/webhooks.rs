@@ -8,6 +8,7 @@
 //! the receiver answers 2xx or the attempts are used up.
 
 mod deliveries;
+mod delivery_operations;
 mod dispatcher;
 mod endpoints;
 mod events;
@@ -19,6 +20,7 @@ mod schedule;
 mod sweep;
 
 pub use deliveries::DeliveryWriter;
+pub use delivery_operations::ShownDelivery;
 pub use dispatcher::{WebhookDispatcher, WebhookSettings};
 pub use endpoints::{
     DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_DESCRIPTION_CHARS, MAX_ENDPOINTS, MAX_HEADERS,
@@ -26,7 +28,7 @@ pub use endpoints::{
 };
 pub use events::{DeliveryDead, EndpointDisabled, event_descriptions};
 pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
-pub use operations::{EndpointDetails, MAX_OVERLAP_HOURS, NewEndpoint, ShownDelivery, Webhooks};
+pub use operations::{EndpointDetails, MAX_OVERLAP_HOURS, NewEndpoint, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
 pub use sweep::WebhookSweep;

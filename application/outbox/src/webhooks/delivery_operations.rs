@@ -1,0 +1,184 @@
+//! Operations on deliveries.
+
+use handover_events::{Envelope, EventId, Json};
+
+use super::deliveries::new_delivery;
+use super::endpoints::{InvalidEndpoint, WebhookError};
+use super::operations::{Webhooks, audit};
+use crate::event_id::uuid_v7;
+use crate::operations::{
+    OperationError, Operator, changed_by_earlier_attempt, count, present_fields, rfc3339,
+};
+use crate::page::Page;
+use crate::ports::{
+    AuditEntry, BodyForm, DeliveryFilter, EndpointId, NewWebhookDelivery, StoreError, WebhookAttempt,
+    WebhookDelivery, WebhookEndpoint,
+};
+use crate::privacy::MASK;
+use crate::transaction::with_tx_using;
+
+/// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is the body
+/// of an endpoint that gets personal data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownDelivery {
+    /// The delivery.
+    pub delivery: WebhookDelivery,
+    /// Its attempts.
+    pub attempts: Vec<WebhookAttempt>,
+}
+
+impl Webhooks {
+    /// Sends the example of an event type to an endpoint. Returns the delivery.
+    pub async fn test(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        name: &str,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let invalid = |why: String| WebhookError::from(InvalidEndpoint::new("type", why));
+        self.offer.check_pattern(name).map_err(|error| invalid(format!("is invalid: {error}")))?;
+        let offered = self.offer.named(name).ok_or_else(|| invalid("must name one event type".to_owned()))?;
+        let endpoint = self.not_deleted(operator, id).await?;
+        let now = self.outbox.now();
+        let event_id = format!("test-{}", uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let event_id: EventId = event_id.parse().map_err(|_| invalid("has no example".to_owned()))?;
+        let example = Envelope {
+            event_id,
+            event_type: offered.event_type.clone(),
+            aggregate_type: "Test".to_owned(),
+            aggregate_id: 1_i64.into(),
+            occurred_at: now,
+            trace_id: operator.trace.trace_id.clone(),
+            payload: offered.example.clone(),
+        };
+        let delivery =
+            new_delivery(&self.outbox.registry, offered, &endpoint, &example, now).map_err(invalid)?;
+        let fields = vec![("type".to_owned(), name.into())];
+        self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
+    }
+
+    /// Deliveries of an endpoint, the newest first.
+    pub async fn deliveries(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        filter: &DeliveryFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<WebhookDelivery>, WebhookError> {
+        let endpoint = self.find_to_read("webhooks.deliveries", operator, id).await?;
+        let mut view = self.outbox.view().await?;
+        let rows =
+            view.outbox_view().webhook_deliveries_page(id, filter, before, limit.saturating_add(1)).await?;
+        drop(view);
+        let mut page = Page::cut(rows, limit, |row| row.id);
+        for delivery in &mut page.items {
+            mask_body(operator, &endpoint, delivery);
+        }
+        let fields = present_fields([
+            ("state", filter.state.map(|state| state.as_str().into())),
+            ("type", filter.event_type.as_deref().map(Json::from)),
+            ("status", filter.status.map(|status| i64::from(status).into())),
+            ("from", filter.from.map(rfc3339)),
+            ("to", filter.to.map(rfc3339)),
+            ("cursor", before.map(Json::from)),
+        ]);
+        let matched = count(page.items.len());
+        self.record_read("webhooks.deliveries", operator, &endpoint, fields, matched).await?;
+        Ok(page)
+    }
+
+    /// A delivery with its attempts.
+    pub async fn delivery(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        delivery: i64,
+    ) -> Result<ShownDelivery, WebhookError> {
+        let endpoint = self.find_to_read("webhooks.delivery", operator, id).await?;
+        let mut delivery = self.delivery_of(&endpoint, delivery).await?;
+        let mut attempts = self.outbox.view().await?.outbox_view().webhook_attempts(delivery.id).await?;
+        if !operator.sees_personal_data {
+            for attempt in &mut attempts {
+                attempt.response = attempt.response.take().map(|_| MASK.to_owned());
+            }
+        }
+        mask_body(operator, &endpoint, &mut delivery);
+        let fields = vec![("deliveryId".to_owned(), delivery.id.into())];
+        self.record_read("webhooks.delivery", operator, &endpoint, fields, 1).await?;
+        Ok(ShownDelivery { delivery, attempts })
+    }
+
+    /// Sends an event to an endpoint again, as a delivery of its own. Returns the new delivery.
+    pub async fn redeliver(
+        &self,
+        operator: &Operator,
+        id: EndpointId,
+        delivery: i64,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let endpoint = self.not_deleted(operator, id).await?;
+        let delivery = self.delivery_of(&endpoint, delivery).await?;
+        let events = std::slice::from_ref(&delivery.event_id);
+        let others = self.outbox.view().await?.outbox_view().webhook_deliveries_of(events).await?;
+        let of_endpoint = others.iter().filter(|other| other.endpoint == id);
+        let redelivery = of_endpoint.map(|other| other.redelivery).max().unwrap_or(0).saturating_add(1);
+        let fields = vec![("deliveryId".to_owned(), delivery.id.into())];
+        let new = NewWebhookDelivery {
+            endpoint: id,
+            tenant: endpoint.tenant,
+            event_id: delivery.event_id,
+            redelivery,
+            event_type: delivery.event_type,
+            // A redelivery is not held back by earlier events.
+            order_key: format!("redelivery/{}", delivery.id),
+            body: delivery.body,
+            dead_because: None,
+            at: self.outbox.now(),
+        };
+        if new.body.is_empty() {
+            return Err(InvalidEndpoint::new("delivery", "has no body: it was too large to be sent").into());
+        }
+        self.add_delivery(operator, ("webhooks.redeliver", fields), &endpoint, new).await
+    }
+
+    async fn delivery_of(
+        &self,
+        endpoint: &WebhookEndpoint,
+        id: i64,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let found = self.outbox.view().await?.outbox_view().webhook_delivery(id).await?;
+        let found = found.filter(|delivery| delivery.endpoint == endpoint.id);
+        found.ok_or_else(|| OperationError::NotFound { what: "webhook delivery" }.into())
+    }
+
+    async fn add_delivery(
+        &self,
+        operator: &Operator,
+        (name, fields): (&'static str, Vec<(String, Json)>),
+        endpoint: &WebhookEndpoint,
+        delivery: NewWebhookDelivery,
+    ) -> Result<WebhookDelivery, WebhookError> {
+        let entry = audit(operator, name, endpoint.id, endpoint.tenant, fields, delivery.at);
+        let id = with_tx_using(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
+            Box::pin(async move {
+                let unit = unit.outbox();
+                if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {
+                    let changed = unit.insert_webhook_deliveries(std::slice::from_ref(delivery)).await?;
+                    unit.audit(&AuditEntry { matched: 1, changed, ..entry.clone() }).await?;
+                }
+                let of_event = unit.webhook_deliveries_of(std::slice::from_ref(&delivery.event_id)).await?;
+                let ours = of_event.into_iter().find(|found| {
+                    found.endpoint == delivery.endpoint && found.redelivery == delivery.redelivery
+                });
+                ours.ok_or_else(|| StoreError::Conflict { what: "webhook delivery".to_owned() })
+            })
+        });
+        Ok(id.await?)
+    }
+}
+
+fn mask_body(operator: &Operator, endpoint: &WebhookEndpoint, delivery: &mut WebhookDelivery) {
+    if endpoint.body_form == BodyForm::Unmasked && !operator.sees_personal_data {
+        MASK.clone_into(&mut delivery.body);
+    }
+}
