@@ -154,9 +154,25 @@ impl Webhooks {
         visible(operator, found)
     }
 
+    /// Like [`Webhooks::find`]. Records the read of an endpoint that the operator cannot see.
+    async fn find_to_read(
+        &self,
+        name: &'static str,
+        operator: &Operator,
+        id: EndpointId,
+    ) -> Result<WebhookEndpoint, WebhookError> {
+        let found = self.find(operator, id).await;
+        if matches!(found, Err(WebhookError::Operation(OperationError::NotFound { .. }))) {
+            let selection = [("endpointId", Some(id.to_string().into()))];
+            let read = Action::read_personal_data(name, operator, selection);
+            read.record(&self.outbox.tx, operator, None, 0).await?;
+        }
+        found
+    }
+
     /// An endpoint with the numbers of its attempts.
     pub async fn show(&self, operator: &Operator, id: EndpointId) -> Result<EndpointDetails, WebhookError> {
-        let endpoint = self.find(operator, id).await?;
+        let endpoint = self.find_to_read("webhooks.show", operator, id).await?;
         let since = self.outbox.now() - TimeDelta::hours(24);
         let mut view = self.outbox.view().await?;
         let last_day = view.outbox_view().webhook_attempt_counts(id, since).await?;
@@ -311,7 +327,7 @@ impl Webhooks {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Page<WebhookDelivery>, WebhookError> {
-        let endpoint = self.find(operator, id).await?;
+        let endpoint = self.find_to_read("webhooks.deliveries", operator, id).await?;
         let mut view = self.outbox.view().await?;
         let rows =
             view.outbox_view().webhook_deliveries_page(id, filter, before, limit.saturating_add(1)).await?;
@@ -340,7 +356,7 @@ impl Webhooks {
         id: EndpointId,
         delivery: i64,
     ) -> Result<ShownDelivery, WebhookError> {
-        let endpoint = self.find(operator, id).await?;
+        let endpoint = self.find_to_read("webhooks.delivery", operator, id).await?;
         let mut delivery = self.delivery_of(&endpoint, delivery).await?;
         let mut attempts = self.outbox.view().await?.outbox_view().webhook_attempts(delivery.id).await?;
         if !operator.sees_personal_data {

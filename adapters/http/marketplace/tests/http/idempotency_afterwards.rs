@@ -12,12 +12,19 @@ const KEY: &str = "x-idempotency-key";
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 
 /// Routes that use more than one transaction.
-const AFTERWARDS: [&str; 5] = [
+const AFTERWARDS: [&str; 12] = [
     "POST /api/v1/ops/blocked/Order/1/release",
     "POST /api/v1/ops/dead-letters/discard",
     "POST /api/v1/ops/dead-letters/replay",
     "POST /api/v1/ops/outbox/redrive",
     "POST /api/v1/ops/reconciliation/repair",
+    "POST /api/v1/webhooks",
+    "POST /api/v1/webhooks/1/deliveries/1/redeliver",
+    "POST /api/v1/webhooks/1/disable",
+    "POST /api/v1/webhooks/1/enable",
+    "POST /api/v1/webhooks/1/recover",
+    "POST /api/v1/webhooks/1/rotate-secret",
+    "POST /api/v1/webhooks/1/test",
 ];
 
 fn unavailable<T>() -> Result<T, IdempotencyError> {
@@ -48,7 +55,9 @@ async fn only_multi_transaction_routes_use_the_separate_key_store() {
         .filter(|(method, _)| method == "POST")
         .map(|(_, path)| path.replace("{aggregateType}", "Order"))
         .map(|path| {
-            ["{id}", "{userId}", "{aggregateId}"].iter().fold(path, |path, name| path.replace(name, "1"))
+            ["{id}", "{userId}", "{aggregateId}", "{deliveryId}"]
+                .iter()
+                .fold(path, |path, name| path.replace(name, "1"))
         })
         .collect();
     assert!(posts.len() > 15, "{posts:?}");

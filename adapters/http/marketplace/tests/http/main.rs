@@ -36,4 +36,6 @@ mod split_routers;
 mod timelines;
 mod tokens;
 mod traces;
+mod webhook_transport;
+mod webhooks;
 mod world;

@@ -64,6 +64,28 @@ impl Caller {
 }
 
 impl Caller {
+    /// Creates a webhook endpoint, changes it, sends to it, and deletes it.
+    async fn webhooks(&mut self) {
+        let body =
+            r#"{"url":"https://a.example","eventTypes":["*"],"headers":{"x-api-key":"1"},"asymmetric":true}"#;
+        let created = self.call("createWebhook", SELLER, &[], Some(body)).await;
+        let id = created.data["endpointId"].as_str().unwrap().to_owned();
+        self.call("changeWebhook", SELLER, &[&id], Some(r#"{"description":"ERP","perSecond":null}"#)).await;
+        self.call("rotateWebhookSecret", SELLER, &[&id], None).await;
+        self.call("disableWebhook", SELLER, &[&id], Some(r#"{"reason":"moving"}"#)).await;
+        self.call("enableWebhook", SELLER, &[&id], None).await;
+        let sent = self.call("testWebhook", SELLER, &[&id], Some(r#"{"type":"order.paid"}"#)).await;
+        let delivery = sent.id("deliveryId").to_string();
+        self.call("redeliverWebhook", SELLER, &[&id, &delivery], None).await;
+        self.call("webhookDeliveries", SELLER, &[&id], None).await;
+        self.call("webhookDelivery", SELLER, &[&id, &delivery], None).await;
+        let since = r#"{"since":"2026-01-01T00:00:00Z","dryRun":true}"#;
+        self.call("recoverWebhook", SELLER, &[&id], Some(since)).await;
+        self.call("webhooks", SELLER, &[], None).await;
+        self.call("webhook", SELLER, &[&id], None).await;
+        self.call("deleteWebhook", SELLER, &[&id], None).await;
+    }
+
     /// A refund that succeeded fails: an operator closes the report, sends the refund again, and settles it by hand.
     async fn decide_about_refund(&mut self, refund: i64) {
         self.report("reportRefund", &format!(r#"{{"refundId":{refund},"result":"FAILED"}}"#)).await;
@@ -105,6 +127,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     caller.call("refunds", BUYER, &[&order], None).await;
     caller.decide_about_refund(refund.id("refundId")).await;
 
+    caller.webhooks().await;
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;
     let named = json!({ "keys": [dead], "dryRun": true, "reason": "a test" }).to_string();

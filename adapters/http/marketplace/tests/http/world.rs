@@ -12,8 +12,10 @@ use handover_events::TenantId;
 use handover_http::routes::metrics::Render;
 use handover_http::{Limits, Problem, Readiness, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
-use handover_outbox::ports::{OnFailed, Store, StoreError};
+use handover_outbox::ports::{EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
+use handover_outbox::webhooks::Webhooks;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
+use marketplace::consumers::webhook_offer;
 use marketplace::ports::{
     Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimitDecision, RateLimiter, Work,
 };
@@ -24,6 +26,7 @@ use marketplace_memory::MemoryStore;
 use serde_json::json;
 
 use crate::client::{ApiResponse, Request};
+use crate::webhook_transport::NoTransport;
 
 pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -62,6 +65,8 @@ pub(crate) struct Setup {
     pub(crate) requires_reference: bool,
     /// Separate routers for users and operators.
     pub(crate) split_routers: bool,
+    /// Whether the process has webhooks.
+    pub(crate) webhooks: bool,
 }
 
 impl Default for Setup {
@@ -78,6 +83,7 @@ impl Default for Setup {
             tokens: None,
             requires_reference: false,
             split_routers: false,
+            webhooks: true,
         }
     }
 }
@@ -126,7 +132,13 @@ impl World {
             Some(keys) => app.with_idempotency_store(keys),
             None => app,
         };
+        let webhooks = setup.webhooks.then(|| Webhooks {
+            outbox: app.outbox.clone(),
+            offer: Arc::new(webhook_offer()),
+            transport: Arc::new(NoTransport),
+        });
         let edge = Edge {
+            webhooks,
             app,
             tokens: setup.tokens.unwrap_or_else(|| Tokens::new(SECRET).unwrap()),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
@@ -224,6 +236,33 @@ impl World {
     /// Sends a body with the gateway's signature.
     pub(crate) async fn signed(&self, path: &str, body: &str) -> ApiResponse {
         self.post(path).json(body).signed(GATEWAY_SECRET, 0).send().await
+    }
+
+    /// Creates a webhook endpoint of tenant 1 for every event type; returns its id.
+    pub(crate) async fn webhook(&self) -> String {
+        let body = r#"{"url":"https://erp.example/hooks","eventTypes":["*"]}"#;
+        let created = self.post_as_operator("/api/v1/webhooks").json(body).send().await.expect(201, "00000");
+        created.data["endpointId"].as_str().unwrap().to_owned()
+    }
+
+    /// Writes a delivery to an endpoint of tenant 1 that is `DEAD`; returns its id.
+    pub(crate) async fn dead_webhook_delivery(&self, endpoint: &str) -> i64 {
+        let delivery = NewWebhookDelivery {
+            endpoint: EndpointId(endpoint.parse().unwrap()),
+            tenant: TenantId::DEFAULT,
+            event_id: "event-1".parse().unwrap(),
+            redelivery: 0,
+            event_type: "order.paid".to_owned(),
+            order_key: "Order/1".to_owned(),
+            body: "{}".to_owned(),
+            dead_because: Some("given up".to_owned()),
+            at: self.app.tx.now(),
+        };
+        let mut unit = self.app.tx.begin().await.unwrap();
+        unit.outbox().insert_webhook_deliveries(std::slice::from_ref(&delivery)).await.unwrap();
+        let written = unit.outbox().webhook_deliveries_of(&[delivery.event_id]).await.unwrap();
+        unit.commit().await.unwrap();
+        written[0].id
     }
 
     pub(crate) async fn order_status(&self, order: i64) -> String {

@@ -71,7 +71,7 @@ pub(crate) fn body_schema(offered: &OfferedType) -> Value {
         if COMMON_FIELDS.contains(&name.as_str()) {
             continue;
         }
-        properties[name.as_str()] = schema.clone();
+        properties[name.as_str()] = with_enum(schema);
         let is_always_sent = offered.thin.contains(name) && alternatives.iter().all(|it| requires(it, name));
         if is_always_sent && !required.contains(&name.as_str()) {
             required.push(name);
@@ -86,6 +86,15 @@ pub(crate) fn body_schema(offered: &OfferedType) -> Value {
             "data": { "type": "object", "required": required, "properties": properties },
         },
     })
+}
+
+/// Replaces `const` by an `enum` of one value: the types of utoipa have no `const`.
+fn with_enum(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(constant) = schema.as_object_mut().and_then(|schema| schema.remove("const")) {
+        schema["enum"] = json!([constant]);
+    }
+    schema
 }
 
 /// An example of a thin body.

@@ -205,7 +205,7 @@ crate::views! {
         due_time: Time,
         /// Number of failed attempts since the delivery was written or sent again.
         failed_attempts: u32,
-        last_status: Option<u16>,
+        last_status: Option<u16> = Option<kinds::HttpStatus>,
         last_error: Option<String>,
         create_time: Time,
         settle_time: Option<Time>,
@@ -219,7 +219,7 @@ crate::views! {
         time: Time,
         duration_ms: i64,
         outcome: &'static str = kinds::AttemptOutcome,
-        status: Option<u16>,
+        status: Option<u16> = Option<kinds::HttpStatus>,
         error: Option<String>,
         /// Beginning of the response; masked for callers without the role `pii`.
         response: Option<String>,

@@ -46,6 +46,8 @@ impl AccessFixture {
         let complete = format!("/api/v1/orders/{completed}/complete");
         world.post_as(BUYER, &complete).send().await.expect(200, "00000");
         let report = open_report(&world).await;
+        let webhook = world.webhook().await;
+        let delivery = world.dead_webhook_delivery(&webhook).await;
         others_order(&world).await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
@@ -60,6 +62,8 @@ impl AccessFixture {
             ("{refund}", id(refund)),
             ("{shipped}", id(shipped)),
             ("{report}", id(report)),
+            ("{webhook}", webhook),
+            ("{delivery}", id(delivery)),
             ("{blocked}", id(blocked)),
             ("{failed}", failed[0].clone()),
             ("{dead}", dead),

@@ -4,7 +4,7 @@
 //! the gateway; buyer, other buyer, seller, other seller, user of another tenant; operator, operator of another tenant,
 //! platform, pii.
 //!
-//! - `2`: success. A list has items; a POST changed something.
+//! - `2`: success. A list has items; a POST, PATCH or DELETE changed something.
 //! - `0`: success, but without data for this caller: an empty list, or nothing changed.
 //! - `>`: redirect. `1`: 401. `3`: 403: the caller may see the resource, but not do this. `4`: 404: the caller cannot see the
 //!   resource.
@@ -25,6 +25,14 @@ const fn get(route: &'static str, path: &'static str, cells: &'static str) -> Ro
 
 const fn post(route: &'static str, path: &'static str, body: &'static str, cells: &'static str) -> Row {
     Row { method: "POST", route, path, body, cells }
+}
+
+const fn patch(route: &'static str, path: &'static str, body: &'static str, cells: &'static str) -> Row {
+    Row { method: "PATCH", route, path, body, cells }
+}
+
+const fn delete(route: &'static str, path: &'static str, cells: &'static str) -> Row {
+    Row { method: "DELETE", route, path, body: "", cells }
 }
 
 const ANYBODY: &str = "2222 2 22222 2222";
@@ -110,5 +118,25 @@ pub(crate) const TABLE: &[Row] = &[
     // Queue depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),
     get("/api/v1/ops/stats", "/api/v1/ops/stats", "1111 1 33333 2223"),
+    get("/api/v1/webhooks", "/api/v1/webhooks", "1111 1 33333 2023"),
+    post("/api/v1/webhooks", "/api/v1/webhooks",
+        r#"{"url":"https://a.example","eventTypes":["*"]}"#, "1111 1 33333 2223"),
+    // The event types are the same for all tenants.
+    get("/api/v1/webhooks/event-types", "/api/v1/webhooks/event-types", "1111 1 33333 2223"),
+    get("/api/v1/webhooks/{id}", "/api/v1/webhooks/{webhook}", "1111 1 33333 2423"),
+    patch("/api/v1/webhooks/{id}", "/api/v1/webhooks/{webhook}", r#"{"perSecond":1}"#, "1111 1 33333 2423"),
+    delete("/api/v1/webhooks/{id}", "/api/v1/webhooks/{webhook}", "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/enable", "/api/v1/webhooks/{webhook}/enable", "", "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/disable", "/api/v1/webhooks/{webhook}/disable", "", "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/rotate-secret", "/api/v1/webhooks/{webhook}/rotate-secret", "", "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/test", "/api/v1/webhooks/{webhook}/test",
+        r#"{"type":"order.paid"}"#, "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/recover", "/api/v1/webhooks/{webhook}/recover",
+        r#"{"since":"2026-01-01T00:00:00Z"}"#, "1111 1 33333 2423"),
+    get("/api/v1/webhooks/{id}/deliveries", "/api/v1/webhooks/{webhook}/deliveries", "1111 1 33333 2423"),
+    get("/api/v1/webhooks/{id}/deliveries/{deliveryId}", "/api/v1/webhooks/{webhook}/deliveries/{delivery}",
+        "1111 1 33333 2423"),
+    post("/api/v1/webhooks/{id}/deliveries/{deliveryId}/redeliver",
+        "/api/v1/webhooks/{webhook}/deliveries/{delivery}/redeliver", "", "1111 1 33333 2423"),
     get("/api/v1/ops/audit", "/api/v1/ops/audit", "1111 1 33333 2023"),
 ];
