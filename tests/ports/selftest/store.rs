@@ -3,6 +3,7 @@
 
 mod market;
 mod outbox;
+mod webhooks;
 
 use std::collections::BTreeSet;
 
@@ -37,6 +38,8 @@ faults! { broken_by(Fault) {
         "a_release_and_a_redrive_apply_to_one_text_key",
     ]
     dropped_units_commit: DroppedUnitsCommit breaks [
+        "a_claim_skips_endpoints_that_are_locked",
+        "a_dropped_unit_of_work_changes_no_webhook",
         "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",
         "a_decision_is_part_of_its_unit_of_work",
         "a_dropped_unit_of_work_changes_no_leader_and_no_job",

@@ -3,6 +3,8 @@
 //!
 //! The events are those of a lending library, because the toolkit is independent of event types and aggregates.
 
+pub mod webhooks;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{
     AggregateRef, ConsumeStatus, EventId, HistoryKind, OutboxStatus, Partition, PartitionSet, TenantId,

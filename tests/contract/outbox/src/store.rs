@@ -1,11 +1,6 @@
 //! The contract of [`Store`](handover_outbox::ports::Store) for the outbox ports: one file per topic.
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use chrono::TimeDelta;
-use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{OutboxStore, UnitOfWork, View};
+use handover_outbox::ports::{UnitOfWork, View};
 
 use super::within;
 
@@ -29,47 +24,19 @@ pub mod outbox_reads;
 pub mod races;
 pub mod redriving;
 pub mod registered_types;
+mod rig;
 pub mod sequences;
 pub mod settling;
 pub mod text_keys;
 pub mod units;
 pub mod wakeup;
+pub mod webhook_claims;
+pub mod webhook_deliveries;
+pub mod webhook_endpoints;
+pub mod webhook_order;
+pub mod webhook_settling;
 
-/// A fresh, empty store and its environment.
-#[async_trait]
-pub trait StoreRig: Send + Sync {
-    /// The store; every call returns the same instance. `outbox_of` converts the store of an application.
-    fn store(&self) -> Arc<OutboxStore>;
-
-    /// The notifier through which commits of this store send wake-up notifications.
-    fn wake(&self) -> WakeupNotifier;
-
-    /// Shifts the database clock, which determines the times of leases.
-    fn move_database_clock(&self, by: TimeDelta);
-
-    /// Capabilities in which adapters may differ.
-    fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities::default()
-    }
-
-    /// The same database, opened as a restarted process would; `None` if the store is not persistent.
-    async fn reopened(&self) -> Option<Arc<OutboxStore>> {
-        None
-    }
-}
-
-/// Capabilities in which stores differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreCapabilities {
-    /// Units of work run concurrently. Otherwise a second `begin` waits until the first unit of work has ended.
-    pub concurrent_units: bool,
-}
-
-impl Default for StoreCapabilities {
-    fn default() -> Self {
-        StoreCapabilities { concurrent_units: true }
-    }
-}
+pub use rig::{StoreCapabilities, StoreRig};
 
 // The list of all rules: add each rule here, under its module.
 crate::rules! { store_rules: StoreRig;
@@ -347,6 +314,61 @@ crate::rules! { store_rules: StoreRig;
         another_process_leads_after_the_leader_was_killed,
         a_stopped_leader_releases_its_lease,
         a_frozen_leader_takes_no_step_after_its_lease,
+    ]
+    webhook_endpoints: [
+        an_endpoint_is_read_back_as_it_was_written,
+        an_endpoint_id_in_use_is_a_conflict,
+        a_slot_of_a_tenant_has_one_endpoint,
+        exactly_one_of_concurrent_endpoints_gets_a_slot,
+        a_replacement_keeps_the_health_and_requires_the_version,
+        exactly_one_of_concurrent_replacements_succeeds,
+        a_locked_endpoint_is_not_changed_by_others,
+        endpoints_belong_to_one_tenant,
+        pages_of_endpoints_are_ordered_by_id,
+    ]
+    webhook_deliveries: [
+        a_delivery_is_read_back_as_it_was_written,
+        a_delivery_that_exists_is_ignored,
+        concurrent_deliveries_of_an_event_are_inserted_once,
+        many_deliveries_are_inserted_in_order,
+        pages_of_deliveries_are_ordered_by_descending_id,
+        every_part_of_a_filter_narrows_the_page_of_deliveries,
+        pending_deliveries_of_deleted_endpoints_are_cancelled,
+        dead_deliveries_of_a_period_are_sent_again,
+        a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work,
+        webhooks_of_all_tenants_are_counted,
+        a_dropped_unit_of_work_changes_no_webhook,
+    ]
+    webhook_claims: [
+        due_deliveries_are_claimed_the_longest_due_first,
+        a_claim_lasts_until_its_end,
+        only_enabled_endpoints_that_are_not_paused_are_used,
+        an_endpoint_has_at_most_as_many_claims_as_its_limit,
+        concurrent_claims_do_not_exceed_the_limit_of_an_endpoint,
+        a_failing_endpoint_gets_one_attempt_at_a_time,
+        attempts_per_second_are_limited,
+        concurrent_claims_do_not_exceed_the_attempts_per_second,
+        unavailable_endpoints_do_not_use_up_the_limit,
+        a_claim_skips_endpoints_that_are_locked,
+        deliveries_of_many_endpoints_are_claimed,
+    ]
+    webhook_order: [
+        an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time,
+        a_pending_delivery_blocks_later_ones_of_its_key,
+        blocked_deliveries_do_not_use_up_the_limit,
+        an_endpoint_that_is_not_ordered_gets_every_due_delivery,
+        a_delivery_that_is_sent_again_precedes_later_ones_of_its_key,
+        concurrent_dispatchers_deliver_every_key_in_order,
+    ]
+    webhook_settling: [
+        a_result_is_recorded_with_its_attempt,
+        a_failed_attempt_is_counted,
+        a_delivery_without_a_further_attempt_is_dead,
+        an_interrupted_attempt_is_not_counted,
+        a_recorded_result_resets_the_number_of_claims,
+        a_result_of_an_earlier_claim_is_ignored,
+        results_of_a_group_are_recorded_together,
+        attempts_at_an_endpoint_are_counted_since_a_time,
     ]
 }
 

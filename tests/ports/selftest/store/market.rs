@@ -26,6 +26,7 @@ faults! { broken_by(Fault) {
         "order_is_isolated_by_tenant",
     ]
     pages_repeat_last_row: PagesRepeatLastRow breaks [
+        "pages_of_deliveries_are_ordered_by_descending_id",
         "the_filter_for_changes_omits_entries_of_reads",
         "pages_of_blocked_aggregates_are_ordered_by_descending_outbox_id",
         "pages_of_dead_letters_are_ordered_last_parked_first",

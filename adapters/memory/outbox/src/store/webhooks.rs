@@ -24,7 +24,7 @@ use super::statement::Tables;
 use super::tables::{below, limited};
 use super::unit::MemoryUnit;
 
-use rows::of_endpoint;
+use rows::{of_endpoint, of_event};
 
 /// The locks for writing an endpoint: its row, and its slot.
 fn locks_of(endpoint: &WebhookEndpoint) -> Vec<Lock> {
@@ -61,8 +61,8 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
             EndpointStatus::Deleted => continue,
         }
         for delivery in of_endpoint(statement, endpoint.id) {
-            let is_later = |other: &&WebhookDelivery| {
-                other.event_id == delivery.event_id && other.redelivery > delivery.redelivery
+            let is_later = |other: &WebhookDelivery| {
+                other.endpoint == delivery.endpoint && other.redelivery > delivery.redelivery
             };
             match delivery.state {
                 DeliveryState::Pending => {
@@ -72,7 +72,7 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
                         counts.oldest_due = earlier.or(Some(delivery.due_time));
                     }
                 }
-                DeliveryState::Dead if of_endpoint(statement, endpoint.id).any(|other| is_later(&other)) => {}
+                DeliveryState::Dead if of_event(statement, &delivery.event_id).any(is_later) => {}
                 DeliveryState::Dead => counts.dead += 1,
                 DeliveryState::Delivered | DeliveryState::Cancelled => {}
             }

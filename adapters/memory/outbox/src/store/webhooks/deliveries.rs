@@ -14,7 +14,7 @@ use super::super::rows::{AttemptRow, EndpointRow};
 use super::super::statement::{Tables, next};
 use super::super::tables::limited;
 use super::super::unit::MemoryUnit;
-use super::rows::{of_endpoint, pending};
+use super::rows::{of_endpoint, of_event, pending};
 
 /// The row of a new delivery.
 fn row(id: i64, new: &NewWebhookDelivery) -> WebhookDelivery {
@@ -41,8 +41,8 @@ fn row(id: i64, new: &NewWebhookDelivery) -> WebhookDelivery {
 }
 
 fn exists(statement: &Statement<'_>, new: &NewWebhookDelivery) -> bool {
-    of_endpoint(statement, new.endpoint)
-        .any(|delivery| delivery.event_id == new.event_id && delivery.redelivery == new.redelivery)
+    of_event(statement, &new.event_id)
+        .any(|delivery| delivery.endpoint == new.endpoint && delivery.redelivery == new.redelivery)
 }
 
 /// Records the result in the row of the delivery.

@@ -69,6 +69,17 @@ pub(super) fn of_endpoint<'s>(
     })
 }
 
+/// The deliveries of an event, in the order of their ids.
+pub(super) fn of_event<'s>(
+    statement: &'s Statement<'_>,
+    event: &EventId,
+) -> impl Iterator<Item = &'s WebhookDelivery> {
+    statement.webhook_deliveries().select(move |table| {
+        let ids = table.index.by_event.get(event).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, table.get(id)?)))
+    })
+}
+
 /// The pending deliveries of an endpoint, in the order of their ids.
 pub(super) fn pending<'s>(
     statement: &'s Statement<'_>,

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
 
-/// An endpoint that may have deliveries to claim, and the longest time for which one of them is due.
+/// An endpoint that may have deliveries to claim, and the due time of the one that is due for the longest time.
 #[derive(Clone, Copy)]
 struct Candidate {
     endpoint: EndpointId,
@@ -49,13 +49,14 @@ pub(super) fn candidates(
     let mut sql = format!(
         "SELECT c.id, c.due FROM (SELECT e.id, (SELECT d.due_time FROM webhook_deliveries d {due} \
          WHERE d.endpoint_id = e.id AND d.state = 'PENDING' AND d.is_blocked = 0 AND d.due_time <= ? \
-         ORDER BY d.due_time LIMIT 1) AS due FROM webhook_endpoints e WHERE e.status = 'ENABLED' \
+         ORDER BY d.due_time LIMIT 1) AS due FROM webhook_endpoints e {enabled} WHERE e.status = 'ENABLED' \
          AND (e.paused_until IS NULL OR e.paused_until <= ?) \
          AND (e.per_second IS NULL OR e.next_attempt_time IS NULL OR e.next_attempt_time <= ?) \
          AND (SELECT count(*) FROM webhook_deliveries f {claimed} WHERE f.endpoint_id = e.id \
          AND f.claim_id IS NOT NULL AND f.due_time > ?) \
          < CASE WHEN e.failing_since IS NULL THEN e.max_in_flight ELSE 1 END) c WHERE c.due IS NOT NULL",
         due = dialect.index("idx_webhook_deliveries_due"),
+        enabled = dialect.index("idx_webhook_endpoints_status"),
         claimed = dialect.index("idx_webhook_deliveries_claimed"),
     );
     let mut values = values![now, now, now, now];

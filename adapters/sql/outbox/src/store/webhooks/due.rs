@@ -22,10 +22,12 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::Value;
 
-/// Number of due deliveries of an ordered endpoint that one statement examines.
-const EXAMINED: u32 = 256;
+/// The first statement of a claim examines this number of due deliveries of an ordered endpoint, in addition to those that
+/// the claim may take. Each further one examines four times as many, up to `MAX_EXAMINED`.
+const EXAMINED: u32 = 16;
+const MAX_EXAMINED: u32 = 1_024;
 /// Number of these statements in one claim. The rest is left to later claims.
-const EXAMINATIONS: u32 = 16;
+const EXAMINATIONS: u32 = 8;
 /// Maximum number of endpoints in one statement.
 const MAX_PARTS: usize = 32;
 
@@ -113,11 +115,12 @@ impl Session {
         rooms: Vec<(EndpointId, u32)>,
     ) -> Result<Vec<Due>, StoreError> {
         let mut rooms: BTreeMap<EndpointId, u32> = rooms.into_iter().collect();
-        let mut chosen = Vec::new();
+        let mut chosen: BTreeMap<EndpointId, Vec<Due>> = BTreeMap::new();
         let sql = part(self.dialect, &head(self.dialect));
-        for _ in 0..EXAMINATIONS {
+        for examination in 0..EXAMINATIONS {
+            let more = EXAMINED.saturating_mul(4_u32.saturating_pow(examination)).min(MAX_EXAMINED);
             let limits: Vec<_> =
-                rooms.iter().map(|(endpoint, room)| (*endpoint, EXAMINED.max(*room))).collect();
+                rooms.iter().map(|(endpoint, room)| (*endpoint, room.saturating_add(more))).collect();
             let mut examined: BTreeMap<EndpointId, Vec<Due>> = BTreeMap::new();
             for due in self.due_deliveries(&sql, now, &limits).await? {
                 examined.entry(due.endpoint).or_default().push(due);
@@ -134,15 +137,15 @@ impl Session {
                 let free: Vec<Due> = all.into_iter().filter(|due| due.head == due.id).take(room).collect();
                 // The next statement reads the deliveries behind those that were marked.
                 if free.len() == room || !has_more || !is_marked {
-                    chosen.extend(free);
                     rooms.remove(&endpoint);
                 }
+                chosen.insert(endpoint, free);
             }
             if rooms.is_empty() {
                 break;
             }
         }
-        Ok(chosen)
+        Ok(chosen.into_values().flatten().collect())
     }
 
     /// Marks the deliveries as blocked whose heads are pending and not locked by another transaction. Returns their ids.

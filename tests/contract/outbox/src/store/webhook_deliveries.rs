@@ -1,0 +1,340 @@
+//! Deliveries of webhooks: writes and reads.
+
+use handover_outbox::ports::{
+    AfterAttempt, DeliveryFilter, DeliveryState, EndpointStatus, NewWebhookDelivery, WebhookCounts,
+    WebhookDelivery, WebhookEndpoint,
+};
+
+use super::webhook_claims::claimed;
+use super::webhook_endpoints::{add, change};
+use super::webhook_settling::settle;
+use super::{StoreRig, begin, in_unit, view};
+use crate::concurrency::{RACERS, race};
+use crate::samples::webhooks::{claim, delivery, endpoint, endpoint_id, settled};
+use crate::samples::{SPECIAL_CHARACTERS, event_id, later, start, tenant};
+
+pub(super) async fn write(rig: &dyn StoreRig, deliveries: &[NewWebhookDelivery]) -> u64 {
+    in_unit!(rig, |unit| {
+        unit.outbox().insert_webhook_deliveries(deliveries).await.expect("cannot insert deliveries")
+    })
+}
+
+/// The deliveries of this event.
+pub(super) async fn of_event(rig: &dyn StoreRig, event: &str) -> Vec<WebhookDelivery> {
+    let found = view(rig).await.outbox_view().webhook_deliveries_of(&[event_id(event)]).await;
+    found.expect("cannot read deliveries")
+}
+
+/// The only delivery of this event.
+pub(super) async fn only(rig: &dyn StoreRig, event: &str) -> WebhookDelivery {
+    let mut found = of_event(rig, event).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+/// Events of a page of the deliveries of endpoint 1.
+async fn page(rig: &dyn StoreRig, filter: &DeliveryFilter, before: Option<i64>, limit: u32) -> Vec<String> {
+    let mut view = view(rig).await;
+    let page = view.outbox_view().webhook_deliveries_page(endpoint_id(1), filter, before, limit).await;
+    let page = page.expect("cannot read a page of deliveries");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    page.into_iter().map(|delivery| delivery.event_id.into()).collect()
+}
+
+/// The delivery as it is read before a claim.
+fn as_written(new: &NewWebhookDelivery, id: i64) -> WebhookDelivery {
+    let is_dead = new.dead_because.is_some();
+    WebhookDelivery {
+        id,
+        endpoint: new.endpoint,
+        tenant: new.tenant,
+        event_id: new.event_id.clone(),
+        redelivery: new.redelivery,
+        event_type: new.event_type.clone(),
+        order_key: new.order_key.clone(),
+        body: new.body.clone(),
+        state: if is_dead { DeliveryState::Dead } else { DeliveryState::Pending },
+        due_time: new.at,
+        claim: None,
+        claims: 0,
+        attempts: 0,
+        last_status: None,
+        last_error: new.dead_because.clone(),
+        create_time: new.at,
+        settle_time: is_dead.then_some(new.at),
+    }
+}
+
+/// A delivery is read back as it was written; one with a reason is `DEAD` from the beginning.
+pub async fn a_delivery_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
+    add(rig, &[WebhookEndpoint { tenant: tenant(2), ..endpoint(1) }]).await;
+    let full = NewWebhookDelivery {
+        tenant: tenant(2),
+        redelivery: 3,
+        event_type: "book.lent-to.member".into(),
+        order_key: format!("2/Book/{SPECIAL_CHARACTERS}"),
+        body: format!("{{\"title\":\"{}\"}}", "长".repeat(20_000)),
+        at: later(7),
+        ..delivery(1, "a")
+    };
+    let dead = NewWebhookDelivery { dead_because: Some("the body is too large".into()), ..delivery(1, "b") };
+    assert_eq!(write(rig, &[full.clone(), dead.clone(), delivery(1, "c")]).await, 3);
+    for written in [full, dead, delivery(1, "c")] {
+        let read = only(rig, written.event_id.as_str()).await;
+        assert_eq!(read, as_written(&written, read.id));
+        let by_id = view(rig).await.outbox_view().webhook_delivery(read.id).await.unwrap();
+        assert_eq!(by_id.as_ref(), Some(&read));
+        assert_eq!(view(rig).await.outbox_view().webhook_attempts(read.id).await.unwrap(), []);
+    }
+    assert_eq!(view(rig).await.outbox_view().webhook_delivery(i64::MAX).await.unwrap(), None);
+}
+
+/// A delivery with the endpoint, event and redelivery number of an existing one is ignored and not counted, also within
+/// one call.
+pub async fn a_delivery_that_exists_is_ignored(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let first = delivery(1, "a");
+    assert_eq!(write(rig, &[first.clone(), first.clone()]).await, 1);
+    let stored = only(rig, "a").await;
+    let again = NewWebhookDelivery { body: "other".into(), at: later(5), ..first.clone() };
+    let redelivery = NewWebhookDelivery { redelivery: 1, ..first.clone() };
+    let dead = NewWebhookDelivery { dead_because: Some("no".into()), ..again.clone() };
+    assert_eq!(write(rig, &[again, dead, delivery(2, "a"), redelivery, delivery(1, "A")]).await, 3);
+    assert_eq!(write(rig, &[]).await, 0);
+    let found = of_event(rig, "a").await;
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found[0], stored, "an existing delivery is unchanged");
+    assert_eq!((found[1].endpoint, found[2].redelivery), (endpoint_id(2), 1));
+}
+
+/// Concurrent units of work insert each delivery once, and count it once.
+pub async fn concurrent_deliveries_of_an_event_are_inserted_once(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let outcomes = race(&rig.store(), |unit, n| {
+        Box::pin(async move {
+            let own = delivery(1, &format!("own-{n}"));
+            let new = [delivery(1, "a"), delivery(2, "a"), own, delivery(1, "b")];
+            unit.outbox().insert_webhook_deliveries(&new).await
+        })
+    })
+    .await;
+    let inserted: u64 = outcomes.into_iter().map(|outcome| outcome.expect("duplicates are no error")).sum();
+    assert_eq!(inserted, 3 + RACERS as u64);
+    assert_eq!(of_event(rig, "a").await.len(), 2);
+    assert_eq!(of_event(rig, "b").await.len(), 1);
+}
+
+/// Many deliveries, also large ones, get increasing ids in the order given.
+pub async fn many_deliveries_are_inserted_in_order(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1)]).await;
+    let new: Vec<_> = (0..300)
+        .map(|n| {
+            let body = "x".repeat(if n % 50 == 0 { 200_000 } else { 10 });
+            NewWebhookDelivery { body, ..delivery(1, &format!("e-{n}")) }
+        })
+        .collect();
+    assert_eq!(write(rig, &new).await, 300);
+    let events: Vec<_> = new.iter().rev().map(|new| new.event_id.clone()).collect();
+    let found = view(rig).await.outbox_view().webhook_deliveries_of(&events).await.unwrap();
+    assert!(found.is_sorted_by(|a, b| a.id < b.id));
+    let read: Vec<_> = found.iter().map(|delivery| (&delivery.event_id, delivery.body.len())).collect();
+    assert_eq!(read, new.iter().map(|new| (&new.event_id, new.body.len())).collect::<Vec<_>>());
+}
+
+/// Pages contain the deliveries of one endpoint, greatest id first.
+pub async fn pages_of_deliveries_are_ordered_by_descending_id(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    write(rig, &["a", "b", "c", "d"].map(|event| delivery(1, event))).await;
+    write(rig, &[delivery(2, "e")]).await;
+    let all = DeliveryFilter::default();
+    assert_eq!(page(rig, &all, None, 3).await, ["d", "c", "b"]);
+    let cursor = only(rig, "b").await.id;
+    assert_eq!(page(rig, &all, Some(cursor), 3).await, ["a"]);
+    assert_eq!(page(rig, &all, Some(only(rig, "a").await.id), 3).await, [""; 0]);
+}
+
+/// Every part of a filter narrows the page; the start of a period is included, and its end excluded.
+pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let returned = NewWebhookDelivery { event_type: "book.returned".into(), ..delivery(1, "returned") };
+    let late = NewWebhookDelivery { at: later(10), ..delivery(1, "late") };
+    write(rig, &[delivery(1, "sent"), delivery(1, "refused"), delivery(1, "failed"), delivery(2, "x")]).await;
+    let results = claimed(rig, &claim("c", start())).await;
+    let result = |event: &str, after| {
+        let of = results.iter().find(|claimed| claimed.delivery.event_id == event_id(event));
+        settled(of.expect("the delivery is claimed"), after)
+    };
+    settle(
+        rig,
+        &[
+            result("sent", AfterAttempt::Delivered),
+            result("refused", AfterAttempt::Dead),
+            result("failed", AfterAttempt::Retry(later(60))),
+        ],
+    )
+    .await;
+    write(rig, &[returned, late]).await;
+    let all = DeliveryFilter::default();
+    let state = |state| DeliveryFilter { state: Some(state), ..all.clone() };
+    let of_type = DeliveryFilter { event_type: Some("book.returned".into()), ..all.clone() };
+    let status = |status| DeliveryFilter { status: Some(status), ..all.clone() };
+    let from = DeliveryFilter { from: Some(later(10)), ..all.clone() };
+    let to = DeliveryFilter { to: Some(later(10)), ..all.clone() };
+    let both = DeliveryFilter { status: Some(500), ..state(DeliveryState::Pending) };
+    for (filter, expected) in [
+        (&all, &["late", "returned", "failed", "refused", "sent"][..]),
+        (&state(DeliveryState::Pending), &["late", "returned", "failed"]),
+        (&state(DeliveryState::Delivered), &["sent"]),
+        (&state(DeliveryState::Dead), &["refused"]),
+        (&state(DeliveryState::Cancelled), &[]),
+        (&of_type, &["returned"]),
+        (&status(500), &["failed", "refused"]),
+        (&status(204), &["sent"]),
+        (&from, &["late"]),
+        (&to, &["returned", "failed", "refused", "sent"]),
+        (&both, &["failed"]),
+    ] {
+        assert_eq!(page(rig, filter, None, 100).await, expected, "{filter:?}");
+    }
+}
+
+async fn cancel(rig: &dyn StoreRig, number: Option<u32>) -> u64 {
+    let endpoint = number.map(endpoint_id);
+    in_unit!(rig, |unit| unit.outbox().cancel_webhook_deliveries(endpoint, later(9)).await.unwrap())
+}
+
+/// The pending deliveries of deleted endpoints are cancelled: of one endpoint, or of all. Others are unchanged.
+pub async fn pending_deliveries_of_deleted_endpoints_are_cancelled(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2), endpoint(3)]).await;
+    let dead = NewWebhookDelivery { dead_because: Some("no".into()), ..delivery(1, "dead") };
+    write(rig, &[delivery(1, "a"), delivery(1, "b"), dead, delivery(2, "c"), delivery(3, "d")]).await;
+    let in_flight = claimed(rig, &claim("c", start())).await;
+    for number in [1, 2] {
+        assert_eq!(cancel(rig, Some(number)).await, 0, "the endpoint is not deleted");
+        change(rig, number, |endpoint| {
+            endpoint.status = EndpointStatus::Deleted;
+            endpoint.slot = None;
+        })
+        .await;
+    }
+    assert_eq!(cancel(rig, Some(1)).await, 2);
+    for (event, state) in
+        [("a", DeliveryState::Cancelled), ("dead", DeliveryState::Dead), ("c", DeliveryState::Pending)]
+    {
+        assert_eq!(only(rig, event).await.state, state, "{event}");
+    }
+    let cancelled = only(rig, "b").await;
+    assert_eq!((cancelled.claim, cancelled.claims, cancelled.settle_time), (None, 0, Some(later(9))));
+    assert_eq!(cancel(rig, None).await, 1);
+    assert_eq!(cancel(rig, None).await, 0);
+    assert_eq!(only(rig, "c").await.state, DeliveryState::Cancelled);
+    assert_eq!(only(rig, "d").await.state, DeliveryState::Pending);
+    let results: Vec<_> = in_flight.iter().map(|claimed| settled(claimed, AfterAttempt::Delivered)).collect();
+    assert_eq!(settle(rig, &results).await, [only(rig, "d").await.id], "results after the cancellation");
+}
+
+async fn resend(rig: &dyn StoreRig, from: i64, to: i64, limit: u32) -> u64 {
+    in_unit!(rig, |unit| {
+        let (from, to) = (later(from), later(to));
+        unit.outbox().resend_webhook_deliveries(endpoint_id(1), from, to, later(100), limit).await.unwrap()
+    })
+}
+
+/// `DEAD` deliveries of one endpoint that were written in a period are due again, without attempts, the oldest first.
+pub async fn dead_deliveries_of_a_period_are_sent_again(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let at = |event: &str, seconds| NewWebhookDelivery { at: later(seconds), ..delivery(1, event) };
+    write(rig, &[at("a", 0), at("b", 1), at("c", 2), at("d", 3), delivery(2, "x")]).await;
+    let attempted = claimed(rig, &claim("c", later(5))).await;
+    let results: Vec<_> = attempted.iter().map(|claimed| settled(claimed, AfterAttempt::Dead)).collect();
+    assert_eq!(settle(rig, &results).await.len(), 5);
+    write(rig, &[at("pending", 2)]).await;
+    let dead = only(rig, "b").await;
+    assert_eq!(dead.attempts, 1);
+    assert_eq!(resend(rig, 1, 3, 1).await, 1);
+    let expected = WebhookDelivery {
+        state: DeliveryState::Pending,
+        due_time: later(100),
+        attempts: 0,
+        settle_time: None,
+        ..dead
+    };
+    assert_eq!(only(rig, "b").await, expected);
+    assert_eq!(resend(rig, 1, 3, 10).await, 1);
+    for (event, state) in [
+        ("a", DeliveryState::Dead),
+        ("c", DeliveryState::Pending),
+        ("d", DeliveryState::Dead),
+        ("x", DeliveryState::Dead),
+    ] {
+        assert_eq!(only(rig, event).await.state, state, "{event}");
+    }
+    assert_eq!(claimed(rig, &claim("d", later(100))).await.len(), 3);
+}
+
+/// Concurrent units of work send each `DEAD` delivery again once.
+pub async fn a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1)]).await;
+    let dead = |event: &str| NewWebhookDelivery { dead_because: Some("no".into()), ..delivery(1, event) };
+    write(rig, &["a", "b", "c"].map(dead)).await;
+    let outcomes = race(&rig.store(), |unit, _| {
+        Box::pin(async move {
+            let outbox = unit.outbox();
+            outbox.resend_webhook_deliveries(endpoint_id(1), start(), later(1), later(5), 10).await
+        })
+    })
+    .await;
+    let resent: u64 = outcomes.into_iter().map(|outcome| outcome.expect("no error")).sum();
+    assert_eq!(resent, 3);
+}
+
+/// Deliveries and endpoints of all tenants are counted, except those of deleted endpoints.
+pub async fn webhooks_of_all_tenants_are_counted(rig: &dyn StoreRig) {
+    let counts = async || view(rig).await.outbox_view().webhook_counts().await.unwrap();
+    assert_eq!(counts().await, WebhookCounts::default());
+    let disabled = WebhookEndpoint { status: EndpointStatus::Disabled, tenant: tenant(2), ..endpoint(2) };
+    let deleted = WebhookEndpoint { status: EndpointStatus::Deleted, slot: None, ..endpoint(3) };
+    add(rig, &[endpoint(1), disabled, deleted]).await;
+    let dead = |number, event: &str| NewWebhookDelivery {
+        dead_because: Some("no".into()),
+        ..delivery(number, event)
+    };
+    let at =
+        |number, event: &str, seconds| NewWebhookDelivery { at: later(seconds), ..delivery(number, event) };
+    let redelivered = NewWebhookDelivery { redelivery: 1, ..at(1, "b", 8) };
+    write(rig, &[dead(1, "a"), dead(1, "b"), dead(2, "c"), dead(3, "d"), redelivered]).await;
+    write(rig, &[at(1, "e", 5), at(2, "f", 2), at(3, "g", 1), dead(2, "b")]).await;
+    let expected = WebhookCounts { pending: 3, dead: 3, disabled_endpoints: 1, oldest_due: Some(later(5)) };
+    assert_eq!(counts().await, expected);
+}
+
+/// A dropped unit of work changes no endpoint, delivery or attempt, and claims nothing.
+pub async fn a_dropped_unit_of_work_changes_no_webhook(rig: &dyn StoreRig) {
+    add(rig, &[WebhookEndpoint { per_second: Some(1), ..endpoint(1) }, endpoint(2)]).await;
+    write(rig, &[delivery(1, "a"), delivery(2, "b")]).await;
+    let in_flight = claimed(rig, &claim("c", start())).await;
+    assert_eq!(in_flight.len(), 2);
+    let before = (only(rig, "a").await, only(rig, "b").await);
+    let mut unit = begin(rig).await;
+    let outbox = unit.outbox();
+    outbox.insert_webhook_endpoint(&endpoint(3)).await.unwrap();
+    outbox.insert_webhook_deliveries(&[delivery(1, "c")]).await.unwrap();
+    let results: Vec<_> = in_flight.iter().map(|claimed| settled(claimed, AfterAttempt::Delivered)).collect();
+    outbox.settle_webhook_deliveries(&results).await.unwrap();
+    drop(unit);
+    let mut unit = begin(rig).await;
+    let dropped = unit.outbox().claim_webhook_deliveries(&claim("dropped", later(100))).await.unwrap();
+    assert_eq!(dropped.len(), 2);
+    drop(unit);
+    assert_eq!((only(rig, "a").await, only(rig, "b").await), before);
+    assert_eq!(of_event(rig, "c").await, []);
+    let mut view = view(rig).await;
+    assert_eq!(view.outbox_view().webhook_endpoint(endpoint_id(3)).await.unwrap(), None);
+    assert_eq!(view.outbox_view().webhook_attempts(before.1.id).await.unwrap(), []);
+    drop(view);
+    assert_eq!(
+        claimed(rig, &claim("next", later(100))).await.len(),
+        2,
+        "the attempt at endpoint 1 was not counted"
+    );
+}

@@ -1,0 +1,81 @@
+//! Faults of webhooks.
+
+use handover_tests::faulty::store::Fault;
+
+use super::broken_by;
+
+faults! { broken_by(Fault) {
+    webhook_claims_exceed_the_limit: WebhookClaimsExceedTheLimit breaks [
+        "an_endpoint_has_at_most_as_many_claims_as_its_limit",
+        "concurrent_claims_do_not_exceed_the_limit_of_an_endpoint",
+        "unavailable_endpoints_do_not_use_up_the_limit",
+    ]
+    webhook_claims_exceed_the_rate: WebhookClaimsExceedTheRate breaks [
+        "attempts_per_second_are_limited",
+        "concurrent_claims_do_not_exceed_the_attempts_per_second",
+        "unavailable_endpoints_do_not_use_up_the_limit",
+    ]
+    webhook_order_is_ignored: WebhookOrderIsIgnored breaks [
+        "a_delivery_that_is_sent_again_precedes_later_ones_of_its_key",
+        "a_pending_delivery_blocks_later_ones_of_its_key",
+        "an_endpoint_that_is_not_ordered_gets_every_due_delivery",
+        "an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time",
+        "blocked_deliveries_do_not_use_up_the_limit",
+    ]
+    endpoints_leak_to_other_tenants: EndpointsLeakToOtherTenants breaks [
+        "endpoints_belong_to_one_tenant",
+    ]
+    delivery_pages_ignore_status: DeliveryPagesIgnoreStatus breaks [
+        "every_part_of_a_filter_narrows_the_page_of_deliveries",
+    ]
+    webhook_claims_ignore_pauses: WebhookClaimsIgnorePauses breaks [
+        "only_enabled_endpoints_that_are_not_paused_are_used",
+        "unavailable_endpoints_do_not_use_up_the_limit",
+    ]
+    failing_endpoints_get_many_attempts: FailingEndpointsGetManyAttempts breaks [
+        "a_failing_endpoint_gets_one_attempt_at_a_time",
+    ]
+    webhook_claims_end_early: WebhookClaimsEndEarly breaks [
+        "a_claim_lasts_until_its_end",
+        "a_pending_delivery_blocks_later_ones_of_its_key",
+        "an_endpoint_has_at_most_as_many_claims_as_its_limit",
+    ]
+    newest_deliveries_are_claimed_first: NewestDeliveriesAreClaimedFirst breaks [
+        "a_pending_delivery_blocks_later_ones_of_its_key",
+        "an_endpoint_that_is_not_ordered_gets_every_due_delivery",
+        "an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time",
+        "attempts_at_an_endpoint_are_counted_since_a_time",
+        "blocked_deliveries_do_not_use_up_the_limit",
+        "deliveries_of_many_endpoints_are_claimed",
+        "due_deliveries_are_claimed_the_longest_due_first",
+        "results_of_a_group_are_recorded_together",
+    ]
+    webhook_results_ignore_claims: WebhookResultsIgnoreClaims breaks [
+        "a_result_of_an_earlier_claim_is_ignored",
+        "results_of_a_group_are_recorded_together",
+    ]
+    interrupted_attempts_are_counted: InterruptedAttemptsAreCounted breaks [
+        "an_interrupted_attempt_is_not_counted",
+    ]
+    interrupted_attempts_are_lost: InterruptedAttemptsAreLost breaks [
+        "an_interrupted_attempt_is_not_counted",
+    ]
+    endpoint_replacements_reset_health: EndpointReplacementsResetHealth breaks [
+        "a_locked_endpoint_is_not_changed_by_others",
+        "a_replacement_keeps_the_health_and_requires_the_version",
+    ]
+    endpoint_locks_are_not_taken: EndpointLocksAreNotTaken breaks [
+        "a_locked_endpoint_is_not_changed_by_others",
+    ]
+    ignored_deliveries_are_counted: IgnoredDeliveriesAreCounted breaks [
+        "a_delivery_that_exists_is_ignored",
+        "concurrent_deliveries_of_an_event_are_inserted_once",
+    ]
+    webhook_claims_are_taken_outside_unit: WebhookClaimsAreTakenOutsideUnit breaks [
+        "a_claim_skips_endpoints_that_are_locked",
+        "a_dropped_unit_of_work_changes_no_webhook",
+    ]
+    resending_ignores_limit: ResendingIgnoresLimit breaks [
+        "dead_deliveries_of_a_period_are_sent_again",
+    ]
+}}
