@@ -1,4 +1,6 @@
-//! Measurements on an otherwise idle machine: latency from commit to effect, and CPU time when idle.
+//! Measurements on an otherwise idle machine: latency from commit to effect, CPU time when idle, and webhooks.
+
+mod webhooks;
 
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,15 @@
 //! A receiver of webhooks: an HTTP server whose answers a test decides.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt as _;
 use handover_webhooks::{VerifyingKey, verify};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,6 +21,8 @@ pub struct Received {
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// Time of arrival.
+    pub at: Instant,
 }
 
 impl Received {
@@ -56,6 +60,7 @@ type Decide = dyn Fn(usize, &Received) -> Answer + Send + Sync;
 struct Shared {
     decide: Box<Decide>,
     received: Mutex<Vec<Received>>,
+    connections: AtomicUsize,
 }
 
 /// A running receiver; dropping it ends it.
@@ -70,9 +75,17 @@ impl WebhookReceiver {
     pub async fn start(
         decide: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static,
     ) -> WebhookReceiver {
-        let shared = Arc::new(Shared { decide: Box::new(decide), received: Mutex::default() });
+        let shared = Arc::new(Shared {
+            decide: Box::new(decide),
+            received: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
+        let counting = Arc::clone(&shared);
+        let listener = listener.tap_io(move |_| {
+            counting.connections.fetch_add(1, Ordering::Relaxed);
+        });
         let stop = CancellationToken::new();
         let router = Router::new().fallback(receive).with_state(Arc::clone(&shared));
         let stopped = stop.clone();
@@ -90,6 +103,11 @@ impl WebhookReceiver {
         format!("{}{path}", self.base)
     }
 
+    /// Number of connections that were opened.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
     /// All requests so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().unwrap().clone()
@@ -97,7 +115,7 @@ impl WebhookReceiver {
 }
 
 async fn receive(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let request = Received { path: uri.path().to_owned(), headers, body };
+    let request = Received { path: uri.path().to_owned(), headers, body, at: Instant::now() };
     let earlier = {
         let mut received = shared.received.lock().unwrap();
         received.push(request.clone());

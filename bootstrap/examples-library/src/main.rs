@@ -1,5 +1,5 @@
-//! A lending library on handover, as an example for your own service: tables, event, consumer and relay are in `library`,
-//! the command line with the toolkit's commands and routes for operators in `program`.
+//! A lending library on handover, as an example for your own service: tables, events, consumers, relay and
+//! webhooks are in `library`, the command line with the toolkit's commands and routes for operators in `program`.
 //!
 //! Run: `cargo run -p handover-example-library`, and with `outbox list` or `--help` the commands for operators.
 

@@ -22,6 +22,7 @@ use handover_runtime::names::{ProgramNames, set_names};
 use handover_runtime::settings::ToolkitConfig;
 use handover_runtime::stores::{AttachedDatabase, transactor};
 use handover_runtime::terminal::Common;
+use handover_runtime::webhooks::webhooks;
 use handover_runtime::{Explained, Failure};
 use tokio::net::TcpListener;
 
@@ -36,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lend three books and remind their readers (the default)
+    /// Lend three books, remind their readers and send webhooks (the default)
     Day {
         /// The new database file [default: a temporary one]
         database: Option<PathBuf>,
@@ -66,11 +67,14 @@ impl Program for Library {
     }
 
     fn topology(&self) -> Topology {
-        library::topology().with("library.reminders", &["book.lent"])
+        let offer = library::offer();
+        let offered: Vec<&str> = offer.types().map(|offered| offered.name.as_str()).collect();
+        library::topology().with("library.reminders", &["book.lent"]).with("library.webhooks", &offered)
     }
 
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure> {
-        let outbox = library::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker);
+        let (outbox, _) =
+            library::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker);
         Ok(outbox.with_on_failed(self.0.outbox.on_failed))
     }
 }
@@ -84,7 +88,13 @@ fn operator(head: &Parts, trace: Trace) -> Result<Operator, Refusal> {
 
 async fn serve(address: SocketAddr, common: &Common) -> Result<(), library::Error> {
     let session: Session<Library> = Session::open(common, Reach::Broker).await?;
-    let routes = operator_router(OperatorState::new(session.outbox, operator));
+    let state = OperatorState::new(session.outbox.clone(), operator);
+    let Library(config) = session.config;
+    let state = match webhooks(&session.outbox, library::offer(), &config.webhook, &config.database)? {
+        Some(webhooks) => state.with_webhooks(webhooks),
+        None => state,
+    };
+    let routes = operator_router(state);
     let listener = TcpListener::bind(address).await?;
     println!("operators' routes are on http://{}/admin/outbox", listener.local_addr()?);
     Ok(axum::serve(listener, Router::new().nest("/admin/outbox", routes)).await?)
@@ -93,7 +103,9 @@ async fn serve(address: SocketAddr, common: &Common) -> Result<(), library::Erro
 /// A day of the library, in this file or in a temporary one.
 async fn day(database: Option<PathBuf>) -> Result<(), library::Error> {
     let folder = tempfile::tempdir()?;
-    match library::run(&database.unwrap_or_else(|| folder.path().join("library.db"))).await?.len() {
+    let file = database.unwrap_or_else(|| folder.path().join("library.db"));
+    let Library(config) = Common::default().load()?;
+    match library::run(&file, &config.webhook).await?.len() {
         3 => Ok(()),
         other => Err(format!("three books were lent, but there are {other} reminders").into()),
     }

@@ -13,6 +13,6 @@ mod tables;
 pub(crate) use connection::Connection;
 pub use error::BaselineError;
 pub use event::Event;
-pub(crate) use event::Order;
+pub(crate) use event::{Order, WebhookDelivery};
 pub(crate) use rabbitmq::RabbitConnection;
 pub(crate) use tables::Description;

@@ -4,6 +4,7 @@ mod consume;
 mod drain;
 mod latency;
 mod orders;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub(crate) use consume::consume;
 pub(crate) use drain::drain;
 pub(crate) use latency::LatencyRun;
 pub(crate) use orders::orders;
+pub(crate) use webhooks::webhooks;
 
 fn routing_key(fixture: &Fixture, event_type: &str) -> Result<String, BenchError> {
     let event_type: EventKind = event_type.parse().map_err(service_error)?;

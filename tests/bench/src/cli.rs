@@ -14,6 +14,7 @@ drivers, except for growth. The ratio is the cost of ordering, leases, exactly-o
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
   latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
   growth    drain with SENT rows in the outbox; baseline: drain with an empty outbox
+  webhooks  the dispatcher, 50 endpoints; baseline: sign, post, and record each result in a transaction
 
 Without --database it creates a database in a temporary folder. A database on a server must have no
 tables, queues on RabbitMQ must be missing or empty. Everything created there is dropped at the
@@ -22,7 +23,7 @@ only warnings are logged. The table shows the median of the rounds and their spr
 load on the machine is visible.
 
 Examples:
-  handover-bench                                   all modes on SQLite, about two minutes
+  handover-bench                                   all modes on SQLite, about three minutes
   handover-bench drain consume --database postgres://shop@db/bench --broker amqp://shop@mq/bench
   handover-bench orders --clients 8 --seconds 10 --rounds 5
   handover-bench growth --rows 1000000,5000000
@@ -41,11 +42,14 @@ pub enum Mode {
     Latency,
     /// `drain` with an increasing number of SENT rows in the outbox
     Growth,
+    /// Send a backlog of webhooks until the result of each is recorded
+    Webhooks,
 }
 
 impl Mode {
     /// All modes in the order in which they run.
-    pub(crate) const ALL: [Mode; 5] = [Mode::Orders, Mode::Drain, Mode::Consume, Mode::Latency, Mode::Growth];
+    pub(crate) const ALL: [Mode; 6] =
+        [Mode::Orders, Mode::Drain, Mode::Consume, Mode::Latency, Mode::Growth, Mode::Webhooks];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -54,6 +58,7 @@ impl Mode {
             Mode::Consume => "consume",
             Mode::Latency => "latency",
             Mode::Growth => "growth",
+            Mode::Webhooks => "webhooks",
         }
     }
 }

@@ -26,6 +26,8 @@ pub mod raw_values;
 pub mod report;
 pub mod series;
 pub mod statement_counter;
+mod webhook_receiver;
+mod webhooks;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -125,6 +127,7 @@ async fn measure_all(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Res
             Mode::Consume => consume::measure(plan, fixture, progress).await?,
             Mode::Latency => latency::measure(plan, fixture, progress).await?,
             Mode::Growth => growth::measure(plan, fixture, progress).await?,
+            Mode::Webhooks => webhooks::measure(plan, fixture, progress).await?,
         });
     }
     let servers = fixture.describe().await?;

@@ -13,7 +13,7 @@ use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects,
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
-use handover_outbox::webhooks::{DeliveryWriter, EndpointDisabled, Offer, OfferedType, event_descriptions};
+use handover_outbox::webhooks::{DeliveryWriter, EndpointDisabled, Offer};
 
 /// Writes webhook deliveries.
 ///
@@ -41,10 +41,7 @@ const BINDINGS: &[&str] = &[
 /// The event types that endpoints can ask for: all but the internal ORDER_TIMEOUT, and those about the webhooks themselves.
 pub fn webhook_offer() -> Offer {
     let events = EventKind::ALL.iter().filter(|event| event.is_ordered());
-    let events = events.map(|event| OfferedType::described(&event.description()));
-    let about_webhooks = event_descriptions();
-    let about_webhooks = about_webhooks.iter().map(OfferedType::described);
-    events.chain(about_webhooks).fold(Offer::default(), Offer::with)
+    Offer::of_events(events.map(|event| event.description()))
 }
 
 impl Default for Webhooks {

@@ -7,13 +7,37 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, Envelope, EventId, EventType, TenantId};
 use tracing::info;
 
-use super::events::{DeliveryDead, EndpointDisabled};
+use super::events::{DeliveryDead, EndpointDisabled, event_descriptions};
 use super::offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType};
-use crate::handler::{Applied, Event, Handler, HandlerError};
+use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::outbox::Outbox;
 use crate::ports::{
     Clock, EndpointId, NewWebhookDelivery, OutboxUnit, StoreError, UnitOfWork, WebhookEndpoint,
 };
-use crate::registry::EventRegistry;
+use crate::registry::{EventRegistry, EventSpec};
+
+impl Outbox {
+    /// Adds the consumer of webhooks with a queue of this name, to which the offered event types are routed, and registers
+    /// the event types about webhooks. The offered types of the application MUST be registered before, because the
+    /// registry decides which fields are masked. Also returns the consumer, for the processes that run consumers.
+    pub fn with_webhooks<U: UnitOfWork + ?Sized + 'static>(
+        self,
+        queue: &'static str,
+        offer: &Arc<Offer>,
+    ) -> (Outbox, Subscriber<U>) {
+        let about_webhooks = event_descriptions();
+        let outbox =
+            about_webhooks.iter().fold(self, |outbox, about| outbox.with_event(EventSpec::described(about)));
+        let writer = DeliveryWriter {
+            offer: Arc::clone(offer),
+            registry: Arc::clone(&outbox.registry),
+            clock: Arc::clone(outbox.tx.clock()),
+        };
+        let subscriber = Subscriber::new(queue, Arc::new(writer));
+        let routing_keys: Vec<&str> = offer.types().map(|offered| offered.name.as_str()).collect();
+        (outbox.with_consumer(&subscriber, &routing_keys), subscriber)
+    }
+}
 
 /// Consumer that writes a delivery for each event and each endpoint that asked for its type. The dispatcher sends them.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{info, warn};
 
+use super::operations::Webhooks;
 use super::record::{Recording, record};
 use super::schedule;
 use crate::dispatch::{Dispatch, Dispatcher};
@@ -64,6 +65,14 @@ pub struct WebhookDispatcher {
     pub transport: Arc<dyn WebhookTransport>,
     /// Settings.
     pub settings: WebhookSettings,
+}
+
+impl Webhooks {
+    /// The dispatcher of these webhooks.
+    pub fn dispatcher(&self, settings: WebhookSettings) -> WebhookDispatcher {
+        let tx = self.outbox.tx.for_background_tasks();
+        WebhookDispatcher { tx, transport: Arc::clone(&self.transport), settings }
+    }
 }
 
 /// What became of a claimed delivery.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::SecondsFormat;
 use handover_events::{Envelope, EventDescription, EventType, Json, TenantId};
 
+use super::events::event_descriptions;
 use crate::ports::{BodyForm, WebhookEndpoint};
 use crate::privacy::masked_json;
 use crate::registry::EventRegistry;
@@ -129,6 +130,12 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// Offers the event types of an application, and those about webhooks themselves.
+    pub fn of_events(events: impl IntoIterator<Item = EventDescription>) -> Offer {
+        let events = events.into_iter().chain(event_descriptions());
+        events.map(|event| OfferedType::described(&event)).fold(Offer::default(), Offer::with)
+    }
+
     /// Offers a further event type.
     #[must_use]
     pub fn with(mut self, offered: OfferedType) -> Offer {

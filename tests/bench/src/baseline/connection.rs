@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 
 use super::error::BaselineError;
-use super::event::{Envelope, Event, Order, Placed};
+use super::event::{Envelope, Event, Order, Placed, WebhookDelivery};
 use super::statements::{mysql, postgres, sqlite};
 
 /// Number of prepared statements that a connection caches. A statement is prepared separately for each number of rows.
@@ -187,5 +187,19 @@ impl Connection {
         }
         self.commit().await?;
         Ok(events)
+    }
+
+    /// The deliveries to send.
+    pub(crate) async fn pending_deliveries(&mut self) -> Result<Vec<WebhookDelivery>, BaselineError> {
+        on!(self, pending_deliveries())
+    }
+
+    /// Records in one transaction that a delivery was accepted.
+    pub(crate) async fn record_delivery(
+        &mut self,
+        delivery: &WebhookDelivery,
+        at: DateTime<Utc>,
+    ) -> Result<(), BaselineError> {
+        on!(self, record_delivery(delivery, at))
     }
 }

@@ -167,3 +167,12 @@ fn new_event_id(at: DateTime<Utc>, number: i64) -> String {
         number & 0xFFFF_FFFF_FFFF
     )
 }
+
+/// A delivery to an endpoint of webhooks, as it is read.
+#[derive(Debug)]
+pub(crate) struct WebhookDelivery {
+    pub(crate) id: i64,
+    pub(crate) endpoint: String,
+    pub(crate) event_id: String,
+    pub(crate) body: String,
+}

@@ -23,7 +23,7 @@ macro_rules! engine {
             use super::MAX_ROWS;
             use crate::baseline::connection::Queued;
             use crate::baseline::error::BaselineError;
-            use crate::baseline::event::{Envelope, Event, Order, Placed, trace_of};
+            use crate::baseline::event::{Envelope, Event, Order, Placed, WebhookDelivery, trace_of};
 
             type Connection = <$database as sqlx::Database>::Connection;
             type Builder = QueryBuilder<$database>;
@@ -216,6 +216,48 @@ macro_rules! engine {
                 rows.iter()
                     .map(|row| Ok(Queued { id: row.try_get(0)?, body: row.try_get_unchecked(1)? }))
                     .collect()
+            }
+
+            pub(crate) async fn pending_deliveries(
+                connection: &mut Connection,
+            ) -> Result<Vec<WebhookDelivery>, BaselineError> {
+                let mut select = Builder::new(
+                    "SELECT id, endpoint_id, event_id, body FROM webhook_deliveries WHERE state = 'PENDING' ORDER BY id",
+                );
+                let rows = select.build().fetch_all(connection).await?;
+                rows.iter()
+                    .map(|row| {
+                        Ok(WebhookDelivery {
+                            id: row.try_get(0)?,
+                            endpoint: row.try_get_unchecked(1)?,
+                            event_id: row.try_get_unchecked(2)?,
+                            body: row.try_get_unchecked(3)?,
+                        })
+                    })
+                    .collect()
+            }
+
+            pub(crate) async fn record_delivery(
+                connection: &mut Connection,
+                delivery: &WebhookDelivery,
+                at: DateTime<Utc>,
+            ) -> Result<(), BaselineError> {
+                begin(connection).await?;
+                let mut update =
+                    Builder::new("UPDATE webhook_deliveries SET state = 'DELIVERED', last_status = 204, settle_time = ");
+                update.push_bind(write(at)).push(" WHERE id = ").push_bind(delivery.id);
+                update.push(" AND state = 'PENDING'");
+                update.build().execute(&mut *connection).await?;
+                let mut insert = Builder::new(
+                    "INSERT INTO webhook_attempts (delivery_id, endpoint_id, attempt_time, duration_ms, outcome, \
+                     status, response) ",
+                );
+                insert.push_values([()], |mut row, ()| {
+                    row.push_bind(delivery.id).push_bind(delivery.endpoint.clone()).push_bind(write(at));
+                    row.push_bind(1i64).push_bind("DELIVERED").push_bind(204i64).push_bind("");
+                });
+                insert.build().execute(&mut *connection).await?;
+                raw(connection, "COMMIT").await.map(drop)
             }
 
             pub(crate) async fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), BaselineError> {

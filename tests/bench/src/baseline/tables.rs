@@ -4,7 +4,7 @@ use super::connection::{Connection, Engine};
 use super::error::BaselineError;
 
 /// Tables that measurements insert into.
-const FILLED: [&str; 8] = [
+const FILLED: [&str; 11] = [
     "products",
     "orders",
     "outbox_events",
@@ -13,6 +13,9 @@ const FILLED: [&str; 8] = [
     "listings",
     "listing_changes",
     "outbox_broker_messages",
+    "webhook_endpoints",
+    "webhook_deliveries",
+    "webhook_attempts",
 ];
 
 /// Ten rows with the column `d`, in the SQL of every engine.
@@ -104,8 +107,10 @@ impl Connection {
         let sql = match self.engine() {
             // Nothing to update: the statements of the service name their indexes, so SQLite needs no statistics.
             Engine::Sqlite => return Ok(()),
-            Engine::MySql => "ANALYZE TABLE outbox_events, products, event_consume_log",
-            Engine::Postgres => "VACUUM ANALYZE outbox_events, products, event_consume_log",
+            Engine::MySql => "ANALYZE TABLE outbox_events, products, event_consume_log, webhook_deliveries",
+            Engine::Postgres => {
+                "VACUUM ANALYZE outbox_events, products, event_consume_log, webhook_deliveries"
+            }
         };
         self.execute(sql).await.map(drop)
     }
@@ -170,6 +175,12 @@ impl Connection {
     /// Whether the outbox has a row in NEW or RETRY.
     pub(crate) async fn has_pending(&mut self) -> Result<bool, BaselineError> {
         let sql = "SELECT count(*) FROM (SELECT id FROM outbox_events WHERE status IN ('NEW', 'RETRY') LIMIT 1) pending";
+        Ok(self.number(sql).await? > 0)
+    }
+
+    /// Whether a delivery to an endpoint of webhooks is pending.
+    pub(crate) async fn has_pending_deliveries(&mut self) -> Result<bool, BaselineError> {
+        let sql = "SELECT count(*) FROM webhook_deliveries WHERE state = 'PENDING'";
         Ok(self.number(sql).await? > 0)
     }
 

@@ -90,7 +90,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         .into_iter()
         .chain([("drain", "300 events"), ("consume", "300 events")])
         .chain(latency.iter().map(|what| ("latency", what.as_str())))
-        .chain([("growth", "500 sent rows")])
+        .chain([("growth", "500 sent rows"), ("webhooks", "300 deliveries, 50 endpoints")])
         .collect();
     assert_eq!(named, expected);
     for figure in figures {
@@ -115,6 +115,8 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         ("drain", "steps", ["publish", "read outbox_events", "change outbox_events"]),
         ("drain", "ceilingSteps", ["claim", "publish", "mark and commit"]),
         ("consume", "steps", ["wait", "insert event_consume_log", "insert shipments"]),
+        ("webhooks", "steps", ["read webhook_endpoints", "insert webhook_attempts", "commit"]),
+        ("webhooks", "ceilingSteps", ["post", "wait for a connection", "record"]),
         ("latency", "steps", ["1: commit to publish", "2: publish to delivery", "3: delivery to effect"]),
     ] {
         let steps = steps(mode, which);

@@ -1,27 +1,41 @@
 //! Results of claimed deliveries.
+//!
+//! Most results of a group are alike, because receivers accept most deliveries: one statement records all that are alike.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{AfterAttempt, DeliveryState, SettledDelivery, StoreError};
 
-use super::tables::{AttemptTable, NewAttempt};
+use super::deliveries::in_ids;
+use super::tables::{AttemptTable, DeliveryTable, NewAttempt};
+use crate::dialect::{MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
-use crate::value::values;
+use crate::value::{Value, values};
 
-/// The new state, and the new due time of a pending delivery.
-fn after(settled: &SettledDelivery) -> (DeliveryState, Option<DateTime<Utc>>) {
-    match settled.after {
-        AfterAttempt::Delivered => (DeliveryState::Delivered, None),
-        AfterAttempt::Retry(due) | AfterAttempt::Released(due) => (DeliveryState::Pending, Some(due)),
-        AfterAttempt::Dead => (DeliveryState::Dead, None),
-    }
+/// The values that a result writes into its delivery, besides the time at which the delivery ended.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Written<'s> {
+    state: DeliveryState,
+    /// The new due time of a pending delivery.
+    due_time: Option<DateTime<Utc>>,
+    is_failed_attempt: bool,
+    status: Option<u16>,
+    error: Option<&'s str>,
 }
 
-/// Whether the result counts as a failed attempt.
-fn is_failed_attempt(settled: &SettledDelivery) -> bool {
-    match settled.after {
-        AfterAttempt::Retry(_) | AfterAttempt::Dead => settled.attempt.is_some(),
-        AfterAttempt::Delivered | AfterAttempt::Released(_) => false,
+impl Written<'_> {
+    fn by(settled: &SettledDelivery) -> Written<'_> {
+        let has_attempt = settled.attempt.is_some();
+        let (state, due_time, is_failed_attempt) = match settled.after {
+            AfterAttempt::Delivered => (DeliveryState::Delivered, None, false),
+            AfterAttempt::Retry(due) => (DeliveryState::Pending, Some(due), has_attempt),
+            AfterAttempt::Released(due) => (DeliveryState::Pending, Some(due), false),
+            AfterAttempt::Dead => (DeliveryState::Dead, None, has_attempt),
+        };
+        let status = settled.attempt.as_ref().and_then(|attempt| attempt.status);
+        Written { state, due_time, is_failed_attempt, status, error: settled.error.as_deref() }
     }
 }
 
@@ -30,13 +44,16 @@ impl Session {
         &mut self,
         settled: &[SettledDelivery],
     ) -> Result<Vec<i64>, StoreError> {
-        // Every transaction locks deliveries in the order of their ids.
-        let mut in_order: Vec<&SettledDelivery> = settled.iter().collect();
-        in_order.sort_by_key(|settled| settled.delivery);
-        let mut recorded = Vec::with_capacity(settled.len());
-        for settled in in_order {
-            if self.settle_one(settled).await? {
-                recorded.push(settled);
+        let recorded = self.current(settled).await?;
+        let mut alike: BTreeMap<Written<'_>, Vec<&SettledDelivery>> = BTreeMap::new();
+        for settled in &recorded {
+            alike.entry(Written::by(settled)).or_default().push(settled);
+        }
+        let mut ended = Vec::new();
+        for (written, settled) in alike {
+            self.write(&written, &settled).await?;
+            if written.due_time.is_none() {
+                ended.extend(settled.iter().map(|settled| settled.delivery));
             }
         }
         let attempts = recorded.iter().filter_map(|settled| {
@@ -44,31 +61,70 @@ impl Session {
             Some(NewAttempt { delivery: settled.delivery, endpoint: settled.endpoint, attempt })
         });
         self.insert_into::<AttemptTable>(AttemptTable::rows(attempts), "").await?;
-        let ended = recorded.iter().filter(|settled| after(settled).1.is_none());
-        let ended: Vec<i64> = ended.map(|settled| settled.delivery).collect();
         self.unblock_next(&ended).await?;
         Ok(recorded.into_iter().map(|settled| settled.delivery).collect())
     }
 
-    /// Changes the delivery if the claim is the current one.
-    async fn settle_one(&mut self, settled: &SettledDelivery) -> Result<bool, StoreError> {
-        let (state, due_time) = after(settled);
-        let settle_time = due_time.is_none().then_some(settled.at);
-        let status = settled.attempt.as_ref().and_then(|attempt| attempt.status);
-        let sql = "UPDATE webhook_deliveries SET state = ?, due_time = COALESCE(?, due_time), claim_id = NULL, \
-                   claims = 0, attempts = attempts + ?, last_status = COALESCE(?, last_status), \
-                   last_error = COALESCE(?, last_error), settle_time = ? \
-                   WHERE id = ? AND claim_id = ? AND state = 'PENDING'";
-        let values = values![
-            state.as_str(),
-            due_time,
-            is_failed_attempt(settled),
-            status.map(i64::from),
-            &settled.error,
-            settle_time,
-            settled.delivery,
-            &settled.claim.0,
-        ];
-        Ok(self.execute(sql, values).await? == 1)
+    /// The results whose claims are the current ones, in the order of their deliveries. Locks these in this order, as every
+    /// transaction does.
+    async fn current<'s>(
+        &mut self,
+        settled: &'s [SettledDelivery],
+    ) -> Result<Vec<&'s SettledDelivery>, StoreError> {
+        let ids: BTreeSet<i64> = settled.iter().map(|settled| settled.delivery).collect();
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let mut claims = BTreeMap::new();
+        for ids in ids.chunks(MAX_ROWS) {
+            let (in_ids, values) = in_ids(ids);
+            let sql = format!(
+                "SELECT id, claim_id FROM webhook_deliveries {index} \
+                 WHERE id {in_ids} AND state = 'PENDING' ORDER BY id {lock}",
+                index = self.dialect.lock_index("PRIMARY"),
+                lock = self.dialect.for_update(),
+            );
+            for row in &self.fetch(&sql, values).await? {
+                let row = DeliveryTable::fields(row);
+                if let Some(claim) = row.opt_string("claim_id")? {
+                    claims.insert(row.int("id")?, claim);
+                }
+            }
+        }
+        let mut current = BTreeMap::new();
+        for settled in settled {
+            if claims.get(&settled.delivery) == Some(&settled.claim.0) {
+                current.entry(settled.delivery).or_insert(settled);
+            }
+        }
+        Ok(current.into_values().collect())
+    }
+
+    /// Changes locked deliveries.
+    async fn write(&mut self, written: &Written<'_>, settled: &[&SettledDelivery]) -> Result<(), StoreError> {
+        for settled in settled.chunks(MAX_ROWS) {
+            let ids: Vec<i64> = settled.iter().map(|settled| settled.delivery).collect();
+            let mut values = values![
+                written.state.as_str(),
+                written.due_time,
+                written.is_failed_attempt,
+                written.status.map(i64::from),
+                written.error
+            ];
+            let mut settle_time = "NULL".to_owned();
+            if written.due_time.is_none() {
+                let ends = padded(settled);
+                settle_time = format!("CASE id{} END", " WHEN ? THEN ?".repeat(ends.len()));
+                values.extend(ends.iter().flat_map(|end| [Value::from(end.delivery), Value::from(end.at)]));
+            }
+            let (in_ids, id_values) = in_ids(&ids);
+            values.extend(id_values);
+            let sql = format!(
+                "UPDATE webhook_deliveries {index} SET state = ?, due_time = COALESCE(?, due_time), claim_id = NULL, \
+                 claims = 0, attempts = attempts + ?, last_status = COALESCE(?, last_status), \
+                 last_error = COALESCE(?, last_error), settle_time = {settle_time} WHERE id {in_ids}",
+                index = self.dialect.lock_index("PRIMARY"),
+            );
+            self.execute(&sql, values).await?;
+        }
+        Ok(())
     }
 }
