@@ -115,17 +115,22 @@ pub async fn a_slot_of_a_tenant_has_one_endpoint(rig: &dyn StoreRig) {
     add(rig, &[same_slot]).await;
 }
 
+/// Number of the endpoint of a concurrent unit of work.
+fn concurrent(unit: usize) -> u32 {
+    10 + u32::try_from(unit).unwrap_or_default()
+}
+
 /// Of concurrent endpoints with one slot, exactly one is inserted.
 pub async fn exactly_one_of_concurrent_endpoints_gets_a_slot(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
-            let new = WebhookEndpoint { slot: Some(1), ..endpoint(n as u32 + 10) };
+            let new = WebhookEndpoint { slot: Some(1), ..endpoint(concurrent(n)) };
             unit.outbox().insert_webhook_endpoint(&new).await
         })
     })
     .await;
     let winner = one_succeeded(outcomes);
-    assert_eq!(stored(rig, winner as u32 + 10).await.slot, Some(1));
+    assert_eq!(stored(rig, concurrent(winner)).await.slot, Some(1));
 }
 
 /// A replacement changes everything but the health, and only if the version is the one before.

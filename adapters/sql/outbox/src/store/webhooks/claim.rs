@@ -183,12 +183,8 @@ impl Session {
         let ids: Vec<i64> = due.iter().map(|due| due.id).collect();
         let set = "claim_id = ?, due_time = ?, claims = claims + 1";
         let is_due = "state = 'PENDING' AND due_time <= ?";
-        self.update_deliveries(
-            &ids,
-            (set, &values![&claim.id.0, claim.until]),
-            (is_due, &values![claim.now]),
-        )
-        .await?;
+        self.update_deliveries(&ids, (set, values![&claim.id.0, claim.until]), (is_due, values![claim.now]))
+            .await?;
         let mut deliveries = self.claimed_by(&ids, claim).await?;
         let endpoints: BTreeMap<EndpointId, &WebhookEndpoint> =
             openings.iter().map(|opening| (opening.endpoint.id, &opening.endpoint)).collect();

@@ -94,8 +94,8 @@ impl Session {
     pub(super) async fn update_deliveries(
         &mut self,
         ids: &[i64],
-        set: (&str, &[Value]),
-        condition: (&str, &[Value]),
+        set: (&str, Vec<Value>),
+        condition: (&str, Vec<Value>),
     ) -> Result<u64, StoreError> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -108,7 +108,7 @@ impl Session {
                 set = set.0,
                 condition = condition.0,
             );
-            let values = [set.1, &id_values, condition.1].concat();
+            let values = [set.1.as_slice(), &id_values, &condition.1].concat();
             changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
@@ -157,6 +157,6 @@ impl Session {
         let values = vec![id_value(endpoint), written.start.into(), written.end.into(), limit.into()];
         let dead = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         let set = "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, settle_time = NULL";
-        self.update_deliveries(&dead, (set, &values![at]), ("state = 'DEAD'", &[])).await
+        self.update_deliveries(&dead, (set, values![at]), ("state = 'DEAD'", Vec::new())).await
     }
 }

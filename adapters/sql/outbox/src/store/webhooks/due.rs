@@ -169,7 +169,8 @@ impl Session {
         let marked: BTreeSet<i64> =
             blocked.iter().filter(|due| pending.contains(&due.head)).map(|due| due.id).collect();
         let ids: Vec<i64> = marked.iter().copied().collect();
-        self.update_deliveries(&ids, ("is_blocked = 1", &[]), ("state = 'PENDING'", &[])).await?;
+        self.update_deliveries(&ids, ("is_blocked = 1", Vec::new()), ("state = 'PENDING'", Vec::new()))
+            .await?;
         Ok(marked)
     }
 
@@ -189,7 +190,9 @@ impl Session {
             }
         }
         let next: Vec<i64> = next.into_iter().collect();
-        self.update_deliveries(&next, ("is_blocked = 0", &[]), ("is_blocked = 1", &[])).await.map(drop)
+        self.update_deliveries(&next, ("is_blocked = 0", Vec::new()), ("is_blocked = 1", Vec::new()))
+            .await
+            .map(drop)
     }
 
     /// Unmarks every delivery of an endpoint that is not ordered.
