@@ -17,8 +17,6 @@ use crate::ports::StoreError;
 use crate::runtime::keep_running;
 use crate::transaction::Transactor;
 
-/// Time that tasks get to end after the process began to stop.
-const GRACE: Duration = Duration::from_secs(5);
 /// Pause after an error of the database.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Number of outcomes that are recorded in one call.
@@ -69,7 +67,7 @@ pub async fn dispatch_once<D: Dispatch>(
     Ok(count)
 }
 
-/// Carries out a task; if the process stops, for at most [`GRACE`].
+/// Carries out a task; if the process stops, for a limited time.
 async fn outcome<D: Dispatch>(
     tx: &Transactor<impl ?Sized, impl ?Sized>,
     work: &D,
@@ -78,14 +76,8 @@ async fn outcome<D: Dispatch>(
     tokio::select! {
         biased;
         outcome = work.carry_out(task) => outcome,
-        () = end_of_grace(tx) => work.interrupted(task),
+        () = tx.end_of_grace() => work.interrupted(task),
     }
-}
-
-/// Waits until the process has begun to stop and the time has passed that work in progress gets to end.
-pub(crate) async fn end_of_grace(tx: &Transactor<impl ?Sized, impl ?Sized>) {
-    tx.stopping().cancelled().await;
-    tx.sleep(GRACE).await;
 }
 
 /// Continuous dispatch of one kind of tasks: a task that takes long delays no other task as long as fewer than

@@ -14,6 +14,9 @@ use crate::metrics::with_pending_counters;
 use crate::ports::{Clock, RandomSource, Store, StoreError, UnitOfWork, View, outbox_of};
 use crate::tasks::Tasks;
 
+/// Time that work in progress gets to end after the process began to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// A boxed future that borrows the unit of work.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -126,6 +129,12 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
     /// Token that is cancelled when the process has to stop ([`Tasks::stopping`]).
     pub fn stopping(&self) -> &CancellationToken {
         self.tasks.stopping()
+    }
+
+    /// Waits until the process has begun to stop and the time has passed that work in progress gets to end.
+    pub(crate) async fn end_of_grace(&self) {
+        self.stopping().cancelled().await;
+        self.sleep(GRACE).await;
     }
 
     /// A copy of this transactor with another store.

@@ -31,6 +31,7 @@ impl WebhookReceiver {
             counted.fetch_add(1, Ordering::Relaxed);
             StatusCode::NO_CONTENT
         });
+        #[allow(clippy::disallowed_methods, reason = "the task is not one of the service")]
         let server = tokio::spawn(async move {
             // `serve` returns only if it is asked to stop.
             let _ = axum::serve(listener, router).await;

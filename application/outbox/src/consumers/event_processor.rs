@@ -11,7 +11,6 @@ use tracing::info;
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::ExternalEffect;
-use crate::dispatch::end_of_grace;
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
@@ -273,7 +272,7 @@ async fn in_time<T>(
     tokio::select! {
         biased;
         done = tokio::time::timeout(limit, work) => done.unwrap_or_else(timed_out),
-        () = end_of_grace(tx) => {
+        () = tx.end_of_grace() => {
             Err(HandlerError::Store(StoreError::Unavailable("the process stopped during the attempt".into())))
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use handover_events::{Json, TextError};
 
-use super::operations::Webhooks;
+use super::offer::Offer;
 use crate::operations::{OperationError, Operator, present_fields};
 use crate::ports::{
     BodyForm, EndpointHeaders, EndpointId, SecretError, StoreError, WebhookEndpoint, WebhookTransport,
@@ -115,16 +115,16 @@ impl EndpointChange {
     /// Checks the new values. Headers are encrypted for this endpoint.
     pub(super) fn check(
         self,
-        webhooks: &Webhooks,
+        offer: &Offer,
+        transport: &dyn WebhookTransport,
         operator: &Operator,
         id: EndpointId,
     ) -> Result<CheckedChange, WebhookError> {
-        let transport = webhooks.transport.as_ref();
         if let Some(url) = &self.url {
             transport.check_url(url).map_err(|why| InvalidEndpoint::new("url", why))?;
         }
         if let Some(patterns) = &self.event_types {
-            check_patterns(webhooks, patterns)?;
+            check_patterns(offer, patterns)?;
         }
         if let Some(Some(description)) = &self.description {
             TextError::check(description, MAX_DESCRIPTION_CHARS)
@@ -153,13 +153,13 @@ impl EndpointChange {
     }
 }
 
-fn check_patterns(webhooks: &Webhooks, patterns: &[String]) -> Result<(), InvalidEndpoint> {
+fn check_patterns(offer: &Offer, patterns: &[String]) -> Result<(), InvalidEndpoint> {
     let invalid = |why: String| InvalidEndpoint::new("eventTypes", why);
     if !(1..=MAX_PATTERNS).contains(&patterns.len()) {
         return Err(invalid(format!("must have 1 to {MAX_PATTERNS} patterns")));
     }
     for pattern in patterns {
-        webhooks.offer.check_pattern(pattern).map_err(|error| invalid(format!("is invalid: {error}")))?;
+        offer.check_pattern(pattern).map_err(|error| invalid(format!("is invalid: {error}")))?;
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ impl Webhooks {
         change.body_form.get_or_insert(BodyForm::Thin);
         let now = self.outbox.now();
         let id = EndpointId(uuid_v7(now, self.outbox.tx.random().as_ref()));
-        let checked = change.check(self, operator, id)?;
+        let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let secret = self.transport.new_secret(id)?;
         let endpoint = WebhookEndpoint {
             id,
@@ -178,7 +178,7 @@ impl Webhooks {
         id: EndpointId,
         change: EndpointChange,
     ) -> Result<WebhookEndpoint, WebhookError> {
-        let checked = change.check(self, operator, id)?;
+        let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let fields = checked.fields();
         let change = move |operator: &Operator, before, checked: &CheckedChange| {
             Ok(checked.applied(operator, before)?)

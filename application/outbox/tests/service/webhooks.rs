@@ -626,29 +626,29 @@ async fn other_tenants_endpoint_is_not_found_by_any_operation() {
     let endpoint = world.create(to("https://a.example", &["*"])).await;
     world.event("event-1", 5).await;
     let delivery = world.only_delivery(endpoint.id).await.id;
-    let stranger = operator(other_tenant());
+    let outsider = operator(other_tenant());
     let webhooks = &world.webhooks;
     let id = endpoint.id;
     let recover = Recover { since: DateTime::UNIX_EPOCH, until: None, include_missing: true, dry_run: true };
     let all = DeliveryFilter::default();
     let errors = [
-        webhooks.show(&stranger, id).await.err(),
-        webhooks.update(&stranger, id, EndpointChange::default()).await.err(),
-        webhooks.enable(&stranger, id).await.err(),
-        webhooks.disable(&stranger, id, None).await.err(),
-        webhooks.delete(&stranger, id).await.err(),
-        webhooks.rotate_secret(&stranger, id, None).await.err(),
-        webhooks.test(&stranger, id, "book.lent").await.err(),
-        webhooks.deliveries(&stranger, id, &all, None, 10).await.err(),
-        webhooks.delivery(&stranger, id, delivery).await.err(),
-        webhooks.redeliver(&stranger, id, delivery).await.err(),
-        webhooks.recover(&stranger, id, recover).await.err(),
+        webhooks.show(&outsider, id).await.err(),
+        webhooks.update(&outsider, id, EndpointChange::default()).await.err(),
+        webhooks.enable(&outsider, id).await.err(),
+        webhooks.disable(&outsider, id, None).await.err(),
+        webhooks.delete(&outsider, id).await.err(),
+        webhooks.rotate_secret(&outsider, id, None).await.err(),
+        webhooks.test(&outsider, id, "book.lent").await.err(),
+        webhooks.deliveries(&outsider, id, &all, None, 10).await.err(),
+        webhooks.delivery(&outsider, id, delivery).await.err(),
+        webhooks.redeliver(&outsider, id, delivery).await.err(),
+        webhooks.recover(&outsider, id, recover).await.err(),
     ];
     for error in errors {
         let error = error.unwrap();
         assert!(matches!(error, WebhookError::Operation(OperationError::NotFound { .. })), "{error}");
     }
-    assert_eq!(webhooks.list(&stranger, None).await.unwrap(), []);
+    assert_eq!(webhooks.list(&outsider, None).await.unwrap(), []);
     assert_eq!(world.endpoint(id).await, endpoint);
 }
 

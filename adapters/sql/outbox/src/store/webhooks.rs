@@ -23,12 +23,7 @@ use crate::table::Table;
 use crate::value::{Value, values};
 
 use deliveries::page;
-use tables::{AttemptTable, DeliveryTable, EndpointTable, health_values};
-
-/// Parameter for an endpoint.
-fn id_value(id: EndpointId) -> Value {
-    Value::from(id.to_string())
-}
+use tables::{AttemptTable, DeliveryTable, EndpointTable, health_values, id_value};
 
 fn select_endpoint() -> String {
     format!("SELECT {} FROM webhook_endpoints", EndpointTable::COLUMNS)

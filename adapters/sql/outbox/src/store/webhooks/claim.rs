@@ -11,8 +11,7 @@ use handover_outbox::ports::{
 };
 
 use super::due::Due;
-use super::id_value;
-use super::tables::{DeliveryTable, EndpointTable, endpoint_id};
+use super::tables::{DeliveryTable, EndpointTable, Opening, endpoint_id, id_value};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
@@ -23,14 +22,6 @@ use crate::value::{Value, values};
 struct Candidate {
     endpoint: EndpointId,
     due: DateTime<Utc>,
-}
-
-/// A locked endpoint from which deliveries may be claimed.
-pub(super) struct Opening {
-    pub(super) endpoint: WebhookEndpoint,
-    /// Number of attempts that may begin.
-    pub(super) room: u32,
-    rate: Option<AttemptRate>,
 }
 
 /// The rate of an endpoint's attempts.

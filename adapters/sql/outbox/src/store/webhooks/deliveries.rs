@@ -6,8 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_outbox::ports::{DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, StoreError};
 
 use super::super::page::Page;
-use super::id_value;
-use super::tables::{DeliveryTable, endpoint_id};
+use super::tables::{DeliveryTable, endpoint_id, id_value};
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;

@@ -13,10 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{EndpointId, StoreError};
 
-use super::claim::Opening;
 use super::deliveries::id;
-use super::id_value;
-use super::tables::{DeliveryTable, endpoint_id};
+use super::tables::{DeliveryTable, Opening, endpoint_id, id_value};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, chunk, padded};
 use crate::session::Session;
 use crate::table::Table;

@@ -1,9 +1,9 @@
 //! The tables of webhooks.
 
 use handover_outbox::ports::{
-    AttemptOutcome, BodyForm, ClaimId, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId,
-    EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, StoreError, WebhookAttempt, WebhookDelivery,
-    WebhookEndpoint,
+    AttemptOutcome, AttemptRate, BodyForm, ClaimId, DeliveryState, EndpointHeaders, EndpointHealth,
+    EndpointId, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, StoreError, WebhookAttempt,
+    WebhookDelivery, WebhookEndpoint,
 };
 use serde_json::json;
 
@@ -168,4 +168,18 @@ fn secrets(row: Fields<'_>) -> Result<Vec<EndpointSecret>, StoreError> {
 /// `paused_until`.
 pub(super) fn health_values(health: &EndpointHealth) -> Vec<Value> {
     crate::value::values![health.failing_since, health.failures, health.last_success, health.paused_until]
+}
+
+/// Parameter for an endpoint.
+pub(super) fn id_value(id: EndpointId) -> Value {
+    Value::from(id.to_string())
+}
+
+/// A locked endpoint from which deliveries may be claimed.
+pub(super) struct Opening {
+    pub(super) endpoint: WebhookEndpoint,
+    /// Number of attempts that may begin.
+    pub(super) room: u32,
+    /// The limit of attempts per second, if the endpoint has one.
+    pub(super) rate: Option<AttemptRate>,
 }
