@@ -11,6 +11,7 @@ pub(crate) mod manual_rows;
 pub(crate) mod operators;
 pub(crate) mod refund_reports;
 mod repeated_requests;
+pub(crate) mod webhooks;
 
 use handover_events::TenantId;
 use handover_events::Trace;

@@ -50,6 +50,10 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "replayed response",
     "request repeated while in progress",
     "request whose key lease expired",
+    "webhook claimed again after its claim ended",
+    "webhook waiting for an earlier one",
+    "webhook interrupted by a stop",
+    "webhook redelivered by an operator",
 ];
 
 impl Coverage {

@@ -145,6 +145,24 @@ faults! {
         /// The gateway sends a report that names an unknown refund.
         UnknownRefund 150,
     }
+    "receiver": {
+        /// The connection to the receiver of a webhook is refused.
+        ReceiverUnreachable 150,
+        /// The receiver answers 500.
+        ReceiverFails 200,
+        /// The receiver answers 503, which pauses the endpoint.
+        ReceiverBusy 30,
+        /// The receiver answers 503 with `retry-after`.
+        ReceiverAsksToWait 30,
+        /// The receiver answers 410, which disables the endpoint.
+        ReceiverGone 15,
+        /// The receiver does not answer.
+        ReceiverHangs 100,
+        /// The receiver answers late, possibly after the time limit.
+        ReceiverLate 150,
+        /// The receiver accepts the request, but its response is lost.
+        ReceiverResponseLost 150,
+    }
     "manual-sql": {
         /// The outbox row of an ORDER_PAID is never inserted (document 004: a row lost through manual SQL).
         RowNeverInserted 150,
@@ -214,6 +232,10 @@ crash_points! {
     AfterClaimBeforeGateway 200,
     /// A refund request is sent to the gateway, but its result is not recorded yet.
     AfterGatewayCall 200,
+    /// A webhook delivery is claimed, but not sent yet.
+    AfterClaimBeforeRequest 40,
+    /// A receiver has answered, but its answer is not recorded yet.
+    AfterRequestBeforeRecord 40,
     /// The reaper has found expired locks, but has not processed them yet.
     InReaper 60,
     /// The repair job has appended a lost event, but has not committed it yet.

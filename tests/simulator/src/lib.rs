@@ -26,6 +26,7 @@ mod row_kinds;
 mod run;
 mod run_settings;
 pub mod story;
+mod webhook_observations;
 mod world;
 
 pub use coverage::Coverage;

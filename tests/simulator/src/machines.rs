@@ -22,7 +22,7 @@ impl fmt::Display for Transition {
 pub(crate) const NOTHING: &str = "nothing";
 
 /// The state machines and their transitions.
-const MACHINES: [(&str, &[(&str, &str)]); 9] = [
+const MACHINES: [(&str, &[(&str, &str)]); 11] = [
     // Spec §2 "Order". From paid to paid: a refund begins or fails.
     (
         "order",
@@ -138,6 +138,31 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("REPLAYING", "REPLAYED"),
             ("OPEN", "DISCARDED"),
             ("REPLAYED", "OPEN"),
+        ],
+    ),
+    // Spec §4. From a status to the same: a change by an operator.
+    (
+        "webhook endpoint",
+        &[
+            (NOTHING, "ENABLED"),
+            ("ENABLED", "ENABLED"),
+            ("ENABLED", "DISABLED"),
+            ("DISABLED", "DISABLED"),
+            ("DISABLED", "ENABLED"),
+            ("ENABLED", "DELETED"),
+            ("DISABLED", "DELETED"),
+        ],
+    ),
+    // From PENDING to PENDING: a failed or interrupted attempt. From DEAD to PENDING: an operator sends it again.
+    (
+        "webhook delivery",
+        &[
+            (NOTHING, "PENDING"),
+            ("PENDING", "PENDING"),
+            ("PENDING", "DELIVERED"),
+            ("PENDING", "DEAD"),
+            ("PENDING", "CANCELLED"),
+            ("DEAD", "PENDING"),
         ],
     ),
 ];

@@ -7,12 +7,15 @@ use std::time::Duration;
 use handover_events::{AggregateRef, EventId};
 use tokio::time::Instant;
 
+use super::webhook_observations::WebhookObservations;
+
 #[derive(Default)]
 pub(crate) struct Observations {
     /// Name of the process that acquired the leadership last.
     pub(crate) leader: Option<Arc<str>>,
     /// Time at which the clock of the database was last set.
     pub(crate) database_clock_set: Option<Instant>,
+    pub(crate) webhooks: WebhookObservations,
     /// Events that the broker confirmed.
     pub(crate) confirmed: BTreeSet<EventId>,
     /// Events that were FAILED at the relay or DEAD at a consumer at some time: later events may overtake them.

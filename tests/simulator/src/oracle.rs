@@ -14,6 +14,7 @@ mod log;
 mod money;
 mod parties;
 mod reference_run;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -162,15 +163,17 @@ impl Checker<'_> {
 pub(crate) use convergence::differences;
 pub(crate) use money::ledger_violations;
 
-/// Number of open dead letters that a replay can close.
-pub(crate) async fn open_dead_letters(store: &MarketStore) -> Result<usize, StoreError> {
-    let dead_letters =
-        store.view().await?.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+/// Number of open dead letters that a replay can close, and of webhook deliveries that are `DEAD`.
+pub(crate) async fn recoverable(store: &MarketStore) -> Result<usize, StoreError> {
+    let mut view = store.view().await?;
+    let dead_letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+    let dead_deliveries = view.outbox_view().webhook_counts().await?.dead;
     let is_open = |dead_letter: &DeadLetter| {
         let is_undecided = matches!(dead_letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying);
         is_undecided && !dead_letter.key.parse().is_ok_and(|event| is_invalid(&event))
     };
-    Ok(dead_letters.iter().filter(|it| is_open(&it.effect)).count())
+    let open = dead_letters.iter().filter(|it| is_open(&it.effect)).count();
+    Ok(open + usize::try_from(dead_deliveries).unwrap_or(usize::MAX))
 }
 
 /// Number of orders and of events.
@@ -197,6 +200,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
             pending.push(format!("queue {name} has {ready} ready and {unacked} unacknowledged messages"));
         }
     }
+    pending.extend(webhooks::due(evidence).await?);
     if pending.len() >= limit {
         return Ok(pending);
     }
@@ -228,6 +232,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
     }
     if pending.is_empty() {
         pending = money::unsettled(&mut checker).await?;
+        pending.extend(webhooks::of_deleted(&mut checker).await?);
     }
     Ok(pending)
 }
@@ -261,6 +266,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     client_responses::check(&mut checker).await?;
     log::check(&mut checker).await?;
     invalid_rows::check(&mut checker);
+    webhooks::check(&mut checker).await?;
     Ok(checker.violations)
 }
 

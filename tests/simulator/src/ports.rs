@@ -7,10 +7,13 @@ pub(crate) mod gateway;
 pub(crate) mod store;
 pub(crate) mod unit;
 mod unit_writes;
+pub(crate) mod webhook_transport;
+pub(crate) mod webhook_writes;
 
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{OnOutage, Tasks};
@@ -31,6 +34,8 @@ pub(crate) struct Process {
     pub(crate) on_outage: OnOutage,
     /// The consumer of each queue.
     pub(crate) consumers: Arc<BTreeMap<String, String>>,
+    /// Delays between the attempts at a webhook.
+    pub(crate) webhook_delays: Arc<[Duration]>,
     /// Notified when the process crashes at a crash point.
     pub(crate) killed: Arc<Notify>,
 }

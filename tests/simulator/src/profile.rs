@@ -39,7 +39,7 @@ impl Profile {
             Profile::Process => matches!(fault.port(), "process" | "clock"),
         };
         // Faults outside the application and its servers are likely in every profile.
-        let outside = matches!(fault.port(), "client" | "gateway" | "handler" | "manual-sql");
+        let outside = matches!(fault.port(), "client" | "gateway" | "receiver" | "handler" | "manual-sql");
         if home {
             700
         } else if outside {

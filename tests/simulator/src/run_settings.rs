@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use handover_events::{Jitter, RetryPolicy};
 use handover_outbox::ports::OnFailed;
+use handover_outbox::webhooks::WebhookSettings;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
 use marketplace_domain::PointsRules;
@@ -45,6 +46,7 @@ pub(crate) struct RunSettings {
     pub(crate) flavour: EngineFlavour,
     pub(crate) on_failed: OnFailed,
     pub(crate) settings: Settings,
+    pub(crate) webhook: WebhookSettings,
     points: PointsRules,
 }
 
@@ -102,7 +104,7 @@ impl RunSettings {
         // With a low number, the breaker opens for poisoned events.
         settings.consumer.breaker = if random.permille(300) { 2 + below(3) } else { 10 };
         let points = PointsRules { earned_per_unit, ..PointsRules::default() };
-        RunSettings { flavour, on_failed, settings, points }
+        RunSettings { flavour, on_failed, settings, webhook: webhook_settings(random), points }
     }
 
     pub(crate) fn rules(&self) -> Rules {
@@ -111,5 +113,18 @@ impl RunSettings {
             max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
             points: self.points,
         }
+    }
+}
+
+/// Settings of the webhook dispatcher. In some runs the time limit of an attempt is longer than the time that requests get
+/// when a process stops, so that attempts are interrupted.
+fn webhook_settings(random: &RandomNumbers) -> WebhookSettings {
+    let attempts = u32::try_from(random.below(3)).unwrap_or(0) + 2;
+    WebhookSettings {
+        scan_interval: Duration::from_millis(1_500),
+        concurrency: NonZeroU32::MIN.saturating_add(u32::try_from(random.below(8)).unwrap_or(0)),
+        timeout: Duration::from_secs(if random.permille(700) { 3 } else { 8 }),
+        delays: (1..=attempts).map(|number| Duration::from_millis(250) * number).collect(),
+        max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
     }
 }

@@ -10,13 +10,14 @@ use std::time::Duration;
 use handover_memory::{MemoryBroker, VirtualClock};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::Clock;
-use marketplace::service;
 use marketplace::use_cases::ListProduct;
+use marketplace::{App, service};
 use marketplace_domain::{Money, Title};
 use marketplace_memory::MemoryStore;
 use tokio::time::Instant;
 
 use super::actors::journal::{Journal, ListedProduct};
+use super::actors::webhooks::WebhookOperators;
 use super::actors::{self, ActorState, asset_grants, clients, environment, operators, refund_reports};
 use super::faults::Faults;
 use super::gateway_model::GatewayModel;
@@ -27,7 +28,7 @@ use super::random_numbers::RandomNumbers;
 use super::run::{Outcome, Run};
 use super::run_settings::RunSettings;
 
-use processes::Slot;
+use processes::{CreatedProcess, Slot};
 
 /// Share of the runs that are compared with a run without faults, in thousandths.
 const COMPARED_PERMILLE: u64 = 100;
@@ -78,13 +79,13 @@ impl World {
             run_settings,
             defect: run.defect,
         };
-        let (app, ..) = world.process(0, &Arc::default());
+        let app = world.process(0, &Arc::default()).app;
         world.consumers =
             Arc::new(app.outbox.consumers.iter().map(|it| (it.queue.clone(), it.consumer.clone())).collect());
         for slot in 0..processes {
             let killed = Arc::default();
-            let (app, _) = world.process(slot, &killed);
-            world.slots.push(Slot { app: Mutex::new(app), killed });
+            let CreatedProcess { app, transport, .. } = world.process(slot, &killed);
+            world.slots.push(Slot { app: Mutex::new(app), killed, transport });
         }
         world
     }
@@ -114,6 +115,7 @@ impl World {
                 environment::delete_rows(&plain_app, &self.faults, &self.store),
                 self.clients(),
                 self.operators(),
+                self.webhook_operators(),
             );
         };
         let _ = tokio::time::timeout(max_length, fault_phase).await;
@@ -172,6 +174,7 @@ impl World {
             });
         }
         asset_grants::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
+        self.operators_of_webhooks(&seller_app).create_at_begin().await;
         for slot in 0..self.slots.len() {
             self.start(slot);
         }
@@ -218,6 +221,20 @@ impl World {
         }
     }
 
+    async fn webhook_operators(&self) {
+        loop {
+            self.faults.sleep(self.faults.random.millis(500..2_500)).await;
+            let app = self.app(self.faults.random.index(self.slots.len()));
+            let patience = Duration::from_secs(10);
+            let _ = tokio::time::timeout(patience, self.operators_of_webhooks(&app).act()).await;
+        }
+    }
+
+    pub(super) fn operators_of_webhooks<'a>(&'a self, app: &'a App) -> WebhookOperators<'a> {
+        let transport = &self.slots.first().expect("the slot exists").transport;
+        WebhookOperators { app, faults: &self.faults, transport }
+    }
+
     async fn heal(&self) {
         self.faults.heal();
         self.broker.set_reachable(true);
@@ -227,7 +244,9 @@ impl World {
             // Restart a process that has crashed or is being stopped: the fault phase ended before its restart.
             let tasks = self.app(slot).tx.tasks().clone();
             if tasks.is_killed() || tasks.stopping().is_cancelled() {
-                tasks.kill();
+                if !tasks.is_killed() {
+                    self.stop(slot, &tasks).await;
+                }
                 tasks.ended().await;
                 self.start(slot);
             }

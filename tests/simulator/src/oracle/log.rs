@@ -15,6 +15,10 @@ async fn check_audit(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     let mut entries = BTreeSet::new();
     for entry in checker.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {
         let entry = entry.effect;
+        if entry.actor == "webhook-dispatcher" {
+            // It may disable an endpoint again after an operator enabled it.
+            continue;
+        }
         let (trace, what) = (entry.trace_id.clone(), format!("{} {}", entry.action, entry.selection));
         if !entries.insert((entry.trace_id, entry.action, entry.selection, entry.tenant)) {
             checker.violation(format!("the audit log contains the {what} of trace {trace} twice"));

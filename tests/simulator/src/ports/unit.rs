@@ -126,6 +126,8 @@ impl UnitWrapper for Unit {
         }
         writes.check_owner(inner.as_mut()).await?;
         writes.check_purses(inner.as_mut()).await?;
+        let found = writes.webhooks.check_applied(inner.as_mut()).await?;
+        writes.violations.extend(found);
         inner.commit().await?;
         writes.record_commit(&process);
         for point in writes.crash_points() {

@@ -9,6 +9,7 @@ use marketplace::ports::Work;
 use marketplace_domain::{Balance, EventKind};
 
 use super::Process;
+use super::webhook_writes::WebhookWrites;
 use crate::fault_kinds::CrashPoint;
 use crate::machines::{self, Transition};
 
@@ -58,6 +59,7 @@ pub(super) struct UnitWrites {
     pub(super) settler: Option<(RelayId, Vec<OwnedPartition>)>,
     /// Partitions of the rows whose publish results were recorded.
     pub(super) settled: BTreeSet<Partition>,
+    pub(super) webhooks: WebhookWrites,
     /// Violations; they count only if the unit of work is committed.
     pub(super) violations: Vec<String>,
 }
@@ -167,6 +169,7 @@ impl UnitWrites {
         if self.by_operator && !self.audited {
             process.faults.violation("a change of an operator is not in the audit log".to_owned());
         }
+        self.webhooks.record_commit(process, self.audited);
         if self.acquires_leadership {
             let before = process.faults.observed(|observed| observed.leader.replace(process.name.clone()));
             if before.is_some_and(|before| before != process.name) {

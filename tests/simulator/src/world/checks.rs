@@ -48,14 +48,15 @@ impl World {
         let evidence = self.evidence(true);
         let mut pending = Vec::new();
         for _ in 0..MAX_RECOVERIES {
-            operators::recover(&self.app(0), &self.faults, &self.journal).await;
+            let app = self.app(0);
+            operators::recover(&app, &self.faults, &self.journal).await;
+            self.operators_of_webhooks(&app).recover().await;
             pending = self.wait_until_idle(&evidence).await;
             while operators::release_unpublishable(&self.app(0), &self.faults).await {
                 pending = self.wait_until_idle(&evidence).await;
             }
-            let open_dead_letters =
-                oracle::open_dead_letters(&self.store).await.expect("reads without faults succeed");
-            if !pending.is_empty() || open_dead_letters == 0 {
+            let recoverable = oracle::recoverable(&self.store).await.expect("reads without faults succeed");
+            if !pending.is_empty() || recoverable == 0 {
                 break;
             }
         }

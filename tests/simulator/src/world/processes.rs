@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handover_outbox::ports::Broker;
+use handover_outbox::ports::{Broker, WebhookTransport};
+use handover_outbox::webhooks::WebhookDispatcher;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::idempotency::RequestSettings;
 use marketplace::ports::MarketStore;
@@ -17,8 +18,9 @@ use crate::ports::broker::FaultyBroker;
 use crate::ports::defects::{DefectiveBroker, DefectiveStore};
 use crate::ports::gateway::FaultyGateway;
 use crate::ports::store::FaultyStore;
+use crate::ports::webhook_transport::FaultyReceivers;
 
-/// Maximum time of a clean stop during the fault phase.
+/// Maximum time of a clean stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Lease of an idempotency key: shorter than some requests take, so that leases expire.
 const KEY_LEASE: Duration = Duration::from_secs(1);
@@ -27,11 +29,20 @@ const KEY_LEASE: Duration = Duration::from_secs(1);
 pub(super) struct Slot {
     pub(super) app: Mutex<App>,
     pub(super) killed: Arc<Notify>,
+    /// Operators check URLs with it.
+    pub(super) transport: Arc<dyn WebhookTransport>,
+}
+
+/// A process that is not started yet.
+pub(super) struct CreatedProcess {
+    pub(super) app: App,
+    wake: WakeupNotifier,
+    pub(super) transport: Arc<dyn WebhookTransport>,
 }
 
 impl World {
     /// Creates a process for this slot, with its own tasks, wake-ups and ids on the shared store and broker.
-    pub(super) fn process(&self, slot: usize, killed: &Arc<Notify>) -> (App, WakeupNotifier) {
+    pub(super) fn process(&self, slot: usize, killed: &Arc<Notify>) -> CreatedProcess {
         let (wake, tasks) = (WakeupNotifier::default(), Tasks::default());
         let process = Process {
             name: format!("process {slot}").into(),
@@ -40,6 +51,7 @@ impl World {
             on_failed: self.run_settings.on_failed,
             on_outage: self.run_settings.settings.relay.on_outage,
             consumers: Arc::clone(&self.consumers),
+            webhook_delays: self.run_settings.webhook.delays.as_slice().into(),
             killed: Arc::clone(killed),
         };
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
@@ -59,12 +71,13 @@ impl World {
             Some(defect) => Arc::new(DefectiveBroker { inner: broker, defect }),
             None => Arc::new(broker),
         };
+        let transport = Arc::new(FaultyReceivers { process: process.clone() });
         let gateway = FaultyGateway { gateway_model: self.gateway_model.clone(), process };
         let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
         let app = App::new(tx, broker, self.run_settings.rules())
             .with_on_failed(self.run_settings.on_failed)
             .with_requests(requests);
-        (app.with_gateway(Arc::new(gateway)), wake)
+        CreatedProcess { app: app.with_gateway(Arc::new(gateway)), wake, transport }
     }
 
     /// An application on the same store and broker, but without injected faults, for the setup and the checks.
@@ -84,10 +97,20 @@ impl World {
 
     pub(super) fn start(&self, slot: usize) {
         let slot_state = self.slots.get(slot).expect("the slot exists");
-        let (app, wake) = self.process(slot, &slot_state.killed);
+        let CreatedProcess { app, wake, transport } = self.process(slot, &slot_state.killed);
         service::start(&app, &wake, &self.run_settings.settings);
+        let tx = app.for_background_tasks().outbox.tx;
+        WebhookDispatcher { tx, transport, settings: self.run_settings.webhook.clone() }.start();
         self.faults.note("world", || format!("process {slot} starts"));
         *slot_state.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
+    }
+
+    /// Waits until the process has stopped.
+    pub(super) async fn stop(&self, slot: usize, tasks: &Tasks) {
+        if tokio::time::timeout(STOP_TIMEOUT, tasks.stop()).await.is_err() {
+            self.faults.violation(format!("process {slot} does not stop"));
+        }
+        tasks.kill();
     }
 
     /// Kills or stops the process of a slot at random times, and restarts it after that or after a crash.
@@ -104,10 +127,7 @@ impl World {
                 app.tx.tasks().kill();
             } else if faults.occurs(Fault::Restarted) {
                 faults.note("world", || format!("process {slot} is stopped"));
-                if tokio::time::timeout(STOP_TIMEOUT, app.tx.tasks().stop()).await.is_err() {
-                    faults.violation(format!("process {slot} does not stop"));
-                }
-                app.tx.tasks().kill();
+                self.stop(slot, app.tx.tasks()).await;
             } else {
                 continue;
             }

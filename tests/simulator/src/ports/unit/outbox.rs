@@ -4,3 +4,4 @@ mod consuming;
 mod dead_letters;
 mod leader;
 mod rows;
+mod webhooks;

@@ -2,9 +2,11 @@
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{ConsumeLogWrapper, Consumption, Expected, StoreError};
+use handover_outbox::webhooks::DeliveryWriter;
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
+use crate::ports::webhook_writes::AppliedEvent;
 use crate::run_settings::consumer_backoff;
 
 impl ConsumeLogWrapper for Unit {
@@ -60,6 +62,13 @@ impl<I: ?Sized> Faulty<I> {
         }
         if it.status == ConsumeStatus::Success {
             self.writes.record_applied(&it.consumer, &it.event_id);
+            if it.consumer == DeliveryWriter::NAME {
+                self.writes.webhooks.applied.push(AppliedEvent {
+                    event: it.event_id.clone(),
+                    event_type: it.event_type.clone(),
+                    aggregate: it.aggregate.clone(),
+                });
+            }
         }
         self.transition(("consume-log record", from, it.status.as_str()), what);
     }

@@ -3,14 +3,12 @@
 use handover_events::{ConsumeStatus, EventId};
 use handover_outbox::ports::{
     AuditEntry, AuditRepoWrapper, Changed, Consumed, DeadLetter, DeadLetterRepoWrapper, DeadLetterStatus,
-    Decision, StoreError, WebhookRepoWrapper,
+    Decision, StoreError,
 };
 use marketplace::ports::MarketUnit;
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
-
-impl WebhookRepoWrapper for Unit {}
 
 impl AuditRepoWrapper for Unit {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {

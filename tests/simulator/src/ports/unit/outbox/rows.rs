@@ -37,6 +37,7 @@ impl OutboxRepoWrapper for Unit {
                 self.writes.failed_or_dead.push(event.event_id.clone());
             }
         }
+        self.writes.webhooks.record_appended(events);
         self.writes.appends_events |= !events.is_empty();
         Ok(())
     }
