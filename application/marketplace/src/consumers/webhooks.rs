@@ -1,7 +1,7 @@
 //! Consumer `webhooks`: writes a delivery for each event and each endpoint of the tenant that asked for its type. Its queue
 //! also lets the broker route events whose type has no other consumer: it takes every event type except ORDER_TIMEOUT.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,9 +44,12 @@ pub fn webhook_offer() -> Offer {
     Offer::of_events(events.map(|event| event.description()))
 }
 
+/// The offer of every instance: its schemas are expensive to derive.
+static OFFER: LazyLock<Arc<Offer>> = LazyLock::new(|| Arc::new(webhook_offer()));
+
 impl Default for Webhooks {
     fn default() -> Webhooks {
-        Webhooks { offer: Arc::new(webhook_offer()) }
+        Webhooks { offer: Arc::clone(&OFFER) }
     }
 }
 
