@@ -4,14 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use handover_contract::samples::webhooks::{claim, endpoint_id, settled};
 use handover_contract::samples::{
     BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
     redrive, start, tenant, to_retry, unordered,
 };
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, NewEvent, OnFailed, OutboxFilter,
-    Store as _, StoreError,
+    AfterAttempt, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter, DeliveryState,
+    DueQuery, Expected, NewEvent, OnFailed, OutboxFilter, Store as _, StoreError, WebhookClaim,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -74,6 +75,18 @@ fn new_order() -> i64 {
     static NEXT: AtomicI64 = AtomicI64::new(ACTIVE + 1_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
+
+const WEBHOOKS: [&str; 9] = [
+    "idx_webhook_endpoints_status",
+    "webhook_endpoints_pkey",
+    "webhook_deliveries_pkey",
+    "PRIMARY",
+    "idx_webhook_deliveries_due",
+    "idx_webhook_deliveries_claimed",
+    "idx_webhook_deliveries_order",
+    "idx_webhook_deliveries_dead",
+    "uk_webhook_deliveries",
+];
 
 const DUE: [&str; 5] = [
     "idx_outbox_pending",
@@ -262,6 +275,45 @@ pub(super) const CASES: &[Case] = &[
     unit!("parking dead letters", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
         .outbox()
         .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
+    unit!("attempts at webhooks", WEBHOOKS, |unit| async {
+        // The claims end at once, so that the next run claims the same deliveries.
+        let request = WebhookClaim { until: later(60), ..claim("claim", later(60)) };
+        let outbox = unit.outbox();
+        let claimed = outbox.claim_webhook_deliveries(&request).await?;
+        let results: Vec<_> = claimed.iter().map(|claimed| settled(claimed, AfterAttempt::Dead)).collect();
+        outbox.settle_webhook_deliveries(&results).await?;
+        for number in 1..=3 {
+            outbox.resend_webhook_deliveries(endpoint_id(number), start(), later(1), start(), 100).await?;
+        }
+        outbox.claim_webhook_deliveries(&request).await
+    }),
+    view!("endpoints of tenants", ["uk_webhook_endpoints_slot"], |view| view
+        .outbox_view()
+        .webhook_endpoints(&[TenantId::DEFAULT, tenant(2)])),
+    view!(
+        "a page of deliveries",
+        ["idx_webhook_deliveries_endpoint", "webhook_deliveries_pkey"],
+        |view| async {
+            let all = DeliveryFilter::default();
+            view.outbox_view().webhook_deliveries_page(endpoint_id(1), &all, None, 100).await
+        }
+    ),
+    view!("a page of dead deliveries", ["idx_webhook_deliveries_dead"], |view| async {
+        let dead = DeliveryFilter { state: Some(DeliveryState::Dead), ..DeliveryFilter::default() };
+        view.outbox_view().webhook_deliveries_page(endpoint_id(1), &dead, None, 100).await
+    }),
+    view!("deliveries of events", ["uk_webhook_deliveries"], |view| view
+        .outbox_view()
+        .webhook_deliveries_of(&[event_id("due"), event_id("sent-7")])),
+    view!("attempts at a delivery", ["idx_webhook_attempts_delivery"], |view| view
+        .outbox_view()
+        .webhook_attempts(7)),
+    view!("number of attempts at an endpoint", ["idx_webhook_attempts_endpoint"], |view| async {
+        view.outbox_view().webhook_attempt_counts(endpoint_id(2), later(-60)).await.map(Some)
+    }),
+    view!("number of deliveries", WEBHOOKS, |view| async {
+        view.outbox_view().webhook_counts().await.map(Some)
+    }),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view
         .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(ACTIVE)])),

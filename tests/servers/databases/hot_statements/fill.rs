@@ -1,8 +1,9 @@
 //! Tables with many finished rows and a few active ones.
 
+use handover_contract::samples::webhooks::{delivery, endpoint, endpoint_id};
 use handover_contract::samples::{consumption, dead_letter, event, later, start, to_failed, to_retry};
 use handover_events::ConsumeStatus;
-use handover_outbox::ports::{Store as _, StoreError};
+use handover_outbox::ports::{NewWebhookDelivery, Store as _, StoreError, WebhookEndpoint};
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use marketplace::ports::Work;
@@ -35,6 +36,9 @@ const TABLES: &[&str] = &[
     "buyer_credit_changes",
     "idempotency_keys",
     "payments",
+    "webhook_endpoints",
+    "webhook_deliveries",
+    "webhook_attempts",
 ];
 
 /// Keeps PostgreSQL from updating its statistics automatically.
@@ -155,6 +159,19 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
                 "1, 10, 'POST', CONCAT('k-', seq), '', '', 'SUCCESS', 200, '{{}}', '', {day}, '2036-01-01'"
             ),
         ),
+        (
+            "webhook_deliveries (endpoint_id, tenant_id, event_id, redelivery, event_type, order_key, body, state, \
+             due_time, create_time, settle_time)",
+            format!(
+                "'{endpoint}', 1, CONCAT('sent-', seq), 0, 'book.lent', CONCAT('Book/', MOD(seq, 100)), '{{}}', \
+                 'DELIVERED', {day}, {day}, {day}",
+                endpoint = endpoint_id(1)
+            ),
+        ),
+        (
+            "webhook_attempts (delivery_id, endpoint_id, attempt_time, duration_ms, outcome)",
+            format!("seq, '{}', {day}, 1, 'DELIVERED'", endpoint_id(1)),
+        ),
     ] {
         outside(database, &format!("INSERT INTO {into} SELECT {values} FROM {numbers}")).await.unwrap();
     }
@@ -182,6 +199,14 @@ async fn write_active(unit: &mut Work) -> Result<(), StoreError> {
     dead.status = ConsumeStatus::Dead;
     unit.outbox().record(&[failed, dead]).await?;
     unit.outbox().park(&[dead_letter("a.queue", "dead")]).await?;
+    let ordered = WebhookEndpoint { is_ordered: true, ..endpoint(2) };
+    for endpoint in [endpoint(1), ordered, WebhookEndpoint { per_second: Some(1_000), ..endpoint(3) }] {
+        unit.outbox().insert_webhook_endpoint(&endpoint).await?;
+    }
+    let of_book = |event: &str| NewWebhookDelivery { order_key: "Book/1".into(), ..delivery(2, event) };
+    let dead = NewWebhookDelivery { dead_because: Some("no".into()), ..delivery(1, "dead") };
+    let deliveries = [delivery(1, "due"), of_book("due"), of_book("blocked"), delivery(3, "due"), dead];
+    unit.outbox().insert_webhook_deliveries(&deliveries).await?;
     unit.insert_order(&order(ACTIVE)).await?;
     unit.insert_refund(&refund(ACTIVE, ACTIVE)).await?;
     unit.put_holds(&[hold(ACTIVE, Asset::Wallet)]).await?;

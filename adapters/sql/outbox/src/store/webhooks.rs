@@ -42,12 +42,17 @@ impl Session {
 
     /// Number of pending deliveries of endpoints that are not deleted, and the earliest due time of enabled ones.
     async fn pending_deliveries(&mut self) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
-        // Every key matches. On PostgreSQL the comparison leaves only one index to choose.
+        // The subqueries are run for each endpoint, and every key matches: so PostgreSQL has one index to choose.
+        let pending = format!(
+            "FROM webhook_deliveries d {} WHERE d.endpoint_id = e.id AND d.state = 'PENDING' AND d.order_key >= ''",
+            self.dialect.index("idx_webhook_deliveries_order"),
+        );
         let sql = format!(
-            "SELECT count(*) AS pending, min(CASE WHEN e.status = 'ENABLED' THEN d.due_time END) AS oldest_due \
-             FROM webhook_endpoints e JOIN webhook_deliveries d {index} \
-             ON d.endpoint_id = e.id AND d.state = 'PENDING' AND d.order_key >= '' WHERE e.status IN ('ENABLED', 'DISABLED')",
-            index = self.dialect.index("idx_webhook_deliveries_order"),
+            "SELECT COALESCE({sum}, 0) AS pending, min(c.oldest_due) AS oldest_due FROM (\
+             SELECT (SELECT count(*) {pending}) AS pending, \
+             CASE WHEN e.status = 'ENABLED' THEN (SELECT min(d.due_time) {pending}) END AS oldest_due \
+             FROM webhook_endpoints e WHERE e.status IN ('ENABLED', 'DISABLED')) c",
+            sum = self.dialect.sum("c.pending"),
         );
         let Some(row) = self.fetch_one(&sql, Vec::new()).await? else { return Ok((0, None)) };
         let row = DeliveryTable::fields(&row);
@@ -57,12 +62,15 @@ impl Session {
     /// Number of dead deliveries of endpoints that are not deleted, without a later redelivery of the event.
     async fn dead_deliveries(&mut self) -> Result<u64, StoreError> {
         let sql = format!(
-            "SELECT count(*) AS dead FROM webhook_endpoints e JOIN webhook_deliveries d {dead} \
-             ON d.endpoint_id = e.id AND d.state = 'DEAD' WHERE e.status IN ('ENABLED', 'DISABLED') \
+            "SELECT COALESCE({sum}, 0) AS dead FROM (SELECT (SELECT count(*) FROM webhook_deliveries d {dead} \
+             WHERE d.endpoint_id = e.id AND d.state = 'DEAD' \
              AND NOT EXISTS (SELECT 1 FROM webhook_deliveries r {key} WHERE r.event_id = d.event_id \
-             AND r.endpoint_id = d.endpoint_id AND r.redelivery > d.redelivery)",
+             AND {endpoint} = d.endpoint_id AND r.redelivery > d.redelivery)) AS dead \
+             FROM webhook_endpoints e WHERE e.status IN ('ENABLED', 'DISABLED')) c",
+            sum = self.dialect.sum("c.dead"),
             dead = self.dialect.index("idx_webhook_deliveries_dead"),
             key = self.dialect.index("uk_webhook_deliveries"),
+            endpoint = self.dialect.unindexed("r.endpoint_id"),
         );
         let row = self.fetch_one(&sql, Vec::new()).await?;
         row.map_or(Ok(0), |row| DeliveryTable::fields(&row).id("dead"))
