@@ -157,7 +157,7 @@ faults! {
         /// The receiver answers 410, which disables the endpoint.
         ReceiverGone 15,
         /// The receiver does not answer.
-        ReceiverHangs 100,
+        ReceiverHangs 200,
         /// The receiver answers late, possibly after the time limit.
         ReceiverLate 150,
         /// The receiver accepts the request, but its response is lost.

@@ -123,7 +123,7 @@ fn webhook_settings(random: &RandomNumbers) -> WebhookSettings {
     WebhookSettings {
         scan_interval: Duration::from_millis(1_500),
         concurrency: NonZeroU32::MIN.saturating_add(u32::try_from(random.below(8)).unwrap_or(0)),
-        timeout: Duration::from_secs(if random.permille(700) { 3 } else { 8 }),
+        timeout: Duration::from_secs(if random.permille(500) { 3 } else { 8 }),
         delays: (1..=attempts).map(|number| Duration::from_millis(250) * number).collect(),
         max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
     }

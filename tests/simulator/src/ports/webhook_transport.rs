@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::ports::{
@@ -13,6 +14,10 @@ use handover_outbox::ports::{
 use super::Process;
 use crate::actors::webhooks::tenant_of_url;
 use crate::fault_kinds::{CrashPoint, Fault};
+
+/// Shortest time of a request. It takes time also after the fault phase, so that a run ends although a dispatcher sends
+/// the same delivery forever.
+const MIN_REQUEST: Duration = Duration::from_millis(5);
 
 /// The receivers of webhooks as one process sees them, with the faults of the run.
 pub(crate) struct FaultyReceivers {
@@ -71,6 +76,7 @@ impl WebhookTransport for FaultyReceivers {
 impl FaultyReceivers {
     async fn response(&self, request: &WebhookRequest<'_>) -> Result<WebhookResponse, SendError> {
         let faults = &self.process.faults;
+        faults.sleep(MIN_REQUEST).await;
         faults.delay().await;
         if faults.occurs(Fault::ReceiverUnreachable) {
             return Err(SendError("connection refused".to_owned()));
