@@ -20,6 +20,7 @@ mod program;
 #[cfg(feature = "program")]
 mod session;
 pub mod values;
+mod webhook_access;
 mod webhook_command;
 mod words;
 
@@ -32,5 +33,5 @@ pub use operator_command::OperatorCommand;
 pub use program::{CommandConfig, Program, WebhookProgram};
 #[cfg(feature = "program")]
 pub use session::Session;
-pub use webhook_command::WebhookAccess;
+pub use webhook_access::WebhookAccess;
 pub use words::{argument_with_words, with_words};

@@ -15,7 +15,7 @@ use handover_runtime::{Failure, brokers};
 use crate::access::{Access, Reach, operator};
 use crate::failure::CommandFailure;
 use crate::program::{Program, WebhookProgram};
-use crate::webhook_command::WebhookAccess;
+use crate::webhook_access::WebhookAccess;
 
 /// An operator with direct access to the database of a program.
 pub struct Session<P> {

@@ -168,6 +168,10 @@ impl Job {
         reason: &str,
         recording: &Recording,
     ) -> Result<Option<NewEvent>, StoreError> {
+        // The record is repeated after a commit of unknown outcome. An operator may have enabled the endpoint in between.
+        if !unit.outbox_by_event(std::slice::from_ref(&recording.disabled_as)).await?.is_empty() {
+            return Ok(None);
+        }
         let at = recording.settled.at;
         let (id, tenant) = (endpoint.id, endpoint.tenant);
         let after = WebhookEndpoint {

@@ -13,7 +13,7 @@ use crate::args::{
     WebhookRotateSecretArgs, WebhookTestArgs, WebhookUpdateArgs,
 };
 use crate::print::{list, show};
-use crate::webhook_command::WebhookAccess;
+use crate::webhook_access::WebhookAccess;
 
 /// An opened session and its webhooks.
 struct Opened<A> {

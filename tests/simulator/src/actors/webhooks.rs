@@ -163,8 +163,8 @@ impl WebhookOperators<'_> {
 
     /// An operator of another tenant must not see or change the endpoint.
     async fn use_foreign_endpoint(&self, webhooks: &Webhooks, id: EndpointId) {
-        let strangers = self.operator(TenantId::try_from(3).expect("a valid id"));
-        if webhooks.show(&strangers, id).await.is_ok() || webhooks.disable(&strangers, id, None).await.is_ok()
+        let outsiders = self.operator(TenantId::try_from(3).expect("a valid id"));
+        if webhooks.show(&outsiders, id).await.is_ok() || webhooks.disable(&outsiders, id, None).await.is_ok()
         {
             self.faults.violation(format!("an operator of another tenant used endpoint {id}"));
         }
