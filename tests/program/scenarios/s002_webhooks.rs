@@ -44,7 +44,7 @@ async fn s002_events_of_an_order_are_delivered_in_order_and_signed(pair: Pair) {
     });
     let path = "/api/v1/webhooks";
     let refused = shop.api.post(BUYER, path, body.clone()).await.unwrap();
-    assert_eq!(refused.outcome(), (403, "A0301"), "only operators create endpoints");
+    assert_eq!(refused.outcome(), (403, "A0303"), "only operators create endpoints");
     let created = shop.api.post_under("key-of-endpoint", OPERATOR, path, body.clone()).await.unwrap().value();
     let secret = created["secret"].as_str().unwrap().to_owned();
     let id = created["endpointId"].as_str().unwrap().to_owned();
