@@ -132,6 +132,9 @@ async fn invalid_values_are_refused_with_the_name_of_their_field() {
     let long = "x".repeat(2_049);
     let many: Vec<String> = (0..65).map(|_| "*".to_owned()).collect();
     let headers: serde_json::Map<String, Value> = (0..17).map(|n| (format!("x-{n}"), json!("1"))).collect();
+    // Whether an object of serde_json keeps its order depends on the features of the build.
+    let twice = json!({ "x-a": "1", "X-A": "2" });
+    let second = format!("headers.{}", twice.as_object().unwrap().keys().next_back().unwrap());
     let changes = [
         (json!({ "url": "http://a.example" }), "url"),
         (json!({ "url": format!("https://{long}") }), "url"),
@@ -153,15 +156,13 @@ async fn invalid_values_are_refused_with_the_name_of_their_field() {
         (json!({ "headers": [] }), "headers"),
         (json!({ "headers": { "host": "b.example" } }), "headers"),
         (json!({ "headers": { "x-a": 1 } }), "headers.x-a"),
-        (json!({ "headers": { "x-a": "1", "X-A": "2" } }), "headers.x-a"),
+        (json!({ "headers": twice }), second.as_str()),
         (json!({ "headers": headers }), "headers"),
         (json!({ "secret": "whsec_x" }), "secret"),
         (json!({ "status": "DISABLED" }), "status"),
     ];
     for (change, field) in changes {
-        // Of two names that differ only in case, either may be the second one: the order in a JSON object is not fixed.
-        let wrong = library.call("PATCH", &path).body(&change).wrong_fields().await.join(" ");
-        assert_eq!(wrong.to_lowercase(), field.to_lowercase(), "{change}");
+        assert_eq!(library.call("PATCH", &path).body(&change).wrong_fields().await, [field], "{change}");
         let mut create = endpoint();
         create.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         assert_eq!(library.call("POST", "/webhooks").body(&create).wrong_fields().await, [field], "{create}");
