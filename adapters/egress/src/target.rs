@@ -86,7 +86,7 @@ impl UrlRules {
             None => return Err(RefusedUrl::Invalid("no host".to_owned())),
             Some(Host::Ipv4(address)) => self.check_literal(&url, IpAddr::V4(address))?,
             Some(Host::Ipv6(address)) => self.check_literal(&url, IpAddr::V6(address))?,
-            Some(Host::Domain(name)) => self.check_name(name)?,
+            Some(Host::Domain(name)) => self.check_name(&url, name)?,
         }
         url.set_fragment(None);
         let uri = url.as_str().parse().map_err(|error| RefusedUrl::Invalid(format!("{error}")))?;
@@ -95,11 +95,10 @@ impl UrlRules {
 
     fn check_literal(&self, url: &Url, address: IpAddr) -> Result<(), RefusedUrl> {
         self.networks.check(address)?;
-        let port = url.port_or_known_default().unwrap_or_default();
-        check_access(url.scheme() == "https", port, self.networks.names(address))
+        check_url_access(url, self.networks.names(address))
     }
 
-    fn check_name(&self, name: &str) -> Result<(), RefusedUrl> {
+    fn check_name(&self, url: &Url, name: &str) -> Result<(), RefusedUrl> {
         if ServerName::try_from(name).is_err() {
             return Err(RefusedUrl::Invalid(format!("{name} is not a host name")));
         }
@@ -114,8 +113,13 @@ impl UrlRules {
                 return Err(RefusedUrl::LocalName(name.to_owned()));
             }
         }
-        Ok(())
+        // Whether a name is in a named network is known when it is resolved.
+        check_url_access(url, !self.networks.is_public_only())
     }
+}
+
+fn check_url_access(url: &Url, may_be_named: bool) -> Result<(), RefusedUrl> {
+    check_access(url.scheme() == "https", url.port_or_known_default().unwrap_or_default(), may_be_named)
 }
 
 /// Refuses plain HTTP and unusual ports outside of named networks.

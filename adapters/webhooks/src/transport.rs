@@ -1,5 +1,6 @@
 //! Requests to endpoints.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use handover_outbox::ports::{
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use uuid::Uuid;
 
 use crate::headers::static_header;
 use crate::keys::{KeyPair, Secret, SigningKey};
@@ -51,7 +53,7 @@ impl HttpTransport {
             headers.insert(REDELIVERY, HeaderValue::from_static("true"));
         }
         let message = Message {
-            id: &request.message_id,
+            id: &webhook_id(&request.message_id),
             timestamp: request.at.timestamp(),
             body: request.body.as_bytes(),
         };
@@ -94,6 +96,16 @@ impl HttpTransport {
         let keys =
             text.split_once(' ').and_then(|(secret, pair)| Some((secret.parse().ok()?, pair.parse().ok()?)));
         keys.ok_or(SecretError::OtherKey(endpoint))
+    }
+}
+
+/// The header `webhook-id` of an event: its id, or the UUIDv5 (namespace OID) of an id that contains a dot, because dots
+/// separate the parts of the signed content.
+fn webhook_id(event: &str) -> Cow<'_, str> {
+    if event.contains('.') {
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, event.as_bytes()).to_string().into()
+    } else {
+        event.into()
     }
 }
 

@@ -51,9 +51,7 @@ pub struct Starting {
 
 impl SendsWebhooks for Starting {
     fn webhook_dispatcher(&self) -> Option<WebhookDispatcher> {
-        let Webhooks { transport, .. } = self.webhooks.clone()?;
-        let tx = self.background.outbox.tx.clone();
-        Some(WebhookDispatcher { tx, transport, settings: self.config.webhook.settings.clone() })
+        Some(self.webhooks.as_ref()?.dispatcher(self.config.webhook.settings.clone()))
     }
 }
 

@@ -82,7 +82,11 @@ fn scheme_port_and_user_info_are_restricted() {
     assert_eq!(check("http://8.8.8.8/"), RefusedUrl::Unencrypted);
     assert_eq!(check("https://8.8.8.8:6379/"), RefusedUrl::Port(6379));
     assert_eq!(check(&format!("https://receiver.example/{}", "x".repeat(2048))), RefusedUrl::TooLong(2073));
+    assert_eq!(check("http://receiver.example/"), RefusedUrl::Unencrypted);
+    assert_eq!(check("https://receiver.example:6379/"), RefusedUrl::Port(6379));
     assert!(rules(&["10.0.0.0/8"]).check("http://10.0.0.1:3000/").is_ok());
+    // The name may have an address in the named network.
+    assert!(rules(&["10.0.0.0/8"]).check("http://receiver.example:3000/").is_ok());
     assert!(rules(&[]).check("https://8.8.8.8:8443/").is_ok());
 }
 

@@ -155,6 +155,22 @@ async fn errors_name_their_cause() {
 }
 
 #[tokio::test]
+async fn event_id_with_a_dot_is_sent_as_its_uuid() {
+    let receiver = Receiver::start(Answer::status(200)).await;
+    let transport = transport();
+    let (endpoint, secret) = endpoint(&transport, &receiver.url());
+    let mut sent = request(&endpoint);
+    sent.message_id = "inserted.by.hand".to_owned();
+    transport.send(&sent).await.unwrap();
+    transport.send(&sent).await.unwrap();
+    let [first, second] = receiver.received().try_into().ok().unwrap();
+    let id = first.headers["webhook-id"].to_str().unwrap();
+    assert_eq!(id.parse::<uuid::Uuid>().unwrap().get_version_num(), 5);
+    assert_eq!(second.headers["webhook-id"], id, "the id is the same at every attempt");
+    assert!(is_signed_with(&first, &secret));
+}
+
+#[tokio::test]
 async fn message_id_that_is_no_header_value_is_not_sent() {
     let receiver = Receiver::start(Answer::status(200)).await;
     let transport = transport();
@@ -178,9 +194,11 @@ impl Resolver for Loopback {
 async fn open_and_closed_port_of_a_refused_address_have_the_same_error() {
     let receiver = Receiver::start(Answer::status(200)).await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let client = EgressClient::new(Networks::default(), Arc::new(Loopback), AUTHORITY).unwrap();
+    // The port of a name is refused only at the connection if the name may have an address in a named network.
+    let networks = Networks::public_and(vec!["10.0.0.0/8".parse().unwrap()]);
+    let client = EgressClient::new(networks.clone(), Arc::new(Loopback), AUTHORITY).unwrap();
     let keys = SecretKeys::new(SecretKey::new(KEY).unwrap(), None);
-    let transport = HttpTransport::new(client, UrlRules::default(), keys);
+    let transport = HttpTransport::new(client, UrlRules { networks, own_hosts: Vec::new() }, keys);
     for port in [receiver.address.port(), closed.port()] {
         let (endpoint, _) = endpoint(&transport, &format!("https://receiver.example:{port}/"));
         let error = transport.send(&request(&endpoint)).await.unwrap_err();

@@ -49,7 +49,7 @@ impl fmt::Debug for NewSecret {
 pub struct WebhookRequest<'r> {
     /// Endpoint.
     pub endpoint: &'r WebhookEndpoint,
-    /// Header `webhook-id`.
+    /// Id of the event. It is the header `webhook-id`, unless it contains a dot; then the header is its UUIDv5.
     pub message_id: String,
     /// Header `webhook-timestamp`.
     pub at: DateTime<Utc>,
