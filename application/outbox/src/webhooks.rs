@@ -17,6 +17,7 @@ mod operations;
 mod record;
 mod recover;
 mod schedule;
+mod secret_operations;
 mod sweep;
 
 pub use deliveries::DeliveryWriter;
@@ -28,7 +29,8 @@ pub use endpoints::{
 };
 pub use events::{DeliveryDead, EndpointDisabled, event_descriptions};
 pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
-pub use operations::{EndpointDetails, MAX_OVERLAP_HOURS, NewEndpoint, Webhooks};
+pub use operations::{EndpointDetails, NewEndpoint, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
+pub use secret_operations::MAX_OVERLAP_HOURS;
 pub use sweep::WebhookSweep;

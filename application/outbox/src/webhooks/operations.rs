@@ -17,14 +17,9 @@ use crate::operations::{Action, OperationError, Operator, Reason, changed_by_ear
 use crate::outbox::Outbox;
 use crate::ports::{
     AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, DeliveryState, EndpointHealth, EndpointId,
-    EndpointSecret, EndpointStatus, NewSecret, OutboxUnit, StoreError, WebhookEndpoint, WebhookTransport,
+    EndpointStatus, NewSecret, OutboxUnit, StoreError, WebhookEndpoint, WebhookTransport,
 };
 use crate::transaction::{Attempt, with_tx_using};
-
-/// Maximum number of valid secrets of an endpoint.
-const MAX_SECRETS: usize = 10;
-/// Longest time for which a replaced secret stays valid.
-pub const MAX_OVERLAP_HOURS: u32 = 168;
 
 /// Everything that operations on webhooks need. Clones share it.
 #[derive(Clone)]
@@ -59,7 +54,7 @@ pub struct EndpointDetails {
 
 /// What a change does besides replacing the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+pub(super) enum Effect {
     None,
     ResetHealth,
     CancelDeliveries,
@@ -222,61 +217,6 @@ impl Webhooks {
         self.change(operator, action, id, (), change, Effect::CancelDeliveries).await
     }
 
-    /// Replaces the secret of an endpoint. Requests are also signed with the previous secrets for some hours (24 unless
-    /// another number is given).
-    pub async fn rotate_secret(
-        &self,
-        operator: &Operator,
-        id: EndpointId,
-        overlap_hours: Option<u32>,
-    ) -> Result<NewEndpoint, WebhookError> {
-        let overlap = overlap_hours.unwrap_or(24);
-        if overlap > MAX_OVERLAP_HOURS {
-            let why = format!("must be 0 to {MAX_OVERLAP_HOURS}");
-            return Err(InvalidEndpoint::new("overlapHours", why).into());
-        }
-        let secret = self.transport.new_secret(id)?;
-        let now = self.outbox.now();
-        let fields = vec![("overlapHours".to_owned(), i64::from(overlap).into())];
-        let valid_until = now + TimeDelta::hours(i64::from(overlap));
-        let change = move |_: &Operator, before: WebhookEndpoint, new: &EndpointSecret| {
-            let secrets = rotated(&before.secrets, new, now, valid_until);
-            if secrets.len() > MAX_SECRETS {
-                let why =
-                    format!("is too long: {MAX_SECRETS} secrets would still be valid; use a shorter time");
-                return Err(InvalidEndpoint::new("overlapHours", why).into());
-            }
-            Ok(WebhookEndpoint { secrets, ..before })
-        };
-        let action = ("webhooks.rotate-secret", fields);
-        let stored = secret.stored.clone();
-        let endpoint = self.change(operator, action, id, stored, change, Effect::None).await?;
-        Ok(NewEndpoint { endpoint, secret })
-    }
-
-    /// Encrypts the secrets of all endpoints with the current key. Returns the number of changed endpoints.
-    pub async fn rotate_key(&self, operator: &Operator) -> Result<u64, WebhookError> {
-        let mut after = None;
-        let mut changed = 0;
-        loop {
-            let page = self.outbox.view().await?.outbox_view().webhook_endpoints_after(after, 100).await?;
-            let Some(last) = page.last() else { return Ok(changed) };
-            after = Some(last.id);
-            for endpoint in page {
-                if self.transport.reseal(&endpoint)?.is_none() {
-                    continue;
-                }
-                let transport = Arc::clone(&self.transport);
-                let change = move |_: &Operator, before: WebhookEndpoint, (): &()| {
-                    Ok(transport.reseal(&before)?.unwrap_or(before))
-                };
-                let action = ("webhooks.rotate-key", Vec::new());
-                self.change(operator, action, endpoint.id, (), change, Effect::None).await?;
-                changed += 1;
-            }
-        }
-    }
-
     /// An endpoint that the operator can see and that is not deleted.
     pub(super) async fn not_deleted(
         &self,
@@ -308,7 +248,7 @@ impl Webhooks {
     }
 
     /// Changes an endpoint in a unit of work with an audit entry.
-    async fn change<I, F>(
+    pub(super) async fn change<I, F>(
         &self,
         operator: &Operator,
         (name, fields): (&'static str, Vec<(String, Json)>),
@@ -409,21 +349,6 @@ fn not_found() -> WebhookError {
 fn visible(operator: &Operator, found: Option<WebhookEndpoint>) -> Result<WebhookEndpoint, WebhookError> {
     let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
     found.ok_or_else(not_found)
-}
-
-/// The secrets after a rotation: the new one, and those that are still valid.
-fn rotated(
-    before: &[EndpointSecret],
-    new: &EndpointSecret,
-    now: DateTime<Utc>,
-    valid_until: DateTime<Utc>,
-) -> Vec<EndpointSecret> {
-    let kept = before.iter().map(|secret| EndpointSecret {
-        valid_until: Some(secret.valid_until.unwrap_or(valid_until)),
-        ..secret.clone()
-    });
-    let kept = kept.filter(|secret| secret.valid_until.is_some_and(|until| until > now));
-    std::iter::once(new.clone()).chain(kept).collect()
 }
 
 /// Audit entry of a change of an endpoint.
