@@ -24,7 +24,7 @@ fn variables(service: &str) -> Vec<(String, String)> {
     let pairs = lines.filter_map(|line| line.trim().split_once(": "));
     let set = |(name, value): (&str, &str)| {
         let value = match name {
-            "HANDOVER_AUTH__JWT_SECRET" => "5f".repeat(32),
+            "HANDOVER_AUTH__JWT_SECRET" | "HANDOVER_WEBHOOK__KEY" => "5f".repeat(32),
             "HANDOVER_GATEWAY__SECRET" => format!("whsec_{}", "5f".repeat(32)),
             _ => value.trim_matches('"').to_owned(),
         };
@@ -45,7 +45,7 @@ fn compose_services_load_and_migrate_and_serve_use_different_users() {
     assert_eq!(serve.database.to_string(), "postgres://handover@postgres:5432/handover");
     let BrokerChoice::Rabbit(rabbit) = &serve.broker else { unreachable!("{:?}", serve.broker) };
     assert!(rabbit.address().contains("handover@rabbitmq:5672"), "{}", rabbit.address());
-    assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some());
+    assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some() && serve.webhook.key.is_some());
     assert!(serve.gateway.is_chosen, "a service outside loopback configures its gateway");
 }
 
