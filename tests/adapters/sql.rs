@@ -4,6 +4,7 @@ mod broker;
 mod ids;
 mod lent;
 mod migrations;
+mod prefix;
 mod speed;
 mod store;
 mod unreadable_rows;

@@ -10,6 +10,7 @@ mod stores {
 
     contract!(store, memory, async || MemoryStoreRig::new());
     contract!(store, sqlite, SqliteStoreRig::new);
+    contract!(store, sqlite_with_prefix, SqliteStoreRig::prefixed);
 }
 
 mod markets {
@@ -41,4 +42,5 @@ mod brokers {
 
     contract!(broker, memory, async || MemoryBrokerRig::new());
     contract!(broker, sqlite, SqliteBrokerRig::new);
+    contract!(broker, sqlite_with_prefix, SqliteBrokerRig::prefixed);
 }

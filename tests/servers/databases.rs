@@ -12,6 +12,7 @@ mod locks;
 mod migrations;
 mod outages;
 mod permissions;
+mod prefix;
 mod query_plans;
 mod settings;
 mod wakeup;

@@ -2,6 +2,7 @@
 //! its handlers. The crate's own tests, on SQLite, test everything that does not depend on the server.
 
 mod clinic;
+mod prefix;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +80,7 @@ macro_rules! on_server {
             use super::*;
 
             impl Service<$engine> {
-                async fn new() -> Result<Service<$engine>, Box<dyn std::error::Error + Send + Sync>> {
+                pub(super) async fn new() -> Result<Service<$engine>, Box<dyn std::error::Error + Send + Sync>> {
                     let database = shared($kind).await.database(None).await?;
                     let pool = PoolOptions::new().connect(&database.url()).await?;
                     sqlx::raw_sql("CREATE TABLE effects (event_id VARCHAR(64) NOT NULL, note VARCHAR(64) NOT NULL)")
@@ -88,11 +89,11 @@ macro_rules! on_server {
                     Ok(Service { pool, _database: database })
                 }
 
-                fn builder(&self) -> Builder<$engine> {
+                pub(super) fn builder(&self) -> Builder<$engine> {
                     Outbox::builder(self.pool.clone()).name("library")
                 }
 
-                async fn start(
+                pub(super) async fn start(
                     &self,
                     builder: Builder<$engine>,
                 ) -> Result<(Outbox<$engine>, Running<$engine>), Box<dyn std::error::Error + Send + Sync>> {
@@ -102,7 +103,7 @@ macro_rules! on_server {
                     Ok((outbox, running))
                 }
 
-                async fn enqueue(&self, outbox: &Outbox<$engine>, event: BookLent) -> TestResult {
+                pub(super) async fn enqueue(&self, outbox: &Outbox<$engine>, event: BookLent) -> TestResult {
                     let mut tx = self.pool.begin().await?;
                     outbox.enqueue(&mut tx, event).await?;
                     Ok(tx.commit().await?)
@@ -124,7 +125,7 @@ macro_rules! on_server {
                     }
                 }
 
-                async fn notes(&self) -> Result<Vec<String>, sqlx::Error> {
+                pub(super) async fn notes(&self) -> Result<Vec<String>, sqlx::Error> {
                     sqlx::query_scalar("SELECT note FROM effects").fetch_all(&self.pool).await
                 }
             }

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_memory::{ManualClock, MemoryBroker};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
-use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
+use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions, TablePrefix};
 use marketplace::ports::{IdKind, MarketStore};
 use marketplace_memory::MemoryStore;
 use marketplace_sql::SqlMarket;
@@ -77,17 +77,32 @@ pub struct SqliteStoreRig {
     wake: WakeupNotifier,
     clock: ManualClock,
     folder: TempDir,
+    prefix: TablePrefix,
 }
 
 impl SqliteStoreRig {
     /// A rig with an empty, migrated database.
     pub async fn new() -> SqliteStoreRig {
+        SqliteStoreRig::with(TablePrefix::default()).await
+    }
+
+    /// The same, where the tables of the toolkit have a prefix.
+    pub async fn prefixed() -> SqliteStoreRig {
+        SqliteStoreRig::with(TablePrefix::new("handover_").expect("a valid prefix")).await
+    }
+
+    async fn with(prefix: TablePrefix) -> SqliteStoreRig {
         let folder = tempfile::tempdir().expect("a folder");
         let wake = WakeupNotifier::default();
         let clock = ManualClock::new(start());
-        let store = open(&folder, &clock, &wake).await;
+        let store = open(&folder, &prefix, &clock, &wake).await;
         store.migrate().await.expect("migrations run");
-        SqliteStoreRig { store, wake, clock, folder }
+        SqliteStoreRig { store, wake, clock, folder, prefix }
+    }
+
+    async fn reopen(&self) -> SqlMarket {
+        self.store.close().await;
+        open(&self.folder, &self.prefix, &self.clock, &WakeupNotifier::default()).await
     }
 }
 
@@ -103,8 +118,13 @@ pub(crate) fn renumber(kind: IdKind, from: i64, to: i64) -> String {
     format!("UPDATE {table} SET id = {to} WHERE id = {from}")
 }
 
-async fn open(folder: &TempDir, clock: &ManualClock, wake: &WakeupNotifier) -> SqlMarket {
-    let options = SqliteOptions::file(folder.path().join("handover.db"));
+async fn open(
+    folder: &TempDir,
+    prefix: &TablePrefix,
+    clock: &ManualClock,
+    wake: &WakeupNotifier,
+) -> SqlMarket {
+    let options = SqliteOptions::file(folder.path().join("handover.db")).table_prefix(prefix.clone());
     let clock = Arc::new(ShortSleepClock(clock.clone()));
     SqlMarket::on(SqlStore::open_sqlite(&options, clock, wake.clone()).await.expect("a database opens"))
 }
@@ -139,8 +159,7 @@ impl MarketRig for SqliteStoreRig {
     }
 
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
-        self.store.close().await;
-        Some(Arc::new(open(&self.folder, &self.clock, &WakeupNotifier::default()).await))
+        Some(Arc::new(self.reopen().await))
     }
 
     async fn import_row(&self, kind: IdKind, id: i64, imported: i64) -> bool {
@@ -212,7 +231,15 @@ impl Clock for ShortSleepClock {
 impl SqliteBrokerRig {
     /// A broker without any declared topology on an empty, migrated database.
     pub async fn new() -> SqliteBrokerRig {
-        let store = SqliteStoreRig::new().await;
+        SqliteBrokerRig::on(SqliteStoreRig::new().await)
+    }
+
+    /// The same, where the tables of the toolkit have a prefix.
+    pub async fn prefixed() -> SqliteBrokerRig {
+        SqliteBrokerRig::on(SqliteStoreRig::prefixed().await)
+    }
+
+    fn on(store: SqliteStoreRig) -> SqliteBrokerRig {
         SqliteBrokerRig { broker: DatabaseBroker::new(&store.store), store }
     }
 }
@@ -229,8 +256,7 @@ impl BrokerRig for SqliteBrokerRig {
     }
 
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
-        self.store.store.close().await;
-        let store = open(&self.store.folder, &self.store.clock, &WakeupNotifier::default()).await;
+        let store = self.store.reopen().await;
         let broker = DatabaseBroker::new(&store);
         broker.end_all_sessions().await.expect("cannot end the sessions of the broker");
         Some(Arc::new(broker))

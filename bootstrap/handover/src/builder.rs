@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use handover_events::{EventType, RetryPolicy};
+use handover_sql::TablePrefix;
 use handover_system::OsRandom;
 use sqlx::Pool;
 
@@ -35,6 +36,7 @@ impl<DB: Database> Outbox<DB> {
             consumers: Vec::new(),
             roles: vec![Role::Relay, Role::Consumers],
             connections: None,
+            table_prefix: String::new(),
         }
     }
 }
@@ -51,6 +53,7 @@ pub struct Builder<DB: Database> {
     consumers: Vec<Consumer>,
     roles: Vec<Role>,
     connections: Option<NonZeroU32>,
+    table_prefix: String,
 }
 
 impl<DB: Database> Builder<DB> {
@@ -101,13 +104,22 @@ impl<DB: Database> Builder<DB> {
         Builder { connections: Some(connections), ..self }
     }
 
+    /// Sets a prefix of the names of the outbox's tables and indexes, such as `handover_`; the default is none. It is needed if
+    /// tables of the service have the same names, or for two outboxes in one database.
+    ///
+    /// Set it before the first [`migrate`](Outbox::migrate), in every process, and do not change it: tables are not renamed.
+    pub fn table_prefix(self, prefix: impl Into<String>) -> Builder<DB> {
+        Builder { table_prefix: prefix.into(), ..self }
+    }
+
     /// Checks everything that can be checked without a connection.
     pub fn build(mut self) -> Result<Outbox<DB>, BuildError> {
         check_name("the service", &self.name)?;
         let events = self.registered_events()?;
         self.check_consumers()?;
-        let location = DB::location(&self.pool)?;
-        let enqueuer = Enqueuer::<DB>::new(events, OsRandom::seeded()?);
+        let prefix = TablePrefix::new(self.table_prefix.clone())?;
+        let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
+        let enqueuer = Enqueuer::<DB>::new(events, OsRandom::seeded()?, prefix);
         self.resources.insert(enqueuer.clone());
         self.check_data()?;
         let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, StoreError};
-use handover_sql::{AppendEvents, SqlStore};
+use handover_sql::{AppendEvents, SqlStore, TablePrefix};
 use sqlx::Pool;
 
 use crate::error::BuildError;
@@ -33,6 +33,15 @@ pub enum Location {
 }
 
 impl Location {
+    pub(crate) fn with_table_prefix(self, prefix: TablePrefix) -> Location {
+        match self {
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Location::Server(options) => Location::Server(options.table_prefix(prefix)),
+            #[cfg(feature = "sqlite")]
+            Location::File(options) => Location::File(Box::new(options.table_prefix(prefix))),
+        }
+    }
+
     /// Opens a pool of its own, with at most this many connections to a server.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),

@@ -12,7 +12,7 @@ use handover_events::{
 };
 use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
-use handover_sql::{AppendEvents as _, SqlStore};
+use handover_sql::{AppendEvents as _, SqlStore, TablePrefix};
 use handover_system::{FollowingClock, OsRandom};
 use sqlx::Connection as _;
 
@@ -96,6 +96,7 @@ pub struct Enqueuer<DB> {
 
 struct Inner {
     events: BTreeMap<&'static str, Registration>,
+    prefix: TablePrefix,
     clock: Arc<FollowingClock>,
     random: OsRandom,
     /// Partitions of events that the next wake-up concerns, as bits.
@@ -182,12 +183,12 @@ impl<DB: Database> Enqueuer<DB> {
         }
         let has_text_key = events.iter().any(|event| event.aggregate.id.key().is_some());
         if has_text_key && !self.inner.accepts_text_keys.load(Ordering::Relaxed) {
-            if let Some(cause) = connection.older_relay().await? {
+            if let Some(cause) = connection.older_relay(&self.inner.prefix).await? {
                 return Err(EnqueueError::OlderProcess { cause });
             }
             self.inner.accepts_text_keys.store(true, Ordering::Relaxed);
         }
-        connection.append_events(events).await?;
+        connection.append_events(&self.inner.prefix, events).await?;
         let partitions =
             events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number()));
         self.wake_soon(partitions.collect());
@@ -272,9 +273,14 @@ impl<DB: Database> Enqueuer<DB> {
 }
 
 impl<DB> Enqueuer<DB> {
-    pub(crate) fn new(events: BTreeMap<&'static str, Registration>, random: OsRandom) -> Enqueuer<DB> {
+    pub(crate) fn new(
+        events: BTreeMap<&'static str, Registration>,
+        random: OsRandom,
+        prefix: TablePrefix,
+    ) -> Enqueuer<DB> {
         let inner = Inner {
             events,
+            prefix,
             clock: Arc::default(),
             random,
             hinted: AtomicU64::new(0),

@@ -6,7 +6,7 @@ use handover_events::{AggregateIdError, RetryPolicyError};
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, OlderRelay, StoreError};
 use handover_outbox::runtime::PrepareError;
-use handover_sql::{SchemaError, UnsuitableSetting};
+use handover_sql::{InvalidTablePrefix, SchemaError, UnsuitableSetting};
 use handover_system::EntropyError;
 
 /// Error of [`Builder::build`](crate::Builder::build): the parts do not fit together.
@@ -73,6 +73,9 @@ pub enum BuildError {
         /// The name.
         name: String,
     },
+    /// The prefix of the tables is invalid.
+    #[error(transparent)]
+    TablePrefix(#[from] InvalidTablePrefix),
     /// The pool is on an SQLite database in memory.
     #[error(
         "the SQLite database is in memory: relay and consumers use connections of their own, and each of them would open \
@@ -191,8 +194,9 @@ pub enum Error {
     },
     /// The tables of the outbox cannot be created in this database.
     #[error(
-        "the tables of the outbox cannot be created in the database: {0}; rename the table, or let the connection options of \
-         the pool name another schema (`search_path`) or database"
+        "the tables of the outbox cannot be created in the database: {0}; rename it, or give the tables of the outbox a prefix \
+         with `Builder::table_prefix`, or let the connection options of the pool name another schema (`search_path`) or \
+         database"
     )]
     Schema(SchemaError),
     /// The tables of the outbox do not exist, or are of an earlier version.
@@ -266,7 +270,7 @@ impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Error {
         match error {
             SchemaError::Store(cause) => Error::Store { cause },
-            error @ (SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Error::Schema(error),
+            error @ (SchemaError::Unreleased | SchemaError::ForeignRelation { .. }) => Error::Schema(error),
         }
     }
 }

@@ -47,7 +47,8 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// Creates the tables of the outbox, or migrates them. Several processes may do this at the same time. The tables are
-    /// `event_consume_log`, `dead_letters` and those with the prefix `outbox_`; migrations of the service are not touched.
+    /// `event_consume_log`, `dead_letters`, and those that begin with `outbox_` or `webhook_`; those of the service are not
+    /// touched. If one of them has such a name, [`Builder::table_prefix`](crate::Builder::table_prefix) is needed.
     pub async fn migrate(&self) -> Result<(), Error> {
         let store = self.open(WakeupNotifier::default()).await?;
         let migrated = store.migrate().await;

@@ -246,14 +246,14 @@ pub enum Failure {
         }
     };
 
-    /// A table with a name of the schema was created by another program.
+    /// A table or index with a name of the schema was created by another program.
     SchemaForeign {
         /// The database.
         database: DatabaseChoice,
-        /// Name of the table.
-        table: String,
+        /// Kind and name, such as `a table orders`.
+        relation: String,
     } => Exit::Failed,
-    what: format!("the database {database} has a table {table} that handover did not create"),
+    what: format!("the database {database} has {relation} that handover did not create"),
     why: "handover would read and write the rows of another program; nothing was changed",
     do: "create a database for handover (on PostgreSQL a schema is enough), name it in database.url and run `handover \
          migrate`";

@@ -99,7 +99,10 @@ async fn migration_is_refused_when_table_of_other_application_exists() {
     let mut direct = fixture.direct_connection().await;
     direct.execute("CREATE TABLE orders (id INTEGER)").await.unwrap();
     let refused = fixture.store.migrate().await;
-    assert!(matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "orders"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(SchemaError::ForeignRelation { name, .. }) if name == "orders"),
+        "{refused:?}"
+    );
     let tables: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut direct).await.unwrap();
     assert_eq!(tables, 1);

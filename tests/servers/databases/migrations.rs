@@ -217,7 +217,7 @@ async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     let before = schema_size(&store, kind).await;
     let refused = store.migrate().await;
     assert!(
-        matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "outbox_audit_log"),
+        matches!(&refused, Err(SchemaError::ForeignRelation { name, .. }) if name == "outbox_audit_log"),
         "{refused:?}"
     );
     assert_eq!(schema_size(&store, kind).await, before);

@@ -10,6 +10,7 @@ use crate::engine::mysql;
 use crate::engine::postgres;
 #[cfg(feature = "sqlite")]
 use crate::engine::sqlite;
+use crate::prefix::TablePrefix;
 use crate::store::{append_statements, read_older_relay};
 
 /// A connection of sqlx that belongs to an application.
@@ -19,10 +20,11 @@ pub trait AppendEvents: Send {
     /// caller MUST have begun a transaction. After an error, PostgreSQL commits nothing of the transaction.
     ///
     /// No relay is woken: the time of the commit is not known here ([`SqlStore::wake_relays`](crate::SqlStore::wake_relays)).
-    async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
+    /// `prefix` is that of the store.
+    async fn append_events(&mut self, prefix: &TablePrefix, events: &[NewEvent]) -> Result<(), StoreError>;
 
     /// One of the live relays that cannot publish events of text keys. The caller MUST append none while there is one.
-    async fn older_relay(&mut self) -> Result<Option<OlderRelay>, StoreError>;
+    async fn older_relay(&mut self, prefix: &TablePrefix) -> Result<Option<OlderRelay>, StoreError>;
 }
 
 /// Implements [`AppendEvents`] for the connection of a driver.
@@ -31,15 +33,19 @@ macro_rules! append_events {
         #[cfg(feature = $feature)]
         #[async_trait]
         impl AppendEvents for $connection {
-            async fn append_events(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+            async fn append_events(
+                &mut self,
+                prefix: &TablePrefix,
+                events: &[NewEvent],
+            ) -> Result<(), StoreError> {
                 for (sql, values) in append_statements(&$dialect, events) {
-                    self.execute_with(&sql, values).await?;
+                    self.execute_with(&prefix.statement(&sql), values).await?;
                 }
                 Ok(())
             }
 
-            async fn older_relay(&mut self) -> Result<Option<OlderRelay>, StoreError> {
-                read_older_relay(self, &$dialect).await
+            async fn older_relay(&mut self, prefix: &TablePrefix) -> Result<Option<OlderRelay>, StoreError> {
+                read_older_relay(self, &$dialect, prefix).await
             }
         }
     };

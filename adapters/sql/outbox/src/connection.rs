@@ -9,6 +9,7 @@ use handover_outbox::ports::StoreError;
 use crate::dialect::Dialect;
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::prefix::TablePrefix;
 use crate::row::Row;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
@@ -83,6 +84,9 @@ pub(crate) trait DriverConnection: Send + 'static {
 #[async_trait]
 pub(crate) trait Engine: Send + Sync {
     fn dialect(&self) -> &'static dyn Dialect;
+
+    /// The prefix of the tables.
+    fn prefix(&self) -> &TablePrefix;
 
     /// A connection that may write, outside any transaction.
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError>;

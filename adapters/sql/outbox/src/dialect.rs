@@ -47,6 +47,10 @@ pub trait Dialect: Send + Sync {
     /// A query whose column `name` lists the tables of the database (on PostgreSQL: of the current schema).
     fn tables(&self) -> &'static str;
 
+    /// A query whose column `name` lists everything in the namespace of the tables, such as indexes; the column `kind` says
+    /// what it is: `a table`.
+    fn relations(&self) -> &'static str;
+
     /// An expression for the bytes of a column as upper-case hexadecimal digits.
     fn hexadecimal(&self, column: &str) -> String {
         format!("HEX({column})")

@@ -1,9 +1,6 @@
 //! The embedded migrations of one part of a database.
 
-use sqlx::SqlSafeStr as _;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
-
-/// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters` and those with the prefix `outbox_` or
+/// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters`, and those that begin with `outbox_` or
 /// `webhook_`.
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
@@ -71,27 +68,34 @@ pub struct Migrations {
     pub postgres: &'static [MigrationFile],
 }
 
-impl Migrations {
-    /// The driver's migrator for these migrations.
-    pub(crate) fn migrator(&self, files: &[MigrationFile]) -> Migrator {
-        let migration = |&(version, description, sql): &MigrationFile| {
-            let no_transaction = sql.starts_with("-- no-transaction");
-            let sql = sql.into_sql_str();
-            Migration::new(version, description.into(), MigrationType::Simple, sql, no_transaction)
-        };
-        let mut migrator = Migrator::with_migrations(files.iter().map(migration).collect());
-        migrator.dangerous_set_table_name(self.table);
-        migrator
-    }
-}
-
 /// The version of the newest migration; 0 if there are none.
 pub(crate) fn newest(files: &[MigrationFile]) -> i64 {
     files.iter().map(|(version, ..)| *version).max().unwrap_or(0)
 }
 
-/// The names of the tables that migrations create.
-pub(crate) fn tables(files: &[MigrationFile]) -> impl Iterator<Item = &str> {
-    let lines = files.iter().flat_map(|(_, _, sql)| sql.lines());
-    lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next())
+/// A name of a table, index, constraint, trigger or function in a migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) name: &'static str,
+    /// Whether the migration creates what has this name.
+    pub(crate) is_created: bool,
+}
+
+/// The names in a migration: the lower-case words after keywords such as `TABLE`.
+pub(crate) fn names((_, _, sql): &MigrationFile) -> Vec<Named> {
+    let code = sql.lines().filter_map(|line| line.split("--").next());
+    let words: Vec<&str> = code.flat_map(str::split_whitespace).collect();
+    let is_name =
+        |word: &str| !word.is_empty() && word.chars().all(|it| matches!(it, 'a'..='z' | '0'..='9' | '_'));
+    let named = words.windows(3).filter_map(|words| {
+        let [before, keyword, name] = *words else { return None };
+        let name = name.split(['(', ';', ',']).next().filter(|name| is_name(name))?;
+        let is_created = match keyword {
+            "TABLE" | "INDEX" | "TRIGGER" | "FUNCTION" => matches!(before, "CREATE" | "UNIQUE"),
+            "CONSTRAINT" | "KEY" => before != "DROP",
+            _ => return None,
+        };
+        Some(Named { name, is_created })
+    });
+    named.collect()
 }

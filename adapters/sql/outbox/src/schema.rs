@@ -1,8 +1,10 @@
 //! Schema versions and migration, and the databases that are rejected.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use handover_outbox::ports::StoreError;
 
-use crate::migrations::{COMPATIBLE, Migrations, OUTBOX, newest, tables};
+use crate::migrations::{COMPATIBLE, MigrationFile, Migrations, OUTBOX, names, newest};
 use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;
@@ -30,9 +32,14 @@ pub enum SchemaError {
     /// An unreleased build of handover created the database.
     #[error("it was created by a version of handover from before the first release")]
     Unreleased,
-    /// A table that a migration creates exists already.
-    #[error("it has a table {0} that handover did not create")]
-    ForeignTable(String),
+    /// A pending migration creates a table or an index of this name.
+    #[error("it has {kind} {name} that handover did not create")]
+    ForeignRelation {
+        /// What has the name, such as `a table`.
+        kind: String,
+        /// The name.
+        name: String,
+    },
     /// A database error.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -40,8 +47,8 @@ pub enum SchemaError {
 
 impl SqlStore {
     /// Applies the pending migrations of the outbox. Processes may do this concurrently. Rejects a database that an
-    /// unreleased build created, and a database in which a table of the same name exists that handover did not create;
-    /// such a database is not changed.
+    /// unreleased build created, and a database in which a table or index with a name of a pending migration exists; such a
+    /// database is not changed.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.migrate_with(&[]).await
     }
@@ -51,14 +58,8 @@ impl SqlStore {
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
         let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
         let mut session = self.reading().await?;
-        let existing = session.tables().await?;
         for migrations in parts() {
-            if session.applied(migrations.table, &existing, "").await?.is_none() {
-                let mut ours = tables(self.engine().files(migrations));
-                if let Some(table) = ours.find(|table| existing.iter().any(|name| name == table)) {
-                    return Err(SchemaError::ForeignTable(table.to_owned()));
-                }
-            }
+            session.check_names(migrations, self.engine().files(migrations)).await?;
         }
         drop(session);
         for migrations in parts() {
@@ -79,7 +80,7 @@ impl SqlStore {
     pub async fn version_of_part(&self, migrations: &Migrations) -> Result<SchemaVersion, SchemaError> {
         let mut session = self.reading().await?;
         let existing = session.tables().await?;
-        let found = session.applied(migrations.table, &existing, "WHERE success").await?;
+        let found = session.applied(migrations, &existing, "WHERE success").await?;
         let needed = newest(self.engine().files(migrations));
         let mut version = SchemaVersion { part: migrations.part, found, needed, is_compatible: true };
         if version.is_newer() {
@@ -98,7 +99,9 @@ impl SqlStore {
         for part in [&OUTBOX].iter().chain(parts) {
             match self.version_of_part(part).await {
                 Ok(version) if version.is_enough() => {}
-                Ok(_) | Err(SchemaError::Unreleased | SchemaError::ForeignTable(_)) => return Ok(false),
+                Ok(_) | Err(SchemaError::Unreleased | SchemaError::ForeignRelation { .. }) => {
+                    return Ok(false);
+                }
                 Err(SchemaError::Store(error)) => return Err(error),
             }
         }
@@ -124,19 +127,54 @@ impl Session {
         self.fetch(sql, values![]).await?.iter().map(|row| Ok(row.text("name")?.to_owned())).collect()
     }
 
+    /// Rejects a database in which something has a name that a pending migration creates.
+    async fn check_names(
+        &mut self,
+        migrations: &Migrations,
+        files: &[MigrationFile],
+    ) -> Result<(), SchemaError> {
+        // Before the versions are read: another process may migrate meanwhile.
+        let found = self.fetch(self.dialect.relations(), values![]).await?;
+        let kinds: Result<BTreeMap<&str, &str>, StoreError> =
+            found.iter().map(|row| Ok((row.text("name")?, row.text("kind")?))).collect();
+        let kinds = kinds?;
+        let existing: Vec<String> = kinds.keys().map(|name| (*name).to_owned()).collect();
+        let applied = self.applied(migrations, &existing, "").await?;
+        let is_applied = |(version, ..): &&MigrationFile| Some(*version) <= applied;
+        let (done, pending): (Vec<_>, Vec<_>) = files.iter().partition(is_applied);
+        // A pending migration may create again what an applied one has created.
+        let ours: BTreeSet<&str> = done.into_iter().flat_map(names).map(|named| named.name).collect();
+        let created = pending.into_iter().flat_map(names).filter(|named| named.is_created);
+        for created in created.filter(|named| !ours.contains(named.name)) {
+            let name = self.shared.prefix.statement(created.name);
+            if let Some(kind) = kinds.get(name.as_ref()) {
+                return Err(SchemaError::ForeignRelation {
+                    kind: (*kind).to_owned(),
+                    name: name.into_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// The newest recorded version that meets `condition` (a `WHERE` clause, or empty).
     async fn applied(
         &mut self,
-        table: &'static str,
+        migrations: &Migrations,
         existing: &[String],
         condition: &str,
     ) -> Result<Option<i64>, SchemaError> {
+        let table = migrations.table;
         let exists = |table: &str| existing.iter().any(|name| name == table);
-        if exists(table) {
+        if exists(&self.shared.prefix.statement(table)) {
             let sql = format!("SELECT max(version) AS version FROM {table} {condition}");
             let newest = self.fetch_one(&sql, values![]).await?;
             return Ok(newest.map(|row| row.of(table, "version").opt_int("version")).transpose()?.flatten());
         }
-        if exists(UNRELEASED) { Err(SchemaError::Unreleased) } else { Ok(None) }
+        if self.shared.prefix.is_empty() && exists(UNRELEASED) {
+            Err(SchemaError::Unreleased)
+        } else {
+            Ok(None)
+        }
     }
 }

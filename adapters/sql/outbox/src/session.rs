@@ -31,6 +31,9 @@ enum State {
 /// A connection in use: a unit of work in a transaction, or a view outside a transaction.
 ///
 /// After a statement failed or was dropped before it ended, a session rejects further statements and the commit.
+///
+/// In a statement, a name of the toolkit's tables stands for the table with the prefix of the store
+/// ([`TablePrefix`](crate::TablePrefix)). A name in quotes is not changed.
 pub struct Session {
     connection: Box<dyn Connection>,
     pub(crate) dialect: &'static dyn Dialect,
@@ -67,7 +70,7 @@ impl Session {
     pub async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
         self.start().await?;
         let timed = Timed::start();
-        let outcome = self.connection.execute(sql, values).await;
+        let outcome = self.connection.execute(&self.shared.prefix.statement(sql), values).await;
         timed.end(sql);
         self.finish(outcome)
     }
@@ -76,7 +79,7 @@ impl Session {
     pub async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.start().await?;
         let timed = Timed::start();
-        let outcome = self.connection.fetch(sql, values).await;
+        let outcome = self.connection.fetch(&self.shared.prefix.statement(sql), values).await;
         timed.end(sql);
         self.finish(outcome)
     }

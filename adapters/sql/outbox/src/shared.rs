@@ -8,6 +8,7 @@ use chrono::Duration;
 use handover_outbox::ports::{StoreError, SystemFaultKind};
 use tokio::time::Instant;
 
+use crate::prefix::TablePrefix;
 use crate::wakeup::CommitNotifier;
 
 /// Maximum number of unreadable rows that one process reports.
@@ -19,6 +20,7 @@ const FAULT_OVER_AFTER: std::time::Duration = std::time::Duration::from_secs(60)
 /// State shared by all sessions of a store.
 pub(crate) struct Shared {
     pub(crate) notifier: CommitNotifier,
+    pub(crate) prefix: TablePrefix,
     offset_us: AtomicI64,
     /// Ids of unreadable outbox rows that were reported.
     reported: Mutex<BTreeSet<i64>>,
@@ -30,9 +32,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(notifier: CommitNotifier) -> Shared {
+    pub(crate) fn new(notifier: CommitNotifier, prefix: TablePrefix) -> Shared {
         Shared {
             notifier,
+            prefix,
             offset_us: AtomicI64::new(0),
             reported: Mutex::default(),
             faults: Mutex::default(),

@@ -76,7 +76,8 @@ impl SqlStore {
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: WakeupNotifier) -> SqlStore {
-        SqlStore { engine, shared: Arc::new(Shared::new(CommitNotifier::new(wake))), clock }
+        let shared = Shared::new(CommitNotifier::new(wake), engine.prefix().clone());
+        SqlStore { engine, shared: Arc::new(shared), clock }
     }
 
     /// Checks with a dedicated connection that the database server is reachable; the error contains the cause. On

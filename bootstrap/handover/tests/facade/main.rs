@@ -13,6 +13,7 @@ mod keys;
 mod library;
 mod mistakes;
 mod operators;
+mod prefix;
 mod readme;
 mod start;
 mod test_helpers;

@@ -33,7 +33,8 @@ async fn table_of_the_service_with_a_name_of_the_outbox_is_refused() -> TestResu
     assert_eq!(
         refused.to_string(),
         "the tables of the outbox cannot be created in the database: it has a table dead_letters that handover did not create; \
-         rename the table, or let the connection options of the pool name another schema (`search_path`) or database"
+         rename it, or give the tables of the outbox a prefix with `Builder::table_prefix`, or let the connection options of \
+         the pool name another schema (`search_path`) or database"
     );
     Ok(())
 }

@@ -57,7 +57,9 @@ impl Failure {
         let database = database.clone();
         move |error| match error {
             SchemaError::Unreleased => Failure::SchemaUnreleased { database },
-            SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
+            SchemaError::ForeignRelation { kind, name } => {
+                Failure::SchemaForeign { database, relation: format!("{kind} {name}") }
+            }
             SchemaError::Store(cause) => Failure::database(&database)(cause),
         }
     }

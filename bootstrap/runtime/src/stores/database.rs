@@ -95,7 +95,7 @@ impl Database {
                     SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
                     error @ (SchemaError::Store(_)
                     | SchemaError::Unreleased
-                    | SchemaError::ForeignTable(_)) => Failure::schema(&database)(error),
+                    | SchemaError::ForeignRelation { .. }) => Failure::schema(&database)(error),
                 })
             }
         }

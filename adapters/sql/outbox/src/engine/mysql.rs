@@ -7,7 +7,7 @@ use chrono::NaiveDateTime;
 use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
-use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::mysql_error::number;
 use super::mysql_settings::{LENDING, set_up};
@@ -18,21 +18,27 @@ use crate::dialect::{Claiming, Dialect, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 
 pub(crate) struct MysqlEngine {
     pool: Pool<MySql>,
     connect: MySqlConnectOptions,
+    prefix: TablePrefix,
 }
 
 impl MysqlEngine {
-    pub(crate) fn open(connect: &MySqlConnectOptions, connections: NonZeroU32) -> MysqlEngine {
+    pub(crate) fn open(
+        connect: &MySqlConnectOptions,
+        connections: NonZeroU32,
+        prefix: TablePrefix,
+    ) -> MysqlEngine {
         let connect = connect.clone().statement_cache_capacity(PREPARED).disable_statement_logging();
         let pool = pool(connections)
             .after_connect(|connection, _| Box::pin(set_up(connection)))
             .connect_lazy_with(connect.clone());
-        MysqlEngine { pool, connect }
+        MysqlEngine { pool, connect, prefix }
     }
 }
 
@@ -40,6 +46,10 @@ impl MysqlEngine {
 impl Engine for MysqlEngine {
     fn dialect(&self) -> &'static dyn Dialect {
         &MysqlDialect
+    }
+
+    fn prefix(&self) -> &TablePrefix {
+        &self.prefix
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -62,11 +72,9 @@ impl Engine for MysqlEngine {
         // A migration may take long.
         let settings =
             format!("SET SESSION lock_wait_timeout = {MIGRATION_WAIT_S} /*M! , max_statement_time = 0 */");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(settings))
-            .execute(&mut connection)
-            .await
-            .map_err(to_store_error)?;
-        let done = mysql_migrations::run(connection, &migrations.migrator(migrations.mysql)).await;
+        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await.map_err(to_store_error)?;
+        let migrator = self.prefix.migrator(migrations, migrations.mysql);
+        let done = mysql_migrations::run(connection, &self.prefix, &migrator).await;
         done.map_err(|error| crate::error::migration_error(error, classify))
     }
 
@@ -105,6 +113,8 @@ impl Engine for MysqlEngine {
             "UPDATE outbox_audit_log SET actor = actor WHERE 1 = 0",
             "DELETE FROM outbox_audit_log WHERE 1 = 0",
         ] {
+            // Safe: the statement is a constant with known names.
+            let edit = AssertSqlSafe(self.prefix.statement(edit).into_owned());
             match sqlx::query(edit).execute(&mut *connection).await {
                 Ok(_) => return Ok(false),
                 Err(sqlx::Error::Database(error))
@@ -116,7 +126,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn watch(&self, notifier: &CommitNotifier) {
-        mysql_wakeup::watch(&self.pool, notifier).await
+        mysql_wakeup::watch(&self.pool, &self.prefix, notifier).await
     }
 
     async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
@@ -179,6 +189,11 @@ impl Dialect for MysqlDialect {
 
     fn tables(&self) -> &'static str {
         "SELECT CAST(table_name AS CHAR) AS name FROM information_schema.tables WHERE table_schema = DATABASE()"
+    }
+
+    fn relations(&self) -> &'static str {
+        "SELECT CAST(table_name AS CHAR) AS name, IF(table_type = 'VIEW', 'a view', 'a table') AS kind \
+         FROM information_schema.tables WHERE table_schema = DATABASE()"
     }
 
     fn claiming(&self) -> Claiming {

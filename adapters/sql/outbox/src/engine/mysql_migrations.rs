@@ -12,12 +12,19 @@ use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::mysql_error::number;
 use super::pooled::MIGRATION_WAIT_S;
+use crate::prefix::TablePrefix;
 
 /// Name of the migration lock. Named locks are global to the server, so the name contains the database.
-const LOCK: &str = "CONCAT('handover-migrations-', MD5(DATABASE()))";
+fn lock_name(prefix: &TablePrefix) -> String {
+    format!("CONCAT('handover-migrations-', MD5(CONCAT(DATABASE(), '{}')))", prefix.before(""))
+}
 
-pub(super) async fn run(connection: MySqlConnection, migrator: &Migrator) -> Result<(), MigrateError> {
-    let mut resumable = ResumableMigrations { connection };
+pub(super) async fn run(
+    connection: MySqlConnection,
+    prefix: &TablePrefix,
+    migrator: &Migrator,
+) -> Result<(), MigrateError> {
+    let mut resumable = ResumableMigrations { connection, lock: lock_name(prefix) };
     migrator.run_direct(None, &mut resumable, false).await?;
     resumable.connection.close().await.map_err(MigrateError::from)
 }
@@ -25,6 +32,8 @@ pub(super) async fn run(connection: MySqlConnection, migrator: &Migrator) -> Res
 /// The driver's migrations, able to resume an interrupted one.
 struct ResumableMigrations {
     connection: MySqlConnection,
+    /// Expression for the name of the migration lock.
+    lock: String,
 }
 
 impl ResumableMigrations {
@@ -137,7 +146,7 @@ impl Migrate for ResumableMigrations {
 
     fn lock(&mut self) -> BoxFuture<'_, Result<(), MigrateError>> {
         Box::pin(async move {
-            let sql = format!("SELECT GET_LOCK({LOCK}, {MIGRATION_WAIT_S})");
+            let sql = format!("SELECT GET_LOCK({}, {MIGRATION_WAIT_S})", self.lock);
             let acquired: Option<i64> =
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await?;
             if acquired == Some(1) {
@@ -153,7 +162,7 @@ impl Migrate for ResumableMigrations {
 
     fn unlock(&mut self) -> BoxFuture<'_, Result<(), MigrateError>> {
         Box::pin(async move {
-            let sql = format!("SELECT RELEASE_LOCK({LOCK})");
+            let sql = format!("SELECT RELEASE_LOCK({})", self.lock);
             sqlx::query(AssertSqlSafe(sql)).execute(&mut self.connection).await?;
             Ok(())
         })

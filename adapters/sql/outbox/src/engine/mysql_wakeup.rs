@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, MySql, Pool};
 use tokio::time::sleep;
 
 use crate::dialect::{padded, placeholders};
+use crate::prefix::TablePrefix;
 use crate::wakeup::CommitNotifier;
 
 /// Pause after a poll that found a change.
@@ -28,14 +29,14 @@ struct PollResult {
     queues: Vec<String>,
 }
 
-pub(super) async fn watch(pool: &Pool<MySql>, notifier: &CommitNotifier) {
+pub(super) async fn watch(pool: &Pool<MySql>, prefix: &TablePrefix, notifier: &CommitNotifier) {
     let mut last = PollResult::default();
     let mut pause = MIN_PAUSE;
     loop {
         sleep(pause).await;
         // Other processes poll the database, so nothing has to be sent to them.
         drop(notifier.take_pending());
-        match poll(pool, notifier).await {
+        match poll(pool, prefix, notifier).await {
             Ok(found) => {
                 if found.event.is_some() {
                     notifier.on_notification(&format!("{:x}", u64::MAX));
@@ -52,10 +53,16 @@ pub(super) async fn watch(pool: &Pool<MySql>, notifier: &CommitNotifier) {
     }
 }
 
-async fn poll(pool: &Pool<MySql>, notifier: &CommitNotifier) -> Result<PollResult, sqlx::Error> {
+async fn poll(
+    pool: &Pool<MySql>,
+    prefix: &TablePrefix,
+    notifier: &CommitNotifier,
+) -> Result<PollResult, sqlx::Error> {
+    // Safe: the statements consist of constants, placeholders and known names.
+    let prefixed = |sql: &str| AssertSqlSafe(prefix.statement(sql).into_owned());
     let mut connection = pool.acquire().await?;
     let new = "SELECT id FROM outbox_events FORCE INDEX (idx_status_time) WHERE status = 'NEW' LIMIT 1";
-    let event: Option<i64> = sqlx::query_scalar(new).fetch_optional(&mut *connection).await?;
+    let event: Option<i64> = sqlx::query_scalar(prefixed(new)).fetch_optional(&mut *connection).await?;
     let subscribed = padded(&notifier.subscribed_queues());
     if subscribed.is_empty() {
         return Ok(PollResult { event, queues: Vec::new() });
@@ -65,8 +72,7 @@ async fn poll(pool: &Pool<MySql>, notifier: &CommitNotifier) -> Result<PollResul
          FORCE INDEX (idx_outbox_broker_ready) WHERE m.queue = q.queue AND m.session_id IS NULL) ORDER BY q.queue",
         placeholders(subscribed.len())
     );
-    // Safe: only placeholders are inserted into the SQL text.
-    let mut query = sqlx::query_scalar(AssertSqlSafe(ready));
+    let mut query = sqlx::query_scalar(prefixed(&ready));
     for queue in subscribed {
         query = query.bind(queue);
     }

@@ -18,16 +18,22 @@ use crate::dialect::{Claiming, Dialect, LookUp, Sequencing, insert_values, numbe
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 
 pub(crate) struct PostgresEngine {
     pool: Pool<Postgres>,
     connect: PgConnectOptions,
+    prefix: TablePrefix,
 }
 
 impl PostgresEngine {
-    pub(crate) fn open(connect: &PgConnectOptions, connections: NonZeroU32) -> PostgresEngine {
+    pub(crate) fn open(
+        connect: &PgConnectOptions,
+        connections: NonZeroU32,
+        prefix: TablePrefix,
+    ) -> PostgresEngine {
         let name = connect.get_application_name().unwrap_or("handover");
         let connect = connect
             .clone()
@@ -37,7 +43,7 @@ impl PostgresEngine {
         let pool = pool(connections)
             .after_connect(|connection, _| Box::pin(set_up(connection)))
             .connect_lazy_with(connect.clone());
-        PostgresEngine { pool, connect }
+        PostgresEngine { pool, connect, prefix }
     }
 }
 
@@ -45,6 +51,10 @@ impl PostgresEngine {
 impl Engine for PostgresEngine {
     fn dialect(&self) -> &'static dyn Dialect {
         &PostgresDialect
+    }
+
+    fn prefix(&self) -> &TablePrefix {
+        &self.prefix
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -73,7 +83,7 @@ impl Engine for PostgresEngine {
             .execute(&mut connection)
             .await
             .map_err(to_store_error)?;
-        let migrator = migrations.migrator(migrations.postgres);
+        let migrator = self.prefix.migrator(migrations, migrations.postgres);
         migrator.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
         connection.close().await.map_err(to_store_error)
     }
@@ -109,12 +119,12 @@ impl Engine for PostgresEngine {
     }
 
     async fn watch(&self, notifier: &CommitNotifier) {
-        postgres_wakeup::watch(&self.connect, notifier).await
+        postgres_wakeup::watch(&self.connect, &self.prefix, notifier).await
     }
 
     async fn send_notification(&self, text: &str) -> Result<(), StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
-        postgres_wakeup::notify(&mut connection, text).await.map_err(to_store_error)
+        postgres_wakeup::notify(&mut connection, &self.prefix, text).await.map_err(to_store_error)
     }
 
     async fn close(&self) {
@@ -147,6 +157,13 @@ impl Dialect for PostgresDialect {
 
     fn tables(&self) -> &'static str {
         "SELECT tablename::text AS name FROM pg_tables WHERE schemaname = current_schema()"
+    }
+
+    fn relations(&self) -> &'static str {
+        "SELECT relname::text AS name, CASE relkind WHEN 'i' THEN 'an index' WHEN 'I' THEN 'an index' \
+         WHEN 'S' THEN 'a sequence' WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a view' WHEN 'c' THEN 'a type' \
+         ELSE 'a table' END AS kind \
+         FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
     }
 
     fn hexadecimal(&self, column: &str) -> String {

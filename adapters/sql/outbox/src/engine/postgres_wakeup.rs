@@ -14,8 +14,10 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::postgres_settings::set_up;
+use crate::prefix::TablePrefix;
 use crate::wakeup::CommitNotifier;
 
+/// The channel of an outbox without prefix.
 const CHANNEL: &str = "handover";
 /// Minimum interval between two notifications.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -23,16 +25,21 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for sending a notification.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn watch(connect: &PgConnectOptions, notifier: &CommitNotifier) {
+pub(super) async fn watch(connect: &PgConnectOptions, prefix: &TablePrefix, notifier: &CommitNotifier) {
+    let channel = prefix.before(CHANNEL);
     loop {
-        if let Err(error) = listen(connect, notifier).await {
+        if let Err(error) = listen(connect, &channel, notifier).await {
             tracing::debug!(%error, "store: LISTEN connection lost; reconnecting in 1 s");
         }
         sleep(RECONNECT_PAUSE).await;
     }
 }
 
-async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result<(), sqlx::Error> {
+async fn listen(
+    connect: &PgConnectOptions,
+    channel: &str,
+    notifier: &CommitNotifier,
+) -> Result<(), sqlx::Error> {
     // A separate pool: the listener occupies its connection permanently, and the store needs all connections of its
     // pool.
     let pool = PgPoolOptions::new()
@@ -40,7 +47,7 @@ async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result
         .after_connect(|connection, _| Box::pin(set_up(connection)))
         .connect_lazy_with(connect.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen(CHANNEL).await?;
+    listener.listen(channel).await?;
     let own_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;
     // Notifications that were sent before LISTEN were missed, so every waiter is woken.
     notifier.notify_all_local();
@@ -56,7 +63,7 @@ async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result
             },
             () = pending_at(notifier, next) => {
                 if let Some(payload) = notifier.take_pending() {
-                    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(payload);
+                    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload);
                     timeout(RESPONSE_TIMEOUT, notify.execute(&mut listener))
                         .await
                         .map_err(|elapsed| sqlx::Error::Io(elapsed.into()))??;
@@ -73,7 +80,11 @@ async fn pending_at(notifier: &CommitNotifier, earliest: Instant) {
     sleep_until(earliest).await;
 }
 
-pub(super) async fn notify(connection: &mut PgConnection, text: &str) -> Result<(), sqlx::Error> {
-    sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(connection).await?;
-    Ok(())
+pub(super) async fn notify(
+    connection: &mut PgConnection,
+    prefix: &TablePrefix,
+    text: &str,
+) -> Result<(), sqlx::Error> {
+    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(prefix.before(CHANNEL)).bind(text);
+    notify.execute(connection).await.map(drop)
 }

@@ -16,6 +16,7 @@ use super::mysql::MysqlEngine;
 #[cfg(feature = "postgres")]
 use super::postgres::PostgresEngine;
 use crate::connection::Engine;
+use crate::prefix::TablePrefix;
 
 /// Default size of the pool: on two cores more connections only wait for each other.
 const DEFAULT_CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
@@ -54,6 +55,7 @@ pub struct InvalidOptions(String);
 pub struct ServerOptions {
     driver: Driver,
     connections: NonZeroU32,
+    prefix: TablePrefix,
 }
 
 #[derive(Clone)]
@@ -75,7 +77,7 @@ impl ServerOptions {
             "postgres" | "postgresql" => postgres(rest)?,
             _ => return invalid("the scheme is neither MySQL, MariaDB nor PostgreSQL"),
         };
-        let options = ServerOptions { driver, connections: DEFAULT_CONNECTIONS };
+        let options = ServerOptions::of(driver);
         match options.parts().database {
             Some(_) => Ok(options),
             None => invalid("the URL has no database name; append /database to host and port"),
@@ -86,13 +88,24 @@ impl ServerOptions {
     /// kept; the size of the cache of prepared statements is not.
     #[cfg(feature = "postgres")]
     pub fn postgres(options: PgConnectOptions) -> ServerOptions {
-        ServerOptions { driver: Driver::Postgres(Box::new(options)), connections: DEFAULT_CONNECTIONS }
+        ServerOptions::of(Driver::Postgres(Box::new(options)))
     }
 
     /// The options of an application's own connections to MySQL or MariaDB, which must name a database.
     #[cfg(feature = "mysql")]
     pub fn mysql(options: MySqlConnectOptions) -> ServerOptions {
-        ServerOptions { driver: Driver::MySql(Box::new(options)), connections: DEFAULT_CONNECTIONS }
+        ServerOptions::of(Driver::MySql(Box::new(options)))
+    }
+
+    fn of(driver: Driver) -> ServerOptions {
+        ServerOptions { driver, connections: DEFAULT_CONNECTIONS, prefix: TablePrefix::default() }
+    }
+
+    /// Sets the prefix of the tables; the default is none.
+    #[must_use]
+    pub fn table_prefix(mut self, prefix: TablePrefix) -> ServerOptions {
+        self.prefix = prefix;
+        self
     }
 
     /// Sets the maximum number of connections; the default is 8.
@@ -138,11 +151,12 @@ impl ServerOptions {
     }
 
     pub(crate) fn engine(&self) -> Arc<dyn Engine> {
+        let prefix = self.prefix.clone();
         match &self.driver {
             #[cfg(feature = "mysql")]
-            Driver::MySql(options) => Arc::new(MysqlEngine::open(options, self.connections)),
+            Driver::MySql(options) => Arc::new(MysqlEngine::open(options, self.connections, prefix)),
             #[cfg(feature = "postgres")]
-            Driver::Postgres(options) => Arc::new(PostgresEngine::open(options, self.connections)),
+            Driver::Postgres(options) => Arc::new(PostgresEngine::open(options, self.connections, prefix)),
         }
     }
 

@@ -29,6 +29,7 @@ use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo
 use crate::connection::{Connection, Engine};
 use crate::dialect::Dialect;
 use crate::migrations::{MigrationFile, Migrations};
+use crate::prefix::TablePrefix;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
 
@@ -52,12 +53,13 @@ const CREATE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 pub struct SqliteOptions {
     path: PathBuf,
     connect: SqliteConnectOptions,
+    prefix: TablePrefix,
 }
 
 impl SqliteOptions {
     /// A database file. If it does not exist, it is created; on Unix only its owner may read and write it.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions { path: path.into(), connect: SqliteConnectOptions::new() }
+        SqliteOptions::at(path.into(), SqliteConnectOptions::new())
     }
 
     /// The options of an application's own connections, of which the settings that the store needs are replaced:
@@ -68,7 +70,11 @@ impl SqliteOptions {
         let is_file = path
             .to_str()
             .is_none_or(|path| !path.is_empty() && !path.starts_with([':']) && !path.starts_with("file:"));
-        is_file.then_some(SqliteOptions { path, connect })
+        is_file.then(|| SqliteOptions::at(path, connect))
+    }
+
+    fn at(path: PathBuf, connect: SqliteConnectOptions) -> SqliteOptions {
+        SqliteOptions { path, connect, prefix: TablePrefix::default() }
     }
 
     /// Parses a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
@@ -78,6 +84,13 @@ impl SqliteOptions {
         // An in-memory database is rejected: each connection would open a separate one.
         let is_file = !path.is_empty() && !path.starts_with(":memory:") && !path.contains('?');
         is_file.then(|| SqliteOptions::file(path))
+    }
+
+    /// Sets the prefix of the tables; the default is none.
+    #[must_use]
+    pub fn table_prefix(mut self, prefix: TablePrefix) -> SqliteOptions {
+        self.prefix = prefix;
+        self
     }
 
     /// The database file.
@@ -93,6 +106,7 @@ pub(crate) struct SqliteEngine {
     in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
     upkeep: Arc<Upkeep>,
+    prefix: TablePrefix,
 }
 
 impl SqliteEngine {
@@ -159,7 +173,8 @@ impl SqliteEngine {
                     .pragma("journal_size_limit", checkpoints::LOG_LIMIT_BYTES.to_string()),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
-        let engine = SqliteEngine { writer, in_transaction, readers, upkeep };
+        let prefix = options.prefix.clone();
+        let engine = SqliteEngine { writer, in_transaction, readers, upkeep, prefix };
         engine.create().await?;
         Ok(engine)
     }
@@ -209,6 +224,10 @@ impl Engine for SqliteEngine {
         &SqliteDialect
     }
 
+    fn prefix(&self) -> &TablePrefix {
+        &self.prefix
+    }
+
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.upkeep.storage.check()?;
         let connection = self.writer.acquire().await.map_err(to_store_error)?;
@@ -227,8 +246,8 @@ impl Engine for SqliteEngine {
         // The driver's migration lock has no effect on SQLite; this transaction around all migrations replaces it.
         let mut transaction =
             sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(to_store_error)?;
-        migrations
-            .migrator(migrations.sqlite)
+        self.prefix
+            .migrator(migrations, migrations.sqlite)
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(|error| StoreError::Backend(Box::new(error)))?;

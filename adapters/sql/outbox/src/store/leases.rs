@@ -10,6 +10,7 @@ use handover_outbox::ports::{
 
 use crate::connection::Statements;
 use crate::dialect::{Dialect, Sequencing, padded, placeholders};
+use crate::prefix::TablePrefix;
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -37,12 +38,14 @@ fn heartbeat(row: &Row) -> Result<Heartbeat, StoreError> {
 pub(crate) async fn read_older_relay(
     connection: &mut dyn Statements,
     dialect: &dyn Dialect,
+    prefix: &TablePrefix,
 ) -> Result<Option<OlderRelay>, StoreError> {
     if dialect.sequencing() == Sequencing::NewestRow {
         // SQLite refuses the writes of a transaction that has read before another one wrote: write first, no row.
-        connection.execute_with("DELETE FROM outbox_relays WHERE relay IS NULL", Vec::new()).await?;
+        let delete = prefix.statement("DELETE FROM outbox_relays WHERE relay IS NULL");
+        connection.execute_with(&delete, Vec::new()).await?;
     }
-    let heartbeats = connection.fetch_with(HEARTBEATS, Vec::new()).await?;
+    let heartbeats = connection.fetch_with(&prefix.statement(HEARTBEATS), Vec::new()).await?;
     let heartbeats = heartbeats.iter().map(heartbeat).collect::<Result<Vec<_>, _>>()?;
     if heartbeats.iter().all(|beat| beat.relay.knows_text_keys()) {
         return Ok(None);

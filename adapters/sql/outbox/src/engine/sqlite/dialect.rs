@@ -29,6 +29,10 @@ impl Dialect for SqliteDialect {
         "SELECT name FROM sqlite_schema WHERE type = 'table'"
     }
 
+    fn relations(&self) -> &'static str {
+        "SELECT name, CASE type WHEN 'index' THEN 'an index' ELSE 'a ' || type END AS kind FROM sqlite_schema"
+    }
+
     fn claiming(&self) -> Claiming {
         Claiming::UpdateReturning
     }
