@@ -56,6 +56,7 @@ impl TablePrefix {
     }
 
     /// The prefix before a name that is not in [`NAMES`].
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
     pub(crate) fn before(&self, name: &str) -> String {
         format!("{}{name}", self.0)
     }
