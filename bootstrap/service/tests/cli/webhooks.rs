@@ -133,6 +133,41 @@ fn secrets_are_encrypted_with_a_new_key() {
     );
 }
 
+#[test]
+fn names_and_addresses_of_this_service_are_refused() {
+    let world = world()
+        .set("HANDOVER_WEBHOOK__OWN_HOSTS", "[\"Shop.Example\", \"b\u{fc}cher.example.\"]")
+        .set("HANDOVER_WEBHOOK__ALLOW_NETWORKS", "[127.0.0.0/8, 10.0.0.0/8]")
+        .set("HANDOVER_HTTP__LISTEN", "127.0.0.1:18080")
+        .set("HANDOVER_HTTP__OPS_LISTEN", "10.0.0.1:18081")
+        .set("HANDOVER_WEBHOOK__KEY", "0f4a9c1be27d83560f4a9c1be27d8356");
+    for url in [
+        "https://shop.example/hooks",
+        "https://SHOP.example.:8443/",
+        "http://xn--bcher-kva.example/",
+        "http://127.0.0.1:18080/",
+        "http://10.1:18081/",
+    ] {
+        let ran = world.run(&format!("webhook create --url {url} --types *"));
+        ran.refused(2, &["url", "is this service itself"]);
+    }
+    webhook(&world, "create --url http://127.0.0.1:18081/ --types *");
+    let world = world.set("HANDOVER_WEBHOOK__OWN_HOSTS", "[\"https://shop.example\"]");
+    world.run("webhook list").refused(2, &["webhook.own-hosts", "without scheme and port"]);
+}
+
+#[test]
+fn key_must_be_set_outside_loopback() {
+    let world = world().set("HANDOVER_HTTP__LISTEN", "0.0.0.0:0");
+    let create = "webhook create --url https://erp.example --types *";
+    world.run(create).refused(2, &["webhook.key is not set"]);
+    assert!(!world.files().iter().any(|name| name.ends_with("webhook-key")));
+    let world = world.set("HANDOVER_WEBHOOK__KEY", &"changeme".repeat(4));
+    world.run(create).refused(2, &["webhook.key looks like a placeholder", "openssl rand -hex 32"]);
+    let world = world.set("HANDOVER_WEBHOOK__KEY", "0f4a9c1be27d83560f4a9c1be27d8356");
+    world.run(create).done();
+}
+
 /// A process that ends with the test.
 struct Listener(Child);
 
