@@ -101,6 +101,10 @@ fn invalid_values_and_unknown_endpoints_are_refused() {
         ("create --url https://10.0.0.1 --types *", ["url", "10.0.0.1"]),
         ("create --url https://erp.example --types order.payd", ["eventTypes", "order.paid"]),
         ("create --url https://erp.example --types * --header host:a", ["headers", "host"]),
+        (
+            "create --url https://erp.example --types * --header x-a:1 --header X-A:2",
+            ["headers", "X-A is set twice"],
+        ),
     ] {
         world.run(&format!("webhook {line}")).refused(2, &parts);
     }
@@ -195,8 +199,9 @@ fn send(address: &str, signature: &str, timestamp: i64, body: &str) -> String {
 #[test]
 fn listener_verifies_and_prints_requests() {
     let world = World::new();
+    world.write("secret", format!("\n{SECRET}\n"));
     let mut command = world.command();
-    command.args(["webhook", "listen", "--port", "0", "--secret", SECRET]);
+    command.args(["webhook", "listen", "--port", "0", "--secret-file", "secret"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut listener = Listener(child);
     let mut notes = BufReader::new(listener.0.stderr.take().unwrap()).lines();
@@ -212,4 +217,21 @@ fn listener_verifies_and_prints_requests() {
     assert!(send(&address, &signature, now, r#"{"type":"order.sold"}"#).contains("401"));
     let refused = printed.next().unwrap();
     assert!(refused.starts_with("POST /hooks: no signature matches"), "{refused}");
+}
+
+#[test]
+fn listener_needs_a_secret() {
+    let world = World::new();
+    world.write("empty", "\n");
+    world.write("wrong", "secret");
+    for (arguments, part) in [
+        ("", "--secret-file <FILE>"),
+        ("--secret-file missing", "No such file"),
+        ("--secret-file empty", "the file is empty"),
+        ("--secret-file wrong", "whsec_"),
+        ("--secret wrong", "whsec_"),
+    ] {
+        let ran = world.run(&format!("webhook listen --port 0 {arguments}"));
+        assert!(ran.code == Some(2) && ran.stderr.contains(part), "{part}: {ran:?}");
+    }
 }
