@@ -2,6 +2,7 @@
 //! its handlers. The crate's own tests, on SQLite, test everything that does not depend on the server.
 
 mod clinic;
+mod refusals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{
-    AggregateRef, EventId, EventKey as _, EventType, Partition, PartitionSet, TenantId, Trace,
+    AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
 };
 use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
@@ -212,6 +212,10 @@ impl<DB: Database> Enqueuer<DB> {
             key: E::KEY_FIELD,
             cause,
         })?;
+        let written =
+            Json::parse(&payload).map_err(|cause| EnqueueError::Unreadable { event: E::NAME, cause })?;
+        let is_consistent = registered.spec.check(E::AGGREGATE, &id, &written);
+        is_consistent.map_err(|why| EnqueueError::Contradiction { event: E::NAME, why })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         let metadata = EventMetadata {

@@ -15,7 +15,7 @@ use handover_system::OsRandom;
 use crate::database::Database;
 use crate::enqueue::Enqueuer;
 use crate::error::{BuildError, Error};
-use crate::parts::{Parts, Role};
+use crate::parts::{DEAD_LETTERS, Parts, Role, dead_letter_key};
 use crate::report::Report;
 use crate::running::Running;
 
@@ -155,8 +155,8 @@ impl<DB: Database> Outbox<DB> {
         let Parts { name, broker, consumers, .. } = self.parts.as_ref();
         let topology = Topology::new(
             &format!("{name}.events"),
-            &format!("{name}.dead-letters"),
-            &format!("{name}.dead"),
+            &format!("{name}.{DEAD_LETTERS}"),
+            &dead_letter_key(name),
         );
         let mut services = Services::new(tx.outbox(), broker.open(store, name), topology);
         for event in self.enqueuer.events().values() {

@@ -19,7 +19,7 @@ use crate::json::Json;
 /// The attribute `#[event(name = "..", aggregate = "..")]` on the struct is required; `routing_key = ".."` (otherwise
 /// the name), `summary = ".."` and `unordered` are optional. `#[event(key)]` marks the field with the id of the
 /// aggregate, and `#[event(visible)]` each field without personal data. Names in JSON follow `#[serde(rename)]`,
-/// `#[serde(rename_all = "camelCase")]` and `#[serde(flatten)]`.
+/// `#[serde(rename_all)]` and `#[serde(flatten)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     label = "does not implement `EventType`",

@@ -14,5 +14,6 @@ mod library;
 mod mistakes;
 mod operators;
 mod readme;
+mod routing;
 mod start;
 mod test_helpers;
