@@ -48,8 +48,8 @@ pub use leases::{
 };
 pub use numbered::Numbered;
 pub use operator::{
-    Blocked, OperatorQueries, OperatorQueriesWrapper, OperatorRepo, OperatorRepoWrapper, OutboxCounts,
-    OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
+    Backlog, Blocked, OperatorQueries, OperatorQueriesWrapper, OperatorRepo, OperatorRepoWrapper,
+    OutboxCounts, OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
 };
 pub use outbox::{
     DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries, OutboxQueriesWrapper,

@@ -8,6 +8,7 @@ use tracing::{error, warn};
 use crate::consumers::{
     Bound, Consumer, DeadLetterDrainer, broker_timeout, keep_registered, register, subscribe,
 };
+use crate::gauges::keep_sampling;
 use crate::outbox::{ConsumerQueue, Outbox};
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
@@ -102,6 +103,13 @@ pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &Consum
     keep_running(&outbox.tx, "dead-letters", move || {
         DeadLetterDrainer::new(drainer.clone(), &consumers, &settings).run()
     });
+}
+
+/// Starts the task that sets the gauges of events that are not published yet: their number, and how long the longest due one
+/// has been due. One query every 5 seconds, or less often if it takes long.
+pub fn start_gauges(outbox: &Outbox) {
+    let sampled = outbox.for_background_tasks();
+    keep_running(&outbox.tx, "gauges", move || keep_sampling(sampled.clone()));
 }
 
 /// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.

@@ -85,6 +85,7 @@ impl<DB: Database> Outbox<DB> {
         }
         if self.has(Role::Relay) {
             runtime::start_relay(&services, wake, &RelaySettings::default());
+            runtime::start_gauges(&services);
         }
         if self.has(Role::Consumers) {
             let bound: Vec<Bound> =

@@ -25,6 +25,7 @@ pub struct AggregateRef {
 
 /// Reason why a value is not the id of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AggregateIdError {
     /// The value is neither an integer of 64 bits nor a valid text key.
     #[error(

@@ -20,6 +20,16 @@ use crate::json::Json;
 /// the name), `summary = ".."` and `unordered` are optional. `#[event(key)]` marks the field with the id of the
 /// aggregate, and `#[event(visible)]` each field without personal data. Names in JSON follow `#[serde(rename)]`,
 /// `#[serde(rename_all)]` and `#[serde(flatten)]`.
+///
+/// ```ignore
+/// #[derive(Serialize, Deserialize, handover::Event)]
+/// #[event(name = "book.lent", aggregate = "book")]
+/// struct BookLent {
+///     #[event(key)]
+///     book: Uuid,
+///     reader: String,
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     label = "does not implement `EventType`",

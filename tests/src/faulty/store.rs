@@ -100,6 +100,7 @@ pub enum Fault {
     BlockedCountsAllPendingRows,
     BlockedAggregatesAreAlsoWaiting,
     CountsIncludeAllTenants,
+    BacklogCountsFutureRetriesAsDue,
     FailedRowsAreUnreadable,
     RedriveMovesNewRows,
     RedriveKeepsAttempts,

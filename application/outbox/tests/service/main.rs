@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod external;
+mod gauges;
 mod jobs;
 mod library;
 mod lists;

@@ -9,6 +9,7 @@ mod consumers;
 mod crashes;
 mod enqueue;
 mod examples;
+mod gauges;
 mod keys;
 mod library;
 mod mistakes;

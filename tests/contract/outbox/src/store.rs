@@ -137,6 +137,7 @@ crate::rules! { store_rules: StoreRig;
         rows_of_many_aggregates_are_returned_completely,
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
+        the_backlog_counts_pending_rows_and_ages_due_ones,
         a_readable_row_is_not_listed_as_unreadable,
     ]
     sequences: [

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures_util::TryFutureExt as _;
 use handover_contract::samples::webhooks::{claim, endpoint_id, settled};
 use handover_contract::samples::{
     BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
@@ -111,6 +112,10 @@ pub(super) const CASES: &[Case] = &[
     view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
+    view!("backlog", ["idx_outbox_pending"], |view| view
+        .outbox_view()
+        .outbox_backlog(later(60))
+        .map_ok(|backlog| backlog.oldest_due)),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
         event_id("due"),
         event_id("sent-7"),
