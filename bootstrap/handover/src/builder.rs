@@ -50,6 +50,37 @@ impl<DB: Database> Outbox<DB> {
 }
 
 /// Builds an [`Outbox`].
+///
+/// ```
+/// use handover::{Data, Event, Outbox, Role, at_least_once, in_transaction};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+/// use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+/// # struct Mailer;
+///
+/// async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+///     let insert = sqlx::query("INSERT INTO reminders (reader) VALUES (?)");
+///     insert.bind(&event.reader).execute(connection).await?;
+///     Ok(())
+/// }
+///
+/// async fn mail(event: Event<BookLent>, mailer: Data<Mailer>) -> handover::Result {
+///     // call another system ...
+///     Ok(())
+/// }
+///
+/// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, handover::BuildError> {
+///     Outbox::builder(pool)
+///         .name("library")
+///         .data(Mailer)
+///         .consumer("reminders", in_transaction(remind))
+///         .consumer("mail", at_least_once(mail))
+///         .roles([Role::Relay, Role::Consumers])
+///         .build()
+/// }
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder<DB: Database> {
     pool: Pool<DB>,

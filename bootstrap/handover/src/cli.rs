@@ -40,6 +40,9 @@ use crate::database::Database;
 use crate::error::Error;
 use crate::outbox::Outbox;
 
+/// The version of clap whose commands this module defines.
+pub use clap;
+
 /// Words of the help texts that suit only a program with a configuration, and those in their place.
 const WORDS: [(&str, &str); 7] = [
     ("like the API (GET /api/v1/ops/outbox)", "like the operators' routes"),

@@ -9,6 +9,18 @@ use crate::enqueue::Enqueuer;
 use crate::error::Error;
 
 /// The running tasks of an outbox. If it is dropped, they go on.
+///
+/// ```
+/// use std::time::Duration;
+/// use handover::Outbox;
+/// # use sqlx::Sqlite;
+///
+/// async fn serve(outbox: Outbox<Sqlite>) -> Result<(), handover::Error> {
+///     let running = outbox.start().await?;
+///     // serve requests, until the process is asked to stop ...
+///     running.stop(Duration::from_secs(10)).await
+/// }
+/// ```
 #[must_use = "stop it when the service ends"]
 pub struct Running<DB> {
     enqueuer: Enqueuer<DB>,
