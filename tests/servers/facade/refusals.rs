@@ -19,12 +19,7 @@ async fn mysql_pool_without_a_database_is_refused() -> Result<(), sqlx::Error> {
 
 #[test]
 fn url_of_a_broker_that_is_none_of_rabbitmq_is_refused_without_its_password() {
-    for url in [
-        "http://127.0.0.1:5672/",
-        "amqp://guest:secret@127.0.0.1:port/",
-        "",
-        "amqp://127.0.0.1:5672/a?frame=secret",
-    ] {
+    for url in ["http://guest:secret@127.0.0.1:5672/", "amqp://guest:secret@127.0.0.1:port/"] {
         let refused = RabbitMq::new(url).map(drop).unwrap_err();
         assert!(matches!(refused, BuildError::InvalidUrl { .. }), "{refused:?}");
         let text = refused.to_string();
