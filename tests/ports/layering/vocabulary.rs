@@ -43,6 +43,10 @@ fn toolkit_has_no_word_of_marketplace_and_names_no_document() -> Outcome {
     folders.push(PathBuf::from(MIGRATIONS));
     let folders: Vec<String> = folders.iter().map(|folder| format!("{}/", folder.display())).collect();
     for file in files(&root)?.iter().filter(|file| folders.iter().any(|folder| file.starts_with(folder))) {
+        // The text of a licence is that of its author.
+        if file.contains("/LICENSE-") {
+            continue;
+        }
         let Ok(text) = fs::read_to_string(root.join(file)) else { continue };
         let words = count(&text) + references(&text);
         if words > 0 {

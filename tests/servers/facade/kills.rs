@@ -303,7 +303,15 @@ macro_rules! clinic {
     };
 }
 
-clinic!(postgres, ServerKind::Postgres, sqlx::Postgres, sqlx::PgConnection, "$1", None, doc = "");
+clinic!(
+    postgres,
+    ServerKind::Postgres,
+    sqlx::Postgres,
+    sqlx::PgConnection,
+    "$1",
+    None,
+    doc = "On the database broker."
+);
 clinic!(
     mariadb,
     ServerKind::MariaDb,

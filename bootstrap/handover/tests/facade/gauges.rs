@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover::Role;
@@ -16,7 +16,7 @@ struct Gauges(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 
 impl Gauges {
     fn value(&self, name: &str) -> Option<f64> {
-        let gauges = self.0.lock().unwrap();
+        let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.get(name).map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)))
     }
 }
@@ -33,7 +33,14 @@ impl Recorder for Gauges {
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.0.lock().unwrap().entry(key.name().to_owned()).or_default().clone())
+        Gauge::from_arc(
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(key.name().to_owned())
+                .or_default()
+                .clone(),
+        )
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
