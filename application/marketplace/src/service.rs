@@ -10,7 +10,6 @@ use crate::jobs::{
 use handover_outbox::WakeupNotifier;
 use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
 use handover_outbox::runtime::{self, PrepareError};
-use handover_outbox::webhooks::WebhookSweep;
 use handover_outbox::{ConsumerSettings, RelaySettings};
 
 /// Name of the lease of the process that runs the jobs of the leader.
@@ -58,6 +57,5 @@ pub fn start_jobs(app: &App, settings: &Settings) {
     let consistency = &settings.consistency;
     LockTimeoutReaper { tx: tx.clone(), events: app.handlers.events.clone(), settings: consistency.clone() }
         .start(&leader);
-    WebhookSweep { tx: app.outbox.tx.clone() }.start(&leader);
     ConsistencyRepair { payments: app.payments.clone(), settings: consistency.clone() }.start(&leader);
 }

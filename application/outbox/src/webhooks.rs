@@ -33,4 +33,3 @@ pub use operations::{EndpointDetails, NewEndpoint, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
 pub use secret_operations::MAX_OVERLAP_HOURS;
-pub use sweep::WebhookSweep;

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::operations::Webhooks;
 use super::record::{Recording, record};
 use super::schedule;
+use super::sweep::Sweep;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::metrics::{WEBHOOK_DELIVERED, WEBHOOK_FAILED, WEBHOOK_INTERRUPTED};
 use crate::ports::{
@@ -85,9 +86,10 @@ enum SendResult {
 }
 
 impl WebhookDispatcher {
-    /// Starts the dispatcher in this process.
+    /// Starts the dispatcher in this process, and the sweep that cancels deliveries to deleted endpoints.
     pub fn start(self) {
         let tx = self.tx.clone();
+        Sweep { tx: tx.clone() }.start();
         let WebhookSettings { scan_interval: interval, concurrency, .. } = self.settings;
         Dispatcher { name: "WebhookDispatcher", interval, concurrency }.start(&tx, self);
     }

@@ -737,6 +737,33 @@ async fn deleted_endpoint_keeps_its_deliveries_without_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn delivery_written_during_the_deletion_of_its_endpoint_is_cancelled_where_webhooks_are_sent() {
+    let world = World::new();
+    let endpoint = world.create(to("https://a.example", &["*"])).await;
+    world.webhooks.delete(&operator(TENANT), endpoint.id).await.unwrap();
+    // The consumer had read the endpoint before the deletion was committed.
+    let late = NewWebhookDelivery {
+        endpoint: endpoint.id,
+        tenant: TENANT,
+        event_id: "event-1".parse().unwrap(),
+        redelivery: 0,
+        event_type: "book.lent".to_owned(),
+        order_key: "Book/5".to_owned(),
+        body: "{}".to_owned(),
+        dead_because: None,
+        at: world.tx.now(),
+    };
+    let mut unit = world.store.begin().await.unwrap();
+    assert_eq!(unit.outbox().insert_webhook_deliveries(&[late]).await.unwrap(), 1);
+    unit.commit().await.unwrap();
+    assert_eq!(world.only_delivery(endpoint.id).await.state, DeliveryState::Pending);
+    world.dispatcher().start();
+    eventually(async || world.only_delivery(endpoint.id).await.state == DeliveryState::Cancelled).await;
+    assert_eq!(world.seen(), []);
+    world.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn redelivery_is_a_delivery_of_its_own_and_marked() {
     let world = World::new();
     let endpoint = world.create(to("https://a.example", &["*"])).await;
