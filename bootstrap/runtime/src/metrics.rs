@@ -1,4 +1,4 @@
-//! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
+//! Metrics of this process for Prometheus: collected once the service installs the recorder, exported at `/metrics`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

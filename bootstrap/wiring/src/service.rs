@@ -18,9 +18,9 @@ use marketplace::consumers::webhook_offer;
 use marketplace::{App, service};
 use marketplace_gateway::Signer;
 
-use crate::Secrets;
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
 use crate::edge::Api;
+use crate::secrets::Secrets;
 use crate::settings::Config;
 
 const API: &str = "api";

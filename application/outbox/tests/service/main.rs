@@ -327,7 +327,7 @@ fn kind_of_an_error_does_not_contain_its_values() {
     assert_eq!(kind("no row for 0192f3c1-77aa at 10:30"), kind("no row for 5d2e at 11:00"));
     assert_ne!(kind("order 17 is locked"), kind("order 17 is unpaid"));
     let corrupt = |key: &str| StoreError::Corrupt {
-        table: "orders",
+        table: "books",
         column: "status",
         key: key.to_owned(),
         why: "unknown status".to_owned(),

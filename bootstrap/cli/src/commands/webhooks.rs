@@ -116,13 +116,12 @@ pub(crate) async fn list_endpoints<A: WebhookAccess>(
     source: &A::Source,
     arguments: &WebhookListArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 5] = ["endpointId", "url", "eventTypes", "status", "disabledReason"];
     let opened = Opened::<A>::new(source, &arguments.common).await?;
     let items = opened.webhooks.list(opened.session.operator(), Some(arguments.tenant)).await;
     let items = opened.end(items, None).await?;
     let now = opened.webhooks.outbox.now();
     let view = |endpoint| WebhookView::new(endpoint, now);
-    Ok(list(arguments.output.output, &COLUMNS, Page { items, next: None }, view)?)
+    Ok(list(arguments.output.output, Page { items, next: None }, view)?)
 }
 
 /// `webhook show`.
@@ -213,8 +212,6 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
     source: &A::Source,
     arguments: &WebhookDeliveriesArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 7] =
-        ["deliveryId", "eventId", "type", "state", "failedAttempts", "lastStatus", "lastError"];
     let of = &arguments.of;
     let opened = Opened::<A>::new(source, &of.common).await?;
     let filter = DeliveryFilter {
@@ -229,7 +226,7 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
     let limit = arguments.page.limit;
     let page = opened.webhooks.deliveries(operator, of.endpoint, &filter, before, limit).await;
     let page = opened.end(page, Some(of.endpoint)).await?;
-    Ok(list(of.output.output, &COLUMNS, page, WebhookDeliveryView::from)?)
+    Ok(list(of.output.output, page, WebhookDeliveryView::from)?)
 }
 
 /// `webhook redeliver`.
