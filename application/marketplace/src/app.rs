@@ -79,7 +79,7 @@ impl App {
         let outbox = Outbox {
             registry,
             texts: Arc::new(texts()),
-            ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
+            ..Outbox::new(tx.outbox(), broker, consumers::topology_of(&consumers, pending_timeout))
         };
         let ids = Arc::new(Ids::new(tx.clone()));
         let payments = Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone() };
@@ -91,7 +91,7 @@ impl App {
                 tx: tx.clone(),
                 ids: Arc::clone(&ids),
                 consumers: consumers.clone(),
-                rules: handlers.clone(),
+                handlers: handlers.clone(),
                 payments: payments.clone(),
             },
             queries: Queries { tx: tx.clone() },

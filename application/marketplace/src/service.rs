@@ -50,7 +50,7 @@ pub fn start_jobs(app: &App, settings: &Settings) {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
     let tx = &app.tx;
     RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
-    TimeoutSweep { tx: tx.clone(), rules: app.handlers.clone(), settings: settings.timeout.clone() }
+    TimeoutSweep { tx: tx.clone(), handlers: app.handlers.clone(), settings: settings.timeout.clone() }
         .start(&leader);
     RefundDispatcher { tx: tx.clone(), gateway: Arc::clone(&app.gateway), settings: settings.refund.clone() }
         .start();

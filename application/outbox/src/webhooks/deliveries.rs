@@ -1,5 +1,6 @@
 //! Writes the deliveries of events.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,7 +23,7 @@ impl Outbox {
     /// registry decides which fields are masked. Also returns the consumer, for the processes that run consumers.
     pub fn with_webhooks<U: UnitOfWork + ?Sized + 'static>(
         self,
-        queue: &'static str,
+        queue: impl Into<Cow<'static, str>>,
         offer: &Arc<Offer>,
     ) -> (Outbox, Subscriber<U>) {
         let about_webhooks = event_descriptions();
