@@ -121,7 +121,7 @@ impl<DB: Database> Access for Attached<DB> {
 
     async fn open(outbox: &Outbox<DB>, _: &NoFlags, _: Reach) -> Result<Attached<DB>, Error> {
         let (store, services) = outbox.attach().await?;
-        let operator = handover_cli::operator(services.tx.random().as_ref());
+        let operator = handover_cli::operator(services.random().as_ref());
         Ok(Attached { store, services, operator, database: PhantomData })
     }
 

@@ -201,7 +201,7 @@ impl Service {
             server.close();
             stop.wait_for("HTTP requests", server.ended()).await?;
         }
-        stop.finish("relay, consumers or jobs", self.app.tx.tasks(), self.database).await
+        stop.finish("relay, consumers or jobs", self.app.outbox.tasks(), self.database).await
     }
 }
 

@@ -2,7 +2,6 @@
 //! recorded.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use handover_events::{EventId, TenantId, Trace};
 use handover_outbox::operations::Operator;
@@ -110,10 +109,8 @@ async fn prepare(
         let end = deliveries.min(first + ROWS_PER_UNIT);
         let rows: Result<Vec<NewWebhookDelivery>, BenchError> =
             endpoints.iter().cycle().zip(first..end).map(|(to, n)| delivery(&app, to.id, n)).collect();
-        let rows = Arc::new(rows?);
-        with_tx(&app.outbox.tx, move |unit, _| {
-            let rows = Arc::clone(&rows);
-            Box::pin(async move { unit.outbox().insert_webhook_deliveries(&rows).await })
+        with_tx(&app.outbox.tx, rows?, |unit, rows, _| {
+            Box::pin(async move { unit.outbox().insert_webhook_deliveries(rows).await })
         })
         .await
         .map_err(service_error)?;

@@ -18,7 +18,7 @@ use crate::cash;
 use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
 use handover_outbox::dispatch::{Dispatch, Dispatcher, dispatch_once};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// An attempt that was committed, and its request.
 type Attempted = (Refund, RefundRequest);
@@ -46,7 +46,7 @@ impl RefundDispatcher {
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
     async fn attempt(&self, id: RefundId) -> Result<Option<Attempted>, StoreError> {
         let now = self.tx.now();
-        with_tx_using(&self.tx, self.settings.clone(), move |unit, settings, _| {
+        with_tx(&self.tx, self.settings.clone(), move |unit, settings, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(None) };
                 let is_due = refund.next_attempt_time.is_some_and(|due| due <= now);
@@ -114,7 +114,7 @@ impl RefundDispatcher {
     /// Stores the error in the refund row, for operators.
     async fn store_error(&self, id: RefundId, error: String) -> Result<(), StoreError> {
         let now = self.tx.now();
-        with_tx_using(&self.tx, error, move |unit, error, _| {
+        with_tx(&self.tx, error, move |unit, error, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {

@@ -12,7 +12,7 @@ use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 pub struct TimeoutSweep {
     pub tx: MarketTransactor,
@@ -56,7 +56,7 @@ impl TimeoutSweep {
         let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
         let command =
             close_overdue_order::command(&self.handlers, "order-timeout-sweep", tenant, order, trace);
-        with_tx_using(&self.tx, command, |unit, command, _| {
+        with_tx(&self.tx, command, |unit, command, _| {
             Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
         })
         .await

@@ -15,7 +15,7 @@ use crate::ports::{
     WebhookDelivery, WebhookEndpoint,
 };
 use crate::privacy::MASK;
-use crate::transaction::with_tx_using;
+use crate::transaction::with_tx;
 
 /// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is the body
 /// of an endpoint that gets personal data.
@@ -40,7 +40,7 @@ impl Webhooks {
         let offered = self.offer.named(name).ok_or_else(|| invalid("must name one event type".to_owned()))?;
         let endpoint = self.not_deleted(operator, id).await?;
         let now = self.outbox.now();
-        let event_id = format!("test-{}", uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let event_id = format!("test-{}", uuid_v7(now, self.outbox.random().as_ref()));
         let event_id: EventId = event_id.parse().map_err(|_| invalid("has no example".to_owned()))?;
         let example = Envelope {
             event_id,
@@ -159,7 +159,7 @@ impl Webhooks {
         delivery: NewWebhookDelivery,
     ) -> Result<WebhookDelivery, WebhookError> {
         let entry = audit(operator, name, endpoint.id, endpoint.tenant, fields, delivery.at);
-        let id = with_tx_using(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
+        let id = with_tx(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {

@@ -19,7 +19,7 @@ use crate::ports::{
     WebhookAttempt, WebhookClaim, WebhookRequest, WebhookResponse, WebhookTransport,
 };
 use crate::storable_text::storable;
-use crate::transaction::{Transactor, with_tx_using};
+use crate::transaction::{Transactor, with_tx};
 
 /// Longest stored part of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1024;
@@ -71,7 +71,7 @@ pub struct WebhookDispatcher {
 impl Webhooks {
     /// The dispatcher of these webhooks.
     pub fn dispatcher(&self, settings: WebhookSettings) -> WebhookDispatcher {
-        let tx = self.outbox.tx.for_background_tasks();
+        let tx = self.outbox.for_background_tasks().tx;
         WebhookDispatcher { tx, transport: Arc::clone(&self.transport), settings }
     }
 }
@@ -228,7 +228,7 @@ impl Dispatch for WebhookDispatcher {
             until: now + timeout + CLAIM_MARGIN,
             limit: limit.get(),
         };
-        with_tx_using(&self.tx, claim, |unit, claim, _| {
+        with_tx(&self.tx, claim, |unit, claim, _| {
             Box::pin(async move { unit.outbox().claim_webhook_deliveries(claim).await })
         })
         .await

@@ -19,7 +19,7 @@ use crate::ports::{
     AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, DeliveryState, EndpointHealth, EndpointId,
     EndpointStatus, NewSecret, OutboxUnit, StoreError, WebhookEndpoint, WebhookTransport,
 };
-use crate::transaction::{Attempt, with_tx_using};
+use crate::transaction::{Attempt, with_tx};
 
 /// Everything that operations on webhooks need. Clones share it.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Webhooks {
         let event_types = change.event_types.clone().ok_or_else(|| required("eventTypes"))?;
         change.body_form.get_or_insert(BodyForm::Thin);
         let now = self.outbox.now();
-        let id = EndpointId(uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let id = EndpointId(uuid_v7(now, self.outbox.random().as_ref()));
         let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let secret = self.transport.new_secret(id)?;
         let endpoint = WebhookEndpoint {
@@ -106,7 +106,7 @@ impl Webhooks {
         };
         let endpoint = checked.applied(operator, endpoint)?;
         let entry = audit(operator, "webhooks.create", id, tenant, checked.fields(), now);
-        let endpoint = with_tx_using(&self.outbox.tx, (endpoint, entry), |unit, (endpoint, entry), _| {
+        let endpoint = with_tx(&self.outbox.tx, (endpoint, entry), |unit, (endpoint, entry), _| {
             Box::pin(insert(unit.outbox(), endpoint, entry))
         })
         .await?;
@@ -266,30 +266,25 @@ impl Webhooks {
     {
         let now = self.outbox.now();
         let job = (operator.clone(), input, fields);
-        with_tx_using(
-            &self.outbox.tx,
-            (job, change),
-            move |unit, ((operator, input, fields), change), attempt| {
-                Box::pin(async move {
-                    let unit = unit.outbox();
-                    let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
-                    let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
-                    if is_done(unit, attempt, &entry).await? {
-                        return Ok(before);
-                    }
-                    if before.status == EndpointStatus::Deleted {
-                        return Err(not_found());
-                    }
-                    let version = before.version + 1;
-                    let after =
-                        WebhookEndpoint { version, update_time: now, ..change(operator, before, input)? };
-                    unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
-                    let after = carry_out(unit, effect, after, now).await?;
-                    unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry }).await?;
-                    Ok(after)
-                })
-            },
-        )
+        with_tx(&self.outbox.tx, (job, change), move |unit, ((operator, input, fields), change), attempt| {
+            Box::pin(async move {
+                let unit = unit.outbox();
+                let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
+                let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
+                if is_done(unit, attempt, &entry).await? {
+                    return Ok(before);
+                }
+                if before.status == EndpointStatus::Deleted {
+                    return Err(not_found());
+                }
+                let version = before.version + 1;
+                let after = WebhookEndpoint { version, update_time: now, ..change(operator, before, input)? };
+                unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
+                let after = carry_out(unit, effect, after, now).await?;
+                unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry }).await?;
+                Ok(after)
+            })
+        })
         .await
     }
 }

@@ -15,7 +15,7 @@ use crate::ports::{
     AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
     NewEvent, OutboxUnit, SettledDelivery, StoreError, WebhookEndpoint,
 };
-use crate::transaction::{Transactor, with_tx_using};
+use crate::transaction::{Transactor, with_tx};
 use handover_events::Trace;
 
 /// Age of the stored time of the last success from which it is stored again: a busy endpoint is not written at each
@@ -91,7 +91,7 @@ pub(super) async fn record(
     recordings: Vec<Recording>,
     max_retry_count: u32,
 ) -> Result<(), StoreError> {
-    with_tx_using(tx, Job { recordings, max_retry_count }, |unit, job, _| {
+    with_tx(tx, Job { recordings, max_retry_count }, |unit, job, _| {
         Box::pin(async move { job.run(unit.outbox()).await })
     })
     .await

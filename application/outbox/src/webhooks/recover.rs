@@ -12,7 +12,7 @@ use crate::ports::{
     AuditEntry, DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow,
     StoreError, WebhookEndpoint,
 };
-use crate::transaction::with_tx_using;
+use crate::transaction::with_tx;
 
 /// Maximum number of deliveries that one call sends again, and maximum number that it creates.
 pub const MAX_RECOVERED: u32 = 10_000;
@@ -178,7 +178,7 @@ impl Webhooks {
         (from, to): (DateTime<Utc>, DateTime<Utc>),
         entry: AuditEntry,
     ) -> Result<u64, StoreError> {
-        with_tx_using(&self.outbox.tx, entry, move |unit, entry, attempt| {
+        with_tx(&self.outbox.tx, entry, move |unit, entry, attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
@@ -197,7 +197,7 @@ impl Webhooks {
         deliveries: Vec<NewWebhookDelivery>,
         entry: AuditEntry,
     ) -> Result<u64, StoreError> {
-        with_tx_using(&self.outbox.tx, (deliveries, entry), |unit, (deliveries, entry), attempt| {
+        with_tx(&self.outbox.tx, (deliveries, entry), |unit, (deliveries, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
@@ -212,7 +212,7 @@ impl Webhooks {
     }
 
     async fn audit_alone(&self, entry: AuditEntry) -> Result<(), StoreError> {
-        with_tx_using(&self.outbox.tx, entry, |unit, entry, attempt| {
+        with_tx(&self.outbox.tx, entry, |unit, entry, attempt| {
             Box::pin(async move {
                 if changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
                     unit.outbox().audit(entry).await?;

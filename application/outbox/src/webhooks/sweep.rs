@@ -30,7 +30,7 @@ impl Sweep {
 impl Job for Sweep {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
         let now = self.tx.now();
-        with_tx(&self.tx, move |unit, _| {
+        with_tx(&self.tx, (), move |unit, (), _| {
             Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, now).await })
         })
         .await?;

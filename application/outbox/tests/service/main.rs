@@ -144,7 +144,7 @@ async fn custom_event_types_are_applied_once_and_in_order() {
     library.redrive("first").await;
     assert_eq!(library.ids("LOAN_NOTED").await, notes, "the duplicate has no effect");
     assert_eq!(library.consumed("loans", "first").await, Some((ConsumeStatus::Success, 1)));
-    let queues = library.outbox.topology.queues.iter().map(|queue| queue.name.as_str());
+    let queues = library.outbox.topology().queues.iter().map(|queue| queue.name.as_str());
     assert_eq!(queues.collect::<Vec<_>>(), [QUEUE, "library.dead-letters"]);
 }
 

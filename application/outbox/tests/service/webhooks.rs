@@ -212,9 +212,8 @@ impl World {
             routing_key: None,
             due: None,
         };
-        with_tx(&self.tx, move |unit, _| {
-            let new = new.clone();
-            Box::pin(async move { unit.outbox().append(std::slice::from_ref(&new)).await })
+        with_tx(&self.tx, new, |unit, new, _| {
+            Box::pin(async move { unit.outbox().append(std::slice::from_ref(new)).await })
         })
         .await
         .unwrap();
@@ -544,9 +543,8 @@ async fn delivery_whose_claims_end_without_a_result_is_dead_after_five() {
             limit: 10,
         };
         // The process ends before it records a result.
-        let claimed = with_tx(&world.tx, move |unit, _| {
-            let claim = claim.clone();
-            Box::pin(async move { unit.outbox().claim_webhook_deliveries(&claim).await })
+        let claimed = with_tx(&world.tx, claim, |unit, claim, _| {
+            Box::pin(async move { unit.outbox().claim_webhook_deliveries(claim).await })
         });
         assert_eq!(claimed.await.unwrap().len(), 1, "claim {number}");
         world.tx.sleep(Duration::from_secs(61)).await;
@@ -833,10 +831,9 @@ async fn recovery_sends_dead_deliveries_and_missing_events() {
 async fn mark_sent(world: &World, id: &str) {
     let id: EventId = id.parse().unwrap();
     let now = world.tx.now();
-    let confirmed = Arc::new(crate::versions::confirmed(id.as_str()));
-    with_tx(&world.tx, move |unit, _| {
-        let confirmed = Arc::clone(&confirmed);
-        Box::pin(async move { unit.outbox().mark_sent(&[&confirmed], now).await })
+    let confirmed = crate::versions::confirmed(id.as_str());
+    with_tx(&world.tx, confirmed, move |unit, confirmed, _| {
+        Box::pin(async move { unit.outbox().mark_sent(&[confirmed], now).await })
     })
     .await
     .unwrap();

@@ -179,9 +179,8 @@ impl Library {
             dead_because: Some("given up".to_owned()),
             at: self.tx.now(),
         };
-        let inserted = with_tx(&self.tx, move |unit, _| {
-            let delivery = delivery.clone();
-            Box::pin(async move { unit.outbox().insert_webhook_deliveries(&[delivery]).await })
+        let inserted = with_tx(&self.tx, [delivery], |unit, deliveries, _| {
+            Box::pin(async move { unit.outbox().insert_webhook_deliveries(deliveries).await })
         });
         assert_eq!(inserted.await.unwrap(), 1);
     }

@@ -20,7 +20,7 @@ use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// Operator and reason of a repair.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ pub(super) async fn repair(
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
             let handlers = operations.handlers.clone();
             let job = RepairJob { handlers, finding: finding.clone(), order, consumer, entry };
-            with_tx_using(&operations.tx, job, |unit, job, attempt| {
+            with_tx(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Repair::RecordWritten));
