@@ -157,7 +157,7 @@ impl Dispatch for RefundDispatcher {
     }
 
     /// The request may have reached the gateway; it is sent again with the same key.
-    fn interrupted(&self, _: &Attempted) -> Option<String> {
+    fn interrupted(&self, _: &Attempted, _: DateTime<Utc>) -> Option<String> {
         None
     }
 
