@@ -277,7 +277,7 @@ pub(super) const CASES: &[Case] = &[
         .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
     unit!("attempts at webhooks", WEBHOOKS, |unit| async {
         // The claims end at once, so that the next run claims the same deliveries.
-        let request = WebhookClaim { until: later(60), is_repeated: true, ..claim("claim", later(60)) };
+        let request = WebhookClaim { until: later(60), ..claim("claim", later(60)) };
         let outbox = unit.outbox();
         let claimed = outbox.claim_webhook_deliveries(&request).await?;
         let results: Vec<_> = claimed.iter().map(|claimed| settled(claimed, AfterAttempt::Dead)).collect();

@@ -291,7 +291,7 @@ async fn run_webhooks(session: &mut Session) {
         at: now,
     };
     session.insert_webhook_deliveries(&[delivery("a"), delivery("b")]).await.unwrap();
-    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, is_repeated: true };
+    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, is_repeated: false };
     for after in [AfterAttempt::Retry(now), AfterAttempt::Dead] {
         let claimed = session.claim_webhook_deliveries(&claim).await.unwrap();
         assert_eq!(claimed.len(), 1);
