@@ -1,5 +1,8 @@
 //! Webhooks on the toolkit alone: which events get deliveries, schedule, pauses, disabling, order, shutdown, operations.
 
+mod in_time;
+mod observed;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
