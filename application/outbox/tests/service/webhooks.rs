@@ -1,8 +1,5 @@
 //! Webhooks on the toolkit alone: which events get deliveries, schedule, pauses, disabling, order, shutdown, operations.
 
-mod in_time;
-mod observed;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -23,7 +20,9 @@ use handover_outbox::{EventSpec, Outbox, Tasks, Transactor, WakeupNotifier, with
 use crate::library::eventually;
 
 mod announcements;
+mod in_time;
 mod keys;
+mod observed;
 mod privacy;
 mod recording;
 mod recovery;

@@ -192,9 +192,7 @@ impl WebhookQueries for Session {
         limit: u32,
     ) -> Result<u64, StoreError> {
         let (sql, values) = sendable(self.dialect, dead, limit);
-        let sql = format!("SELECT count(*) AS dead FROM ({sql}) c");
-        let row = self.fetch_one(&sql, values).await?;
-        row.map_or(Ok(0), |row| DeliveryTable::fields(&row).id("dead"))
+        Ok(self.fetch(&sql, values).await?.len() as u64)
     }
 
     async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
