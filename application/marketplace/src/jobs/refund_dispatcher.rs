@@ -176,7 +176,7 @@ impl Dispatch for RefundDispatcher {
         self.send(attempted).await
     }
 
-    fn interrupted(&self, (refund, request): &Attempted) -> RequestOutcome {
+    fn interrupted(&self, (refund, request): &Attempted, _: DateTime<Utc>) -> RequestOutcome {
         info!(refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
             "[RefundDispatcher] request interrupted by the end of the process; it is due again");
         RequestOutcome::Interrupted

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use handover_http::views::{RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 use handover_outbox::Page;
 use handover_outbox::ports::{BodyForm, DeliveryFilter, EndpointId, WebhookEndpoint};
-use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, WebhookError, Webhooks};
+use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, RotatedKeys, WebhookError, Webhooks};
 use handover_runtime::terminal::{OutputArgs, note, say};
 
 use crate::access::Reach;
@@ -208,9 +208,13 @@ pub(crate) async fn rotate_key<A: WebhookAccess>(
     arguments: &WebhookRotateKeyArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
     let opened = Opened::<A>::new(source, &arguments.common).await?;
-    let changed = opened.webhooks.rotate_key(opened.session.operator()).await;
-    let changed = opened.end(changed, None).await?;
-    Ok(say(&format!("{changed} endpoints are encrypted with the current key now\n"))?)
+    let rotated = opened.webhooks.rotate_key(opened.session.operator()).await;
+    let RotatedKeys { changed, failed } = opened.end(rotated, None).await?;
+    say(&format!("{changed} endpoints are encrypted with the current key now\n"))?;
+    for (_, error) in &failed {
+        note(&error.to_string());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::NotEncrypted { failed: failed.len() }.into()) }
 }
 
 /// `webhook test`.
@@ -240,6 +244,7 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
         status: arguments.status,
         from: arguments.from,
         to: arguments.to,
+        ..DeliveryFilter::default()
     };
     let operator = opened.session.operator();
     let before = arguments.page.cursor;
