@@ -1,7 +1,9 @@
 -- Run once as an administrator, before the first `handover migrate`:
 --   psql -U postgres -f .deploy/postgres-rights.sql
 -- The role handover_owner owns the tables and migrates the schema. The service uses the role handover, which can change
--- neither the schema nor existing rows of the audit log and the ledger.
+-- neither the schema nor existing rows of the audit log and the ledger. The default privileges below include UPDATE and
+-- DELETE of tables to which the service only adds rows; after `handover migrate` they can be withdrawn, as on MySQL:
+--   REVOKE UPDATE, DELETE ON refund_attempts, webhook_attempts FROM handover;
 CREATE ROLE handover_owner LOGIN PASSWORD 'change-me';
 CREATE ROLE handover LOGIN PASSWORD 'change-me';
 CREATE DATABASE handover OWNER handover_owner;

@@ -24,11 +24,14 @@ mod receivers {
         receivers_that_never_answer_delay_no_others,
         limits_of_endpoints_hold_for_two_processes_together,
     ]: postgres_and_database PostgresAlone);
-    handover_tests::on_pairs!([thousand_deliveries_to_one_endpoint_use_few_connections]:
-        sqlite_and_database SqliteAlone);
+    handover_tests::on_pairs!([
+        request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next,
+        thousand_deliveries_to_one_endpoint_use_few_connections,
+    ]: sqlite_and_database SqliteAlone);
 
     use super::{
         limits_of_endpoints_hold_for_two_processes_together, receivers_that_never_answer_delay_no_others,
+        request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next,
         thousand_deliveries_to_one_endpoint_use_few_connections,
     };
 }
@@ -117,6 +120,42 @@ async fn killed_process_loses_no_webhook(pair: Pair) {
     assert_eq!(ids.len(), deliveries as usize, "a delivery was recorded but never arrived");
     received.iter().for_each(|request| request.assert_signed(&secret));
     println!("{pair:?}: {deliveries} deliveries in {} requests", received.len());
+    drop(process);
+}
+
+async fn request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next(pair: Pair) {
+    let deployment = Deployment::start(pair).await;
+    // A claim that was not released, or a retry, would be due only after a minute.
+    let launch = sending(deployment.launch())
+        .set("HANDOVER_WEBHOOK__TIMEOUT", "30s")
+        .set("HANDOVER_WEBHOOK__DELAYS", r#"["1h"]"#);
+    let process = launch.start().unwrap();
+    let snapshot = deployment.snapshot().await;
+    let receiver =
+        WebhookReceiver::start(|earlier, _| if earlier == 0 { Answer::Hang } else { Answer::Status(204) })
+            .await;
+    create_endpoint(&Api::of(&process), 1, json!({"url": receiver.url("/hooks")})).await;
+    insert_events(&snapshot, 1, 0..1).await;
+    eventually(WITHIN, async || match receiver.received().len() {
+        1 => Ok(()),
+        other => Err(format!("{other} requests").into()),
+    })
+    .await;
+    let (status, _) = process.terminate(WITHIN).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", launch.log());
+    // SQLite stores times as text in this form.
+    let now = Utc::now().format("%Y-%m-%dT%H:%M:%S%.6fZ");
+    let released = format!(
+        "SELECT count(*) FROM webhook_deliveries WHERE state = 'PENDING' AND attempts = 0 AND claims = 0 \
+         AND claim_id IS NULL AND due_time <= '{now}'"
+    );
+    assert_eq!(snapshot.number(&released).await, 1);
+    let outcomes = snapshot.rows("SELECT outcome FROM webhook_attempts").await.unwrap();
+    assert_eq!(outcomes, ["INTERRUPTED"]);
+    let process = launch.start().unwrap();
+    delivered(WITHIN, &snapshot, 1).await;
+    let [first, second] = receiver.received().try_into().unwrap();
+    assert_eq!((first.id(), &first.body), (second.id(), &second.body));
     drop(process);
 }
 

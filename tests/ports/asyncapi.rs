@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use handover_events::Envelope;
+use handover_outbox::webhooks::{DeliveryDead, EndpointDisabled, event_descriptions};
 use jsonschema::Validator;
 use marketplace::consumers;
 use marketplace::queues::DEFAULT_TIMEOUT;
@@ -76,7 +77,8 @@ fn document_lists_only_emitted_events_and_omits_multiple_of_keyword() {
     let document = document();
     let messages = document["components"]["messages"].as_object().unwrap();
     let names: BTreeSet<&str> = messages.keys().map(String::as_str).collect();
-    assert_eq!(names, emitted().map(|event_type| event_type.as_str()).collect());
+    let about_webhooks = event_descriptions().map(|event_type| event_type.name);
+    assert_eq!(names, emitted().map(|event_type| event_type.as_str()).chain(about_webhooks).collect());
     let text = document.to_string();
     assert!(!text.contains(NOT_EMITTED) && !text.contains("multipleOf"));
 }
@@ -116,7 +118,7 @@ fn every_queue_and_routing_key_is_a_channel_and_each_deadline_has_its_own_queue(
             assert!(!channel["messages"].as_object().unwrap().is_empty(), "{} has no messages", queue.name);
         }
         let keys = channels.keys().filter(|name| topology.queues.iter().all(|queue| queue.name != **name));
-        assert_eq!(keys.count(), emitted().count());
+        assert_eq!(keys.count(), emitted().count() + event_descriptions().len());
     }
     let document = handover_service::asyncapi::document(Duration::from_secs(3));
     assert!(document["channels"]["order.timeout.delay.queue.3000ms"]["x-message-ttl-ms"] == json!(3000));
@@ -142,6 +144,30 @@ fn golden_envelopes_match_schema() {
     // The example of 000 §6 lacks the fields of §13, so the domain and the schema reject it.
     assert!(EventBody::of(&Envelope::parse(FROZEN).unwrap()).is_err());
     assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
+}
+
+#[test]
+fn events_about_webhooks_match_schema() {
+    let document = document();
+    let endpoint_id = uuid::Uuid::from_u128(7);
+    let reason = "410".to_owned();
+    let dead =
+        DeliveryDead { endpoint_id, delivery_id: 9, event_id: "e-1".to_owned(), reason: reason.clone() };
+    let payloads = [
+        ("WEBHOOK_ENDPOINT_DISABLED", json!(EndpointDisabled { endpoint_id, reason })),
+        ("WEBHOOK_DELIVERY_DEAD", json!(dead)),
+    ];
+    for (event_type, payload) in payloads {
+        let mut message: Value = serde_json::from_str(FROZEN).unwrap();
+        message["eventType"] = event_type.into();
+        message["aggregateType"] = "Webhook".into();
+        message["aggregateId"] = endpoint_id.to_string().into();
+        message["payload"] = payload;
+        let schema = of_message(&document, event_type, "payload");
+        assert!(schema.is_valid(&message), "{message}");
+        message["aggregateId"] = 7.into();
+        assert!(!schema.is_valid(&message), "{message}");
+    }
 }
 
 /// Values that replace a field; `None` removes the field.

@@ -65,6 +65,8 @@ pub struct Launch {
     folder: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
+    /// Secrets that a test has got from the program, shared by all clones.
+    forbidden: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Launch {
@@ -72,7 +74,7 @@ impl Launch {
     /// reach them, because all clients of a test use one address.
     pub fn in_folder(folder: &Path) -> Launch {
         let variables = Vec::new();
-        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables }
+        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables, forbidden: Arc::default() }
             .set("HANDOVER_RATE_LIMIT__CAPACITY", "100000")
             .set("HANDOVER_RATE_LIMIT__PER_SECOND", "100000")
     }
@@ -82,6 +84,11 @@ impl Launch {
     pub fn set(mut self, variable: &str, value: &str) -> Launch {
         self.variables.push((variable.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Adds a secret that the program must not leak.
+    pub fn forbid(&self, what: &str, secret: &str) {
+        self.forbidden.lock().unwrap().push((what.to_owned(), secret.to_owned()));
     }
 
     /// Runs only the given roles.
@@ -127,17 +134,22 @@ impl Launch {
                 "HANDOVER_GATEWAY__PREVIOUS_SECRET" => {
                     canaries.secret("the gateway's previous secret", value);
                 }
+                "HANDOVER_WEBHOOK__KEY" => canaries.secret("the key of webhooks", value),
+                "HANDOVER_WEBHOOK__PREVIOUS_KEY" => canaries.secret("the previous key of webhooks", value),
                 "HANDOVER_DATABASE__URL" => canaries.password_of("the database's password", value),
                 "HANDOVER_REDIS__URL" => canaries.password_of("the password of Redis", value),
                 "HANDOVER_BROKER__URL" => canaries.password_of("the broker's password", value),
                 _ => {}
             }
         }
-        for purpose in ["jwt", "gateway"] {
-            let path = format!("{}-{purpose}-secret", self.database().display());
+        for name in ["jwt secret", "gateway secret", "webhook key"] {
+            let path = format!("{}-{}", self.database().display(), name.replace(' ', "-"));
             if let Ok(secret) = std::fs::read_to_string(path) {
-                canaries.secret(&format!("the {purpose} secret that was generated"), secret.trim());
+                canaries.secret(&format!("the {name} that was generated"), secret.trim());
             }
+        }
+        for (what, secret) in self.forbidden.lock().unwrap().iter() {
+            canaries.secret(what, secret);
         }
         canaries
     }

@@ -14,8 +14,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::causes::with_causes;
-use crate::connector::{ConnectError, Connector, Resolver};
+use crate::connector::{ConnectError, Connector};
 use crate::networks::Networks;
+use crate::resolver::Resolver;
 use crate::target::Target;
 use crate::tls::{SetupError, authorities, tls_config};
 

@@ -14,32 +14,11 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use crate::networks::Networks;
-use crate::target::check_access;
+use crate::resolver::Resolver;
+use crate::target::{RefusedUrl, check_access};
 
 /// Time after which the next address of a host is tried.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Future of a resolved name.
-pub type Resolved<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
-
-/// Resolves host names. An error means that the name has no address.
-pub trait Resolver: Send + Sync + 'static {
-    /// The addresses of a host name, in the order in which they are tried.
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a>;
-}
-
-/// The resolver of the operating system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemResolver;
-
-impl Resolver for SystemResolver {
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a> {
-        Box::pin(async move {
-            let addresses = tokio::net::lookup_host((host, 0)).await?;
-            Ok(addresses.map(|address| address.ip()).collect())
-        })
-    }
-}
 
 /// Reason why no connection was made.
 #[derive(Debug, thiserror::Error)]
@@ -89,12 +68,22 @@ impl Connector {
         is_encrypted: bool,
         port: u16,
     ) -> Result<Vec<IpAddr>, ConnectError> {
-        let addresses = match literal(host) {
-            Some(address) => vec![address],
-            None => self.resolve(host).await?,
+        let (addresses, is_literal) = match literal(host) {
+            Some(address) => (vec![address], true),
+            None => (self.resolve(host).await?, false),
         };
         for &address in &addresses {
-            self.networks.check(address).map_err(|refused| ConnectError::Refused(refused.to_string()))?;
+            match self.networks.check(address) {
+                Err(refused) if is_literal => return Err(ConnectError::Refused(refused.to_string())),
+                // Without the address: the names of an internal network are not for those who choose URLs.
+                Err(_) => {
+                    return Err(ConnectError::Refused(format!("{host} has an address that is not public")));
+                }
+                Ok(()) => {}
+            }
+            if self.networks.is_own(SocketAddr::new(address, port)) {
+                return Err(ConnectError::Refused(RefusedUrl::OwnHost(host.to_owned()).to_string()));
+            }
             check_access(is_encrypted, port, self.networks.names(address))
                 .map_err(|refused| ConnectError::Refused(refused.to_string()))?;
         }

@@ -11,12 +11,13 @@ mod causes;
 mod client;
 mod connector;
 mod networks;
+mod resolver;
 mod target;
 mod tls;
 
 pub use causes::with_causes;
 pub use client::{EgressClient, EgressError, EgressResponse};
-pub use connector::{Resolved, Resolver, SystemResolver};
 pub use networks::{Networks, RefusedAddress};
-pub use target::{MAX_URL_BYTES, RefusedUrl, Target, UrlRules};
+pub use resolver::{Lookup, Resolved, Resolver, SystemResolver};
+pub use target::{MAX_URL_BYTES, RefusedUrl, Target, UrlRules, host_name};
 pub use tls::{SetupError, authorities, tls_config};

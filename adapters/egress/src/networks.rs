@@ -1,6 +1,6 @@
 //! The addresses that requests may be sent to.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -31,12 +31,29 @@ pub struct RefusedAddress {
 #[derive(Debug, Clone, Default)]
 pub struct Networks {
     allowed: Vec<IpNet>,
+    own: Vec<SocketAddr>,
 }
 
 impl Networks {
     /// The public internet and these networks.
     pub fn public_and(allowed: Vec<IpNet>) -> Networks {
-        Networks { allowed }
+        Networks { allowed, own: Vec::new() }
+    }
+
+    /// Names the addresses on which this service listens, to which it sends no request.
+    #[must_use]
+    pub fn without_own(self, own: Vec<SocketAddr>) -> Networks {
+        Networks { own, ..self }
+    }
+
+    /// Whether this service listens on the address. A service that listens on every address of its machine is also found
+    /// on the loopback addresses; its other addresses are not known here.
+    pub(crate) fn is_own(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.own.iter().filter(|own| own.port() == address.port()).any(|own| match own.ip().to_canonical() {
+            own if own.is_unspecified() => ip.is_unspecified() || ip.is_loopback(),
+            own => own == ip,
+        })
     }
 
     /// Whether no network is named.

@@ -1,6 +1,6 @@
 //! URLs that requests may be sent to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hyper::Uri;
 use rustls::pki_types::ServerName;
@@ -46,6 +46,15 @@ pub enum RefusedUrl {
     Address(#[from] RefusedAddress),
 }
 
+/// A host name as it is in a parsed URL, without a dot at its end: in lower case and punycode. `None` for other texts, also for
+/// addresses.
+pub fn host_name(text: &str) -> Option<String> {
+    match Host::parse(text).ok()? {
+        Host::Domain(name) => Some(name.strip_suffix('.').unwrap_or(&name).to_owned()),
+        Host::Ipv4(_) | Host::Ipv6(_) => None,
+    }
+}
+
 /// A URL that was checked. The addresses of its host are checked at each connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -64,7 +73,7 @@ impl Target {
 pub struct UrlRules {
     /// The networks that requests may be sent to.
     pub networks: Networks,
-    /// Names of this service, to which it sends no request.
+    /// Names of this service, to which it sends no request, in the form of [`host_name`].
     pub own_hosts: Vec<String>,
 }
 
@@ -95,6 +104,9 @@ impl UrlRules {
 
     fn check_literal(&self, url: &Url, address: IpAddr) -> Result<(), RefusedUrl> {
         self.networks.check(address)?;
+        if self.networks.is_own(SocketAddr::new(address, port(url))) {
+            return Err(RefusedUrl::OwnHost(address.to_string()));
+        }
         check_url_access(url, self.networks.names(address))
     }
 
@@ -103,7 +115,7 @@ impl UrlRules {
             return Err(RefusedUrl::Invalid(format!("{name} is not a host name")));
         }
         let name = name.strip_suffix('.').unwrap_or(name);
-        if self.own_hosts.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        if self.own_hosts.iter().any(|own| own == name) {
             return Err(RefusedUrl::OwnHost(name.to_owned()));
         }
         let is_local = |suffix: &str| name == suffix || name.ends_with(&format!(".{suffix}"));
@@ -119,7 +131,11 @@ impl UrlRules {
 }
 
 fn check_url_access(url: &Url, may_be_named: bool) -> Result<(), RefusedUrl> {
-    check_access(url.scheme() == "https", url.port_or_known_default().unwrap_or_default(), may_be_named)
+    check_access(url.scheme() == "https", port(url), may_be_named)
+}
+
+fn port(url: &Url) -> u16 {
+    url.port_or_known_default().unwrap_or_default()
 }
 
 /// Refuses plain HTTP and unusual ports outside of named networks.

@@ -90,7 +90,8 @@ async fn serve(address: SocketAddr, common: &Common) -> Result<(), library::Erro
     let session: Session<Library> = Session::open(common, Reach::Broker).await?;
     let state = OperatorState::new(session.outbox.clone(), operator);
     let Library(config) = session.config;
-    let state = match webhooks(&session.outbox, library::offer(), &config.webhook, &config.database)? {
+    let webhook = config.webhook.with_listens(vec![address]);
+    let state = match webhooks(&session.outbox, library::offer(), &webhook, &config.database)? {
         Some(webhooks) => state.with_webhooks(webhooks),
         None => state,
     };

@@ -374,6 +374,15 @@ pub enum Failure {
     do: "get a token from the issuer of the public keys, or also set auth.jwt-secret: both kinds of tokens are then \
          accepted";
 
+    /// A secret is not random, and the service can be reached from other machines.
+    SecretPlaceholder {
+        /// The configuration key.
+        key: &'static str,
+    } => Exit::Usage,
+    what: format!("{key} looks like a placeholder, and the service can be reached from other machines"),
+    why: "anybody can guess the secret",
+    do: format!("set {key} to random characters (openssl rand -hex 32), or listen on 127.0.0.1");
+
     /// The HTTP server failed.
     Http {
         /// What happened.

@@ -52,7 +52,7 @@ pub trait Background {
 
 /// Context of a process that can send webhooks.
 pub trait SendsWebhooks: Background {
-    /// The dispatcher for background tasks; `None` if no key is configured.
+    /// The dispatcher for background tasks; `None` without a key.
     fn webhook_dispatcher(&self) -> Option<WebhookDispatcher>;
 }
 
@@ -90,7 +90,8 @@ pub const fn webhooks<C: SendsWebhooks>() -> Role<C> {
             match process.webhook_dispatcher() {
                 Some(dispatcher) => dispatcher.start(),
                 None => warn!(
-                    "[Webhooks] webhook.key is not set: no webhook is sent, and no endpoint can be created"
+                    "[Webhooks] webhook.key is not set: no webhook is sent, and no endpoint can be created; set it to \
+                     random characters (openssl rand -hex 32), or to the text in the file of a key that was generated before"
                 ),
             }
             Ok(())

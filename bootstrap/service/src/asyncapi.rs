@@ -1,7 +1,7 @@
 //! The AsyncAPI document of the events (`handover asyncapi`), built from the definitions that publish and route them.
 //!
 //! **Invariant:** exchange, queues and bindings come from the consumers, event types, routing keys and payload schemas from
-//! the event types of the domain.
+//! the descriptions that the registry of the outbox is made of.
 
 mod channels;
 mod event_types;

@@ -8,6 +8,7 @@ mod secrets;
 use async_trait::async_trait;
 use handover_runtime::config::Sources;
 use handover_runtime::doctor::{ApplicationChecks, Check};
+use handover_runtime::webhooks;
 use handover_sql::SqlStore;
 use marketplace_sql::SqlMarket;
 
@@ -26,6 +27,7 @@ impl ApplicationChecks for MarketChecks<'_> {
 
     async fn others(&self) -> Vec<Check> {
         let mut checks = secrets::checks(self.config, self.sources);
+        checks.push(webhooks::check(&self.config.webhook, &self.config.database));
         checks.push(gateway::check(self.config).await);
         checks.extend(redis::check(self.config).await);
         checks

@@ -90,11 +90,12 @@ impl Configuration for Config {
         // Without the first attempt, which is not a retry.
         let max_retry_count = relay.retry.attempts().saturating_sub(1);
         let gateway = gateway?;
+        let listen = listen?;
+        let http = http?;
         Ok(Config {
-            listen: listen?,
+            listen,
             limits: limits?,
             redis: redis?,
-            http: http?,
             database: database?,
             broker: broker?.with_confirm_timeout(relay.confirm_timeout),
             auth: auth?,
@@ -111,15 +112,20 @@ impl Configuration for Config {
                 refund: refund?,
                 consistency: consistency?,
             },
-            webhook: webhook?.with_max_retry_count(max_retry_count),
+            webhook: webhook?.with_max_retry_count(max_retry_count).with_listens(listens(listen, &http)),
+            http,
             log: log?,
         })
     }
 }
 
+fn listens(listen: SocketAddr, http: &HttpConfig) -> Vec<SocketAddr> {
+    [listen].into_iter().chain(http.ops_listen).collect()
+}
+
 impl Config {
     /// All addresses on which a process with an API listens.
     pub fn listens(&self) -> Vec<SocketAddr> {
-        [self.listen].into_iter().chain(self.http.ops_listen).collect()
+        listens(self.listen, &self.http)
     }
 }

@@ -96,7 +96,7 @@ pub struct Refund {
     pub is_excess: bool,
     /// The operator who settled the refund without a report.
     pub settled_by: Option<String>,
-    /// Number of requests of the current attempt that were sent to the gateway.
+    /// Number of requests of the current attempt that were sent to the gateway, without later ones that were interrupted.
     pub attempts: u32,
     /// Time at which the next request is sent to the gateway; `None` after the refund is settled.
     pub next_attempt_time: Option<DateTime<Utc>>,
@@ -212,6 +212,13 @@ impl Refund {
     pub fn with_attempt(&self, next: DateTime<Utc>, now: DateTime<Utc>) -> Refund {
         let next_attempt_time = (self.status == RefundStatus::Processing).then_some(next);
         Refund { attempts: self.attempts.saturating_add(1), next_attempt_time, ..self.updated(now) }
+    }
+
+    /// Records that the end of the process interrupted the last request to the gateway: the next one is due now, and the
+    /// request counts only if it is the first of the attempt, because it may have reached the gateway.
+    pub fn with_interrupted_request(&self, now: DateTime<Utc>) -> Refund {
+        let next_attempt_time = (self.status == RefundStatus::Processing).then_some(now);
+        Refund { attempts: self.attempts.saturating_sub(1).max(1), next_attempt_time, ..self.updated(now) }
     }
 
     /// Records the error of a request to the gateway.

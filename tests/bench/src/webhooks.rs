@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use handover_events::{EventId, TenantId, Trace};
 use handover_outbox::operations::Operator;
-use handover_outbox::ports::{EndpointId, NewWebhookDelivery};
+use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery};
 use handover_outbox::webhooks::{EndpointChange, WebhookSettings, Webhooks};
 use handover_outbox::with_tx;
 use handover_runtime::config::Secret as ConfigSecret;
@@ -162,6 +162,7 @@ fn delivery(app: &App, endpoint: EndpointId, n: u32) -> Result<NewWebhookDeliver
         event_type: "order.paid".to_owned(),
         order_key: format!("Order/{n}"),
         body,
+        body_form: BodyForm::Thin,
         dead_because: None,
         at: app.tx.now(),
     })

@@ -7,8 +7,8 @@ use handover_tests::faulty::broker::{Fault, FaultyBrokerRig};
 
 use super::broken;
 
-fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FaultyBrokerRig::new(fault)))
+fn broken_by(fault: Fault, expected: &[&str]) -> BTreeSet<&'static str> {
+    broken(RULES, expected, || Box::new(FaultyBrokerRig::new(fault)))
 }
 
 faults! { broken_by(Fault) {

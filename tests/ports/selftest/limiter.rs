@@ -7,8 +7,8 @@ use marketplace_contract::limiter::RULES;
 
 use super::broken;
 
-fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FaultyLimiterRig::new(fault)))
+fn broken_by(fault: Fault, expected: &[&str]) -> BTreeSet<&'static str> {
+    broken(RULES, expected, || Box::new(FaultyLimiterRig::new(fault)))
 }
 
 faults! { broken_by(Fault) {

@@ -11,9 +11,12 @@ use handover_tests::faulty::store::{Fault, FaultyStoreRig};
 
 use super::broken;
 
-fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
-    let mut names = broken(handover_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault)));
-    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault))));
+fn broken_by(fault: Fault, expected: &[&str]) -> BTreeSet<&'static str> {
+    let mut names =
+        broken(handover_contract::store::RULES, expected, || Box::new(FaultyStoreRig::new(fault)));
+    names.extend(broken(marketplace_contract::store::RULES, expected, || {
+        Box::new(FaultyStoreRig::new(fault))
+    }));
     names
 }
 

@@ -3,22 +3,38 @@
 use std::collections::BTreeSet;
 
 use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::process::eventually;
+use handover_tests::receiver::{Answer, WebhookReceiver};
 use serde_json::{Value, json};
 
 use super::broker_access::{BrokerAccess, SPY};
 use super::purses::With;
-use super::shop::{BUYER, Shop};
+use super::shop::{BUYER, OPERATOR, SOON, Shop};
 
-/// Delay of the sandbox gateway, which then reports no refund during the test: the test acts as the gateway.
-const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
+const SETTINGS: [(&str, &str); 4] = [
+    // The sandbox gateway reports no refund during the test: the test acts as the gateway.
+    ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h"),
+    ("HANDOVER_WEBHOOK__KEY", "the key that encrypts secrets of endpoints"),
+    ("HANDOVER_WEBHOOK__ALLOW_NETWORKS", r#"["127.0.0.0/8"]"#),
+    ("HANDOVER_WEBHOOK__DELAYS", r#"["10ms"]"#),
+];
 
 async fn published_messages_match_asyncapi_document_completely(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     BrokerAccess::of(&deployment).await.declare_spy().await;
-    let shop = Shop::open_on(deployment, &[SLOW_SANDBOX], None).await;
+    let shop = Shop::open_on(deployment, &SETTINGS, None).await;
     let (code, document, error) = shop.launch().run(&["asyncapi"]).unwrap();
     assert_eq!(code, Some(0), "{error}");
     let document: Value = serde_json::from_str(&document).unwrap();
+
+    // One endpoint is disabled, and a delivery to the other is dead.
+    let receiver =
+        WebhookReceiver::start(|_, request| Answer::Status(if request.path == "/gone" { 410 } else { 500 }))
+            .await;
+    for path in ["/gone", "/failing"] {
+        let endpoint = json!({"url": receiver.url(path), "eventTypes": ["order.created"]});
+        shop.api.post(OPERATOR, "/api/v1/webhooks", endpoint).await.unwrap().value();
+    }
 
     shop.fill_purses().await;
     let order = shop.order_with(With { wallet: 2_000, points: 150, ..With::default() }).await;
@@ -36,6 +52,13 @@ async fn published_messages_match_asyncapi_document_completely(pair: Pair) {
         shop.api.refund_reported(refund, result).await.unwrap().value();
     }
     shop.settled().await;
+
+    let about_webhooks = "SELECT count(DISTINCT event_type) FROM outbox_events WHERE aggregate_type = 'Webhook' AND status = 'SENT'";
+    eventually(SOON, async || match shop.snapshot.count(about_webhooks).await? {
+        2 => Ok(()),
+        other => Err(format!("{other} types of events about webhooks").into()),
+    })
+    .await;
 
     let mut emitted = BTreeSet::new();
     for message in shop.broker.messages(SPY).await {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use handover_egress::{EgressClient, EgressError, EgressResponse, Networks, UrlRules};
+use handover_egress::{
+    EgressClient, EgressError, EgressResponse, Networks, Resolver, SystemResolver, UrlRules,
+};
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use proptest::prelude::*;
@@ -25,16 +27,35 @@ async fn post(client: &EgressClient, url: &str, deadline: Duration) -> Result<Eg
 
 #[tokio::test]
 async fn connection_is_used_again() {
-    let receiver = receiver(OK, false).await;
-    let names = Names::of("receiver.example", &[&["127.0.0.1"]]);
-    let client = client(Arc::clone(&names));
-    for _ in 0..100 {
-        let url = format!("http://receiver.example:{}/hook", receiver.address.port());
-        let response = post(&client, &url, LONG).await.unwrap();
-        assert_eq!((response.status.as_u16(), response.body.as_ref()), (200, &b"done"[..]));
+    for (scheme, is_encrypted) in [("http", false), ("https", true)] {
+        let receiver = receiver(OK, is_encrypted).await;
+        let names = Names::of("receiver.example", &[&["127.0.0.1"]]);
+        let client = client(Arc::clone(&names));
+        for _ in 0..100 {
+            let url = format!("{scheme}://receiver.example:{}/hook", receiver.address.port());
+            let response = post(&client, &url, LONG).await.unwrap();
+            assert_eq!((response.status.as_u16(), response.body.as_ref()), (200, &b"done"[..]));
+        }
+        assert_eq!(receiver.connections.load(Ordering::SeqCst), 1, "{scheme}");
+        assert_eq!(names.asked.lock().unwrap().len(), 1, "{scheme}");
     }
-    assert_eq!(receiver.connections.load(Ordering::SeqCst), 1);
-    assert_eq!(names.asked.lock().unwrap().len(), 1);
+}
+
+/// Runs another test in a process whose environment names a proxy for every request.
+#[test]
+fn proxy_of_the_environment_is_not_used() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "client::connection_is_used_again"]);
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        child.env(name, &url).env(name.to_lowercase(), &url);
+    }
+    let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert_eq!(proxy.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 /// The receiver closes each connection after its response, without the header `connection: close`, while the client uses it
@@ -82,7 +103,7 @@ async fn host_with_one_refused_address_is_refused_whole() {
     let client = client(Names::of("receiver.example", &[&["127.0.0.1", "10.0.0.1"]]));
     let url = format!("http://receiver.example:{}/", receiver.address.port());
     let refused = post(&client, &url, LONG).await.unwrap_err();
-    assert_eq!(refused, EgressError::Refused("10.0.0.1 is not a public address (private use)".to_owned()));
+    assert_eq!(refused, not_public());
     assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
 }
 
@@ -94,7 +115,55 @@ async fn name_that_changes_to_a_private_address_is_refused_at_the_next_connectio
     let url = format!("http://receiver.example:{}/", receiver.address.port());
     assert!(post(&client, &url, LONG).await.is_ok());
     let refused = post(&client, &url, LONG).await.unwrap_err();
-    assert_eq!(refused, EgressError::Refused("192.168.1.1 is not a public address (private use)".to_owned()));
+    assert_eq!(refused, not_public());
+}
+
+/// The error does not contain the address: it may come from a name server of an internal network.
+fn not_public() -> EgressError {
+    EgressError::Refused("receiver.example has an address that is not public".to_owned())
+}
+
+#[tokio::test]
+async fn name_that_leads_to_this_service_is_refused() {
+    let receiver = receiver(OK, false).await;
+    let other = crate::receiver::receiver(OK, false).await;
+    for own in [receiver.address, SocketAddr::from(([0, 0, 0, 0], receiver.address.port()))] {
+        let networks = Networks::public_and(vec!["127.0.0.0/8".parse().unwrap()]).without_own(vec![own]);
+        let names = Names::of("receiver.example", &[&["127.0.0.1"]]);
+        let client = EgressClient::new(networks, names, AUTHORITY).unwrap();
+        let url = format!("http://receiver.example:{}/", receiver.address.port());
+        let refused = post(&client, &url, LONG).await.unwrap_err();
+        assert_eq!(
+            refused,
+            EgressError::Refused("the host receiver.example is this service itself".to_owned())
+        );
+        let url = format!("http://receiver.example:{}/", other.address.port());
+        assert!(post(&client, &url, LONG).await.is_ok());
+    }
+    assert_eq!(receiver.connections.load(Ordering::SeqCst), 0);
+}
+
+/// The lookups go on after their requests ended, and a further one would get no thread.
+#[tokio::test]
+async fn lookups_are_limited_and_the_error_says_so() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let lookup = move |host: &str| {
+        if host == "hanging.example" {
+            released.lock().unwrap().recv().ok();
+        }
+        Ok(vec!["127.0.0.1".parse().unwrap()])
+    };
+    let resolver = SystemResolver::new(Arc::new(lookup), 1);
+    let hanging = tokio::time::timeout(Duration::from_millis(50), resolver.resolve("hanging.example"));
+    assert!(hanging.await.is_err());
+    let refused = resolver.resolve("receiver.example").await.unwrap_err();
+    assert_eq!(refused.to_string(), "too many lookups wait for name servers that do not answer");
+    release.send(()).unwrap();
+    assert_eq!(
+        resolver.resolve("receiver.example").await.unwrap(),
+        ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]
+    );
 }
 
 #[tokio::test]
@@ -190,8 +259,11 @@ proptest! {
         let url = format!("https://{host}{tail}");
         if let Ok(target) = UrlRules::default().check(&url) {
             let checked = url::Url::parse(&url).unwrap();
-            // A public address would be connected to.
-            prop_assume!(matches!(checked.host(), Some(url::Host::Domain(_))));
+            if let Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) = checked.host() {
+                // A public address would be connected to.
+                prop_assert_eq!(target.uri().host(), checked.host_str());
+                return Ok(());
+            }
             let names = Names::of("", &[]);
             let client = EgressClient::new(Networks::default(), Arc::clone(&names) as Arc<_>, AUTHORITY).unwrap();
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -200,4 +272,42 @@ proptest! {
             prop_assert_eq!(&*names.asked.lock().unwrap(), &[checked.host_str().unwrap().to_owned()]);
         }
     }
+
+    /// The address that the rules have checked is the address that the client connects to.
+    #[test]
+    fn client_connects_to_the_address_that_was_checked(host in spelling()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let connected = runtime.block_on(async {
+            let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+            let url = format!("http://{host}:{}/", listener.local_addr().unwrap().port());
+            let names = Names::of("", &[]);
+            let client = client(Arc::clone(&names));
+            let request = tokio::spawn(async move { post(&client, &url, LONG).await });
+            let (stream, _) = tokio::time::timeout(LONG, listener.accept()).await.unwrap().unwrap();
+            request.abort();
+            assert!(names.asked.lock().unwrap().is_empty());
+            stream.local_addr().unwrap().ip()
+        });
+        let checked = url::Url::parse(&format!("http://{host}/")).unwrap();
+        prop_assert_eq!(checked.host_str().map(str::to_owned), Some(connected.to_string()));
+    }
+}
+
+/// Spellings of addresses in 127.0.0.0/8.
+fn spelling() -> impl Strategy<Value = String> {
+    (any::<[u8; 3]>(), 0..7_u8).prop_map(|([b, c, d], form)| {
+        // Without the addresses of the network itself and of its broadcast.
+        let d = d.clamp(1, 254);
+        let number = u32::from_be_bytes([127, b, c, d]);
+        let rest = number & 0x00ff_ffff;
+        match form {
+            0 => format!("127.{b}.{c}.{d}"),
+            1 => number.to_string(),
+            2 => format!("{number:#x}"),
+            3 => format!("0{number:o}"),
+            4 => format!("0x7f.{rest}"),
+            5 => format!("0177.{b:#x}.{}", rest & 0xffff),
+            _ => format!("１２７.{b}。{c}.{d}."),
+        }
+    })
 }

@@ -1,6 +1,6 @@
 //! Spellings of URLs.
 
-use handover_egress::{Networks, RefusedUrl, UrlRules};
+use handover_egress::{Networks, RefusedUrl, UrlRules, host_name};
 
 fn rules(named: &[&str]) -> UrlRules {
     UrlRules {
@@ -69,6 +69,34 @@ fn host_names_of_the_network_and_of_this_service_are_refused() {
     for url in ["https://market.example/hook", "https://MARKET.example./hook", "https://ｍarket.example/"] {
         let refused = rules(&["10.0.0.0/8"]).check(url);
         assert!(matches!(refused, Err(RefusedUrl::OwnHost(_))), "{url}: {refused:?}");
+    }
+}
+
+#[test]
+fn host_name_is_that_of_a_parsed_url() {
+    assert_eq!(host_name("Bücher.Example.").as_deref(), Some("xn--bcher-kva.example"));
+    for other in ["", "10.0.0.1", "0x7f.1", "[::1]", "https://shop.example", "shop.example:443", "a b"] {
+        assert_eq!(host_name(other), None, "{other}");
+    }
+}
+
+#[test]
+fn addresses_on_which_this_service_listens_are_refused() {
+    let own = vec!["10.0.0.1:8080".parse().unwrap(), "[fd00::1]:443".parse().unwrap()];
+    let networks = vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+    let networks = Networks::public_and(networks).without_own(own);
+    let rules = UrlRules { networks, own_hosts: Vec::new() };
+    for url in [
+        "http://10.0.0.1:8080/",
+        "http://167772161:8080/",
+        "http://[::ffff:a00:1]:8080/",
+        "https://[fd00::1]/",
+    ] {
+        let refused = rules.check(url);
+        assert!(matches!(refused, Err(RefusedUrl::OwnHost(_))), "{url}: {refused:?}");
+    }
+    for url in ["http://10.0.0.1:8081/", "http://10.0.0.2:8080/", "http://[fd00::1]/"] {
+        assert!(rules.check(url).is_ok(), "{url}");
     }
 }
 

@@ -112,7 +112,7 @@ async fn respond(
 /// A transport that may reach 127.0.0.0/8, with the current key and the previous one.
 pub(crate) fn transport_with(current: &str, previous: Option<&str>) -> HttpTransport {
     let networks = Networks::public_and(vec!["127.0.0.0/8".parse().unwrap()]);
-    let client = EgressClient::new(networks.clone(), Arc::new(SystemResolver), AUTHORITY).unwrap();
+    let client = EgressClient::new(networks.clone(), Arc::new(SystemResolver::default()), AUTHORITY).unwrap();
     let key = |text: &str| SecretKey::new(text).unwrap();
     let keys = SecretKeys::new(key(current), previous.map(key));
     HttpTransport::new(client, UrlRules { networks, own_hosts: Vec::new() }, keys)

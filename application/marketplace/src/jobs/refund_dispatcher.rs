@@ -23,6 +23,17 @@ use handover_outbox::with_tx;
 /// An attempt that was committed, and its request.
 type Attempted = (Refund, RefundRequest);
 
+/// What became of a request.
+#[derive(Debug, Clone)]
+pub enum RequestOutcome {
+    /// The gateway accepted it.
+    Accepted,
+    /// The gateway did not accept it; the error is for the operators.
+    Failed(String),
+    /// The process ended before the response. The request may have reached the gateway; it is sent again with the same key.
+    Interrupted,
+}
+
 pub struct RefundDispatcher {
     pub tx: MarketTransactor,
     pub gateway: Arc<dyn Gateway>,
@@ -81,8 +92,8 @@ impl RefundDispatcher {
         .await
     }
 
-    /// Sends a request. Returns the error, for the operators, if the gateway did not accept it.
-    async fn send(&self, (refund, request): &Attempted) -> Option<String> {
+    /// Sends a request.
+    async fn send(&self, (refund, request): &Attempted) -> RequestOutcome {
         let id = refund.id;
         let order = refund.order;
         let attempt = refund.attempts;
@@ -97,16 +108,16 @@ impl RefundDispatcher {
         match response {
             Ok(()) => {
                 info!(refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
-                None
+                RequestOutcome::Accepted
             }
             Err(error @ GatewayError::Unavailable(_)) => {
                 warn!(%error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
-                Some(error.to_string())
+                RequestOutcome::Failed(error.to_string())
             }
             Err(error @ GatewayError::Refused(_)) => {
                 tracing::error!(%error, refundId = %id, orderId = %order, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] gateway rejected the refund; retrying later");
-                Some(error.to_string())
+                RequestOutcome::Failed(error.to_string())
             }
         }
     }
@@ -128,12 +139,21 @@ impl RefundDispatcher {
         })
         .await
     }
+
+    /// Makes a refund due whose request was interrupted, unless it has changed since.
+    async fn store_interruption(&self, attempted: &Refund) -> Result<(), StoreError> {
+        let due = attempted.with_interrupted_request(self.tx.now());
+        with_tx(&self.tx, due, |unit, due, _| {
+            Box::pin(async move { unit.advance_refund(due).await.map(drop) })
+        })
+        .await
+    }
 }
 
 #[async_trait]
 impl Dispatch for RefundDispatcher {
     type Task = Attempted;
-    type Outcome = Option<String>;
+    type Outcome = RequestOutcome;
 
     async fn claim(&self, limit: NonZeroU32) -> Result<Vec<Attempted>, StoreError> {
         let due = self.tx.view().await?.refunds_due(self.tx.now(), limit.get()).await?;
@@ -152,19 +172,22 @@ impl Dispatch for RefundDispatcher {
         Ok(attempted)
     }
 
-    async fn carry_out(&self, attempted: &Attempted) -> Option<String> {
+    async fn carry_out(&self, attempted: &Attempted) -> RequestOutcome {
         self.send(attempted).await
     }
 
-    /// The request may have reached the gateway; it is sent again with the same key.
-    fn interrupted(&self, _: &Attempted) -> Option<String> {
-        None
+    fn interrupted(&self, (refund, request): &Attempted, _: DateTime<Utc>) -> RequestOutcome {
+        info!(refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
+            "[RefundDispatcher] request interrupted by the end of the process; it is due again");
+        RequestOutcome::Interrupted
     }
 
-    async fn record(&self, outcomes: &[(Attempted, Option<String>)]) -> Result<(), StoreError> {
-        for ((refund, _), error) in outcomes {
-            if let Some(error) = error {
-                self.store_error(refund.id, error.clone()).await?;
+    async fn record(&self, outcomes: &[(Attempted, RequestOutcome)]) -> Result<(), StoreError> {
+        for ((refund, _), outcome) in outcomes {
+            match outcome {
+                RequestOutcome::Accepted => {}
+                RequestOutcome::Failed(error) => self.store_error(refund.id, error.clone()).await?,
+                RequestOutcome::Interrupted => self.store_interruption(refund).await?,
             }
         }
         Ok(())

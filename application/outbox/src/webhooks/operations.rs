@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Json, TenantId};
 
+use super::access::{not_deleted, not_found, visible};
 use super::endpoints::{
     CheckedChange, DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError,
 };
@@ -58,6 +59,8 @@ pub(super) enum Effect {
     None,
     ResetHealth,
     CancelDeliveries,
+    /// Refuses the change of this field while a delivery with an unmasked payload is pending.
+    RefuseUnmasked(&'static str),
 }
 
 impl Webhooks {
@@ -175,10 +178,14 @@ impl Webhooks {
     ) -> Result<WebhookEndpoint, WebhookError> {
         let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let fields = checked.fields();
+        let effect = match checked.redirecting_field() {
+            Some(field) if !operator.sees_personal_data => Effect::RefuseUnmasked(field),
+            Some(_) | None => Effect::None,
+        };
         let change = move |operator: &Operator, before, checked: &CheckedChange| {
             Ok(checked.applied(operator, before)?)
         };
-        self.change(operator, ("webhooks.update", fields), id, checked, change, Effect::None).await
+        self.change(operator, ("webhooks.update", fields), id, checked, change, effect).await
     }
 
     /// Enables an endpoint: its deliveries are sent, also those written while it was disabled, and its failures are
@@ -223,11 +230,7 @@ impl Webhooks {
         operator: &Operator,
         id: EndpointId,
     ) -> Result<WebhookEndpoint, WebhookError> {
-        let endpoint = self.find(operator, id).await?;
-        match endpoint.status {
-            EndpointStatus::Enabled | EndpointStatus::Disabled => Ok(endpoint),
-            EndpointStatus::Deleted => Err(not_found()),
-        }
+        not_deleted(self.find(operator, id).await?)
     }
 
     pub(super) async fn record_read(
@@ -302,7 +305,7 @@ async fn carry_out(
     effect: Effect,
     after: WebhookEndpoint,
     now: DateTime<Utc>,
-) -> Result<WebhookEndpoint, StoreError> {
+) -> Result<WebhookEndpoint, WebhookError> {
     match effect {
         Effect::None => Ok(after),
         Effect::ResetHealth => {
@@ -314,6 +317,19 @@ async fn carry_out(
         Effect::CancelDeliveries => {
             unit.cancel_webhook_deliveries(Some(after.id), now).await?;
             Ok(after)
+        }
+        Effect::RefuseUnmasked(field) => {
+            let unmasked = DeliveryFilter {
+                state: Some(DeliveryState::Pending),
+                body_form: Some(BodyForm::Unmasked),
+                ..DeliveryFilter::default()
+            };
+            if unit.webhook_deliveries_page(after.id, &unmasked, None, 1).await?.is_empty() {
+                return Ok(after);
+            }
+            let why = "can be changed only by an operator who may see personal data (pii) while deliveries with unmasked \
+                       payloads are pending";
+            Err(InvalidEndpoint::new(field, why).into())
         }
     }
 }
@@ -335,15 +351,6 @@ async fn insert(
     unit.insert_webhook_endpoint(&endpoint).await?;
     unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry.clone() }).await?;
     Ok(endpoint)
-}
-
-fn not_found() -> WebhookError {
-    OperationError::NotFound { what: "webhook endpoint" }.into()
-}
-
-fn visible(operator: &Operator, found: Option<WebhookEndpoint>) -> Result<WebhookEndpoint, WebhookError> {
-    let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
-    found.ok_or_else(not_found)
 }
 
 /// Audit entry of a change of an endpoint.

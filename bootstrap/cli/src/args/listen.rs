@@ -11,9 +11,31 @@ pub struct WebhookListenArgs {
     /// Port on 127.0.0.1; port 0 selects any free port
     #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX), default_value = "9000")]
     pub port: u16,
-    /// Secret (whsec_...) or public key (whpk_...) of the endpoint; can be repeated
-    #[arg(long = "secret", value_name = "SECRET", value_parser = key, required = true)]
+    /// File with secrets (whsec_...) or public keys (whpk_...) of the endpoint, one per line
+    #[arg(long, value_name = "FILE", value_parser = keys, required_unless_present = "keys")]
+    pub secret_file: Option<KeysOfFile>,
+    /// Secret or public key of the endpoint, which other users of this machine can read in `ps`; can be repeated
+    #[arg(long = "secret", value_name = "SECRET", value_parser = key)]
     pub keys: Vec<VerifyingKey>,
+}
+
+/// The keys in a file.
+#[derive(Debug, Clone)]
+pub struct KeysOfFile(Vec<VerifyingKey>);
+
+impl WebhookListenArgs {
+    /// The keys in the file and those of the flag.
+    pub(crate) fn all_keys(&self) -> Vec<VerifyingKey> {
+        let of_file = self.secret_file.iter().flat_map(|KeysOfFile(keys)| keys);
+        of_file.chain(&self.keys).cloned().collect()
+    }
+}
+
+fn keys(path: &str) -> Result<KeysOfFile, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
+    if keys.is_empty() { Err("the file is empty".to_owned()) } else { Ok(KeysOfFile(keys)) }
 }
 
 fn key(text: &str) -> Result<VerifyingKey, String> {

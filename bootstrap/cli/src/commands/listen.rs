@@ -28,7 +28,7 @@ pub(crate) async fn listen(arguments: &WebhookListenArgs) -> Result<(), CommandF
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     note(&format!("listening on http://{address}; Ctrl-C ends"));
-    let keys: Arc<[VerifyingKey]> = arguments.keys.clone().into();
+    let keys: Arc<[VerifyingKey]> = arguments.all_keys().into();
     let router = Router::new().fallback(receive).with_state(keys);
     axum::serve(listener, router).await.map_err(failed)
 }

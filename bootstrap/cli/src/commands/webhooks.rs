@@ -1,9 +1,11 @@
 //! `webhook ...`: change and read the database directly, also while a process serves it; a running process sends.
 
+use std::collections::BTreeMap;
+
 use handover_http::views::{RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 use handover_outbox::Page;
 use handover_outbox::ports::{BodyForm, DeliveryFilter, EndpointId, WebhookEndpoint};
-use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, WebhookError, Webhooks};
+use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, RotatedKeys, WebhookError, Webhooks};
 use handover_runtime::terminal::{OutputArgs, note, say};
 
 use crate::access::Reach;
@@ -12,6 +14,7 @@ use crate::args::{
     WebhookEndpointArgs, WebhookListArgs, WebhookRecoverArgs, WebhookRedeliverArgs, WebhookRotateKeyArgs,
     WebhookRotateSecretArgs, WebhookTestArgs, WebhookUpdateArgs,
 };
+use crate::failure::CommandFailure;
 use crate::print::{list, show};
 use crate::webhook_access::WebhookAccess;
 
@@ -56,12 +59,12 @@ pub(crate) async fn create<A: WebhookAccess>(
     source: &A::Source,
     arguments: &WebhookCreateArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    let opened = Opened::<A>::new(source, &arguments.common).await?;
     let change = EndpointChange {
         url: Some(arguments.url.clone()),
         event_types: Some(arguments.types.clone()),
-        ..change(&arguments.endpoint, &[])
+        ..change(&arguments.endpoint, &[])?
     };
+    let opened = Opened::<A>::new(source, &arguments.common).await?;
     let created = opened.webhooks.create(opened.session.operator(), Some(arguments.tenant), change).await;
     let created = opened.end(created, None).await?;
     opened.print_new(&arguments.output, created)
@@ -73,29 +76,31 @@ pub(crate) async fn update<A: WebhookAccess>(
     arguments: &WebhookUpdateArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
     let of = &arguments.of;
-    let opened = Opened::<A>::new(source, &of.common).await?;
     let change = EndpointChange {
         url: arguments.url.clone(),
         event_types: Some(arguments.types.clone()).filter(|types| !types.is_empty()),
-        ..change(&arguments.values, &arguments.remove)
+        ..change(&arguments.values, &arguments.remove)?
     };
+    let opened = Opened::<A>::new(source, &of.common).await?;
     let updated = opened.webhooks.update(opened.session.operator(), of.endpoint, change).await;
     let updated = opened.end(updated, Some(of.endpoint)).await?;
     opened.print(&of.output, updated)
 }
 
 /// The named properties, and those that are removed.
-fn change(arguments: &EndpointArgs, removed: &[Removable]) -> EndpointChange {
+fn change(arguments: &EndpointArgs, removed: &[Removable]) -> Result<EndpointChange, CommandFailure> {
     let removes = |property| removed.contains(&property).then_some(None);
-    let headers = (!arguments.headers.is_empty() || removed.contains(&Removable::Headers))
-        .then(|| arguments.headers.iter().cloned().collect());
+    let headers = match !arguments.headers.is_empty() || removed.contains(&Removable::Headers) {
+        true => Some(headers(&arguments.headers)?),
+        false => None,
+    };
     let body_form = match (arguments.unmasked, arguments.full) {
         (true, _) => Some(BodyForm::Unmasked),
         (false, Some(true)) => Some(BodyForm::Full),
         (false, Some(false)) => Some(BodyForm::Thin),
         (false, None) => None,
     };
-    EndpointChange {
+    Ok(EndpointChange {
         url: None,
         event_types: None,
         description: arguments.description.clone().map(Some).or(removes(Removable::Description)),
@@ -108,7 +113,19 @@ fn change(arguments: &EndpointArgs, removed: &[Removable]) -> EndpointChange {
             .or(removed.contains(&Removable::PerSecond).then_some(None)),
         max_in_flight: arguments.max_in_flight,
         headers,
+    })
+}
+
+/// The headers by name. Names that differ only in case are the same header.
+fn headers(named: &[(String, String)]) -> Result<BTreeMap<String, String>, CommandFailure> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in named {
+        if headers.insert(name.to_ascii_lowercase(), value.clone()).is_some() {
+            let what = format!("headers: the header {name} is set twice");
+            return Err(CommandFailure::Usage { what, remedy: "set each header once".to_owned() });
+        }
     }
+    Ok(headers)
 }
 
 /// `webhook list`.
@@ -190,9 +207,13 @@ pub(crate) async fn rotate_key<A: WebhookAccess>(
     arguments: &WebhookRotateKeyArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
     let opened = Opened::<A>::new(source, &arguments.common).await?;
-    let changed = opened.webhooks.rotate_key(opened.session.operator()).await;
-    let changed = opened.end(changed, None).await?;
-    Ok(say(&format!("{changed} endpoints are encrypted with the current key now\n"))?)
+    let rotated = opened.webhooks.rotate_key(opened.session.operator()).await;
+    let RotatedKeys { changed, failed } = opened.end(rotated, None).await?;
+    say(&format!("{changed} endpoints are encrypted with the current key now\n"))?;
+    for (_, error) in &failed {
+        note(&error.to_string());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::NotEncrypted { failed: failed.len() }.into()) }
 }
 
 /// `webhook test`.
@@ -220,6 +241,7 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
         status: arguments.status,
         from: arguments.from,
         to: arguments.to,
+        ..DeliveryFilter::default()
     };
     let operator = opened.session.operator();
     let before = arguments.page.cursor;

@@ -1,7 +1,9 @@
 //! Webhooks: `[webhook]`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use handover_egress::host_name;
 use handover_outbox::webhooks::WebhookSettings;
 use handover_webhooks::SecretKey;
 use ipnet::IpNet;
@@ -28,6 +30,10 @@ pub struct WebhookConfig {
     pub previous_key: Option<Secret>,
     /// `webhook.allow-networks`: networks of receivers besides the public internet.
     pub networks: Vec<IpNet>,
+    /// `webhook.own-hosts`: names of this service, in lower case and punycode.
+    pub own_hosts: Vec<String>,
+    /// The addresses on which the service listens.
+    pub listens: Vec<SocketAddr>,
     /// The certificates of `webhook.ca-file`, if set.
     pub authorities: Option<String>,
     /// Settings of the dispatcher.
@@ -40,6 +46,13 @@ impl WebhookConfig {
     pub fn with_max_retry_count(mut self, max_retry_count: u32) -> WebhookConfig {
         self.settings.max_retry_count = max_retry_count;
         self
+    }
+
+    /// Sets the addresses on which the service listens: no endpoint may have one of them, and outside loopback the key is
+    /// not generated.
+    #[must_use]
+    pub fn with_listens(self, listens: Vec<SocketAddr>) -> WebhookConfig {
+        WebhookConfig { listens, ..self }
     }
 }
 
@@ -54,6 +67,7 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
     let networks = reader.key(Kind::Value, "webhook.allow-networks", "[]", |item| {
         networks(item, "the list opens every address, also those of this machine and of metadata services")
     });
+    let own_hosts = reader.key(Kind::Value, "webhook.own-hosts", "[]", own_hosts);
     let authorities = reader.optional(Kind::Text, CA_FILE, Item::as_text);
     let authorities =
         authorities.and_then(|path| path.map(|path| certificates(reader, CA_FILE, &path)).transpose());
@@ -68,6 +82,8 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
         key: key?,
         previous_key: previous_key?,
         networks: networks?,
+        own_hosts: own_hosts?,
+        listens: Vec::new(),
         authorities: authorities?,
         settings: WebhookSettings {
             scan_interval: scan_interval?,
@@ -77,6 +93,16 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
             ..WebhookSettings::default()
         },
     })
+}
+
+/// Host names as they are in a parsed URL.
+fn own_hosts(item: &Item) -> Result<Vec<String>, ConfigError> {
+    let remedy = "write a list of host names, without scheme and port: [\"shop.example\"]";
+    let names: Vec<String> = item.parse("it is not a list of strings", remedy)?;
+    let parsed = |name: String| {
+        host_name(&name).ok_or_else(|| item.refused(&format!("{name} is not a host name"), remedy))
+    };
+    names.into_iter().map(parsed).collect()
 }
 
 fn delays(item: &Item) -> Result<Vec<Duration>, ConfigError> {

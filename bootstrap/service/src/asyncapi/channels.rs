@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use handover_events::EventDescription;
 use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
 use marketplace::event_types::routing_key;
 use marketplace::queues::DEAD_LETTER_KEY;
-use marketplace_domain::EventKind;
 use serde_json::{Map, Value, json};
 
 use super::event_types::emitted;
@@ -15,12 +15,12 @@ const BINDING: &str = "0.3.0";
 /// One channel per routing key and one per queue.
 pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let keys = emitted().map(|event_type| {
-        let key = routing_key(event_type, timeout);
+        let key = routing_key(&event_type, timeout);
         let channel = json!({
             "address": key,
-            "description": format!("Publishes {} to the exchange `{}`.", event_type.as_str(), topology.exchange),
+            "description": format!("Publishes {} to the exchange `{}`.", event_type.name, topology.exchange),
             "servers": every_server(),
-            "messages": { (event_type.as_str()): message(event_type) },
+            "messages": { (event_type.name): message(&event_type) },
             "bindings": { "amqp": {
                 "is": "routingKey",
                 "exchange": {
@@ -38,19 +38,20 @@ pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Va
 /// One `send` operation per event type, one `receive` operation per queue with a consumer.
 pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let sent = emitted().map(|event_type| {
-        let channel = routing_key(event_type, timeout);
+        let channel = routing_key(&event_type, timeout);
         let operation = json!({
             "action": "send",
             "channel": channel_named(&channel),
             "summary": "The relay publishes an event after its transaction has committed, and repeats that until the broker confirms it.",
-            "messages": [message_in(&channel, event_type)],
+            "messages": [message_in(&channel, &event_type)],
             "bindings": { "amqp": { "deliveryMode": 2, "mandatory": true, "bindingVersion": BINDING } },
         });
-        (format!("send.{}", event_type.as_str()), operation)
+        (format!("send.{}", event_type.name), operation)
     });
     let received = topology.queues.iter().filter(|queue| queue.ttl.is_none()).map(|queue| {
-        let messages: Vec<Value> =
-            carried(queue, topology, timeout).map(|event_type| message_in(&queue.name, event_type)).collect();
+        let messages: Vec<Value> = carried(queue, topology, timeout)
+            .map(|event_type| message_in(&queue.name, &event_type))
+            .collect();
         let operation = json!({
             "action": "receive",
             "channel": channel_named(&queue.name),
@@ -65,7 +66,7 @@ pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, 
 
 fn of_queue(queue: &QueueSpec, topology: &Topology, timeout: Duration) -> Value {
     let messages: Map<String, Value> = carried(queue, topology, timeout)
-        .map(|event_type| (event_type.as_str().to_owned(), message(event_type)))
+        .map(|event_type| (event_type.name.to_owned(), message(&event_type)))
         .collect();
     let mut channel = json!({
         "address": queue.name,
@@ -109,10 +110,10 @@ fn carried<'a>(
     queue: &'a QueueSpec,
     topology: &'a Topology,
     timeout: Duration,
-) -> impl Iterator<Item = EventKind> + 'a {
+) -> impl Iterator<Item = EventDescription> + 'a {
     let is_bound_to = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
     emitted().filter(move |event_type| {
-        let first_key = routing_key(*event_type, timeout);
+        let first_key = routing_key(event_type, timeout);
         let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first_key);
         let later_key =
             topology.queues.iter().find(waits_in).and_then(|waiting| waiting.dead_letter_key.as_deref());
@@ -124,12 +125,12 @@ fn every_server() -> Value {
     json!([{ "$ref": "#/servers/rabbitmq" }, { "$ref": "#/servers/database" }])
 }
 
-fn message(event_type: EventKind) -> Value {
-    json!({ "$ref": format!("#/components/messages/{}", event_type.as_str()) })
+fn message(event_type: &EventDescription) -> Value {
+    json!({ "$ref": format!("#/components/messages/{}", event_type.name) })
 }
 
-fn message_in(channel: &str, event_type: EventKind) -> Value {
-    json!({ "$ref": format!("#/channels/{channel}/messages/{}", event_type.as_str()) })
+fn message_in(channel: &str, event_type: &EventDescription) -> Value {
+    json!({ "$ref": format!("#/channels/{channel}/messages/{}", event_type.name) })
 }
 
 fn channel_named(name: &str) -> Value {

@@ -1,6 +1,6 @@
 //! The messages: the envelope of each event type and its AMQP properties.
 
-use marketplace_domain::EventKind;
+use handover_events::EventDescription;
 use serde_json::{Map, Value, json};
 
 use super::event_types::emitted;
@@ -8,14 +8,14 @@ use super::payloads::enveloped;
 
 /// One message per emitted event type.
 pub(super) fn messages() -> Map<String, Value> {
-    emitted().map(|event_type| (event_type.as_str().to_owned(), message(event_type))).collect()
+    emitted().map(|event_type| (event_type.name.to_owned(), message(&event_type))).collect()
 }
 
-fn message(event_type: EventKind) -> Value {
+fn message(event_type: &EventDescription) -> Value {
     json!({
-        "name": event_type.as_str(),
-        "title": event_type.as_str(),
-        "summary": event_type.description().summary,
+        "name": event_type.name,
+        "title": event_type.name,
+        "summary": event_type.summary,
         "contentType": "application/json",
         "correlationId": {
             "description": "The trace id; also the property `correlation_id`.",
@@ -24,7 +24,7 @@ fn message(event_type: EventKind) -> Value {
         "headers": headers(),
         "payload": enveloped(event_type),
         "bindings": {
-            "amqp": { "messageType": event_type.as_str(), "bindingVersion": "0.3.0" },
+            "amqp": { "messageType": event_type.name, "bindingVersion": "0.3.0" },
         },
         "x-amqp-properties": {
             "message_id": "eventId",
@@ -46,8 +46,7 @@ fn headers() -> Value {
             "aggregateType": { "type": "string", "description": "Same value as in the envelope." },
             "aggregateId": {
                 "type": "string",
-                "pattern": "^-?[0-9]+$",
-                "description": "Same value as in the envelope.",
+                "description": "Same value as in the envelope, as text.",
             },
             "aggregateSeq": {
                 "type": "string",

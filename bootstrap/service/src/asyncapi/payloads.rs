@@ -1,6 +1,6 @@
 //! JSON Schemas of envelope and payloads.
 
-use marketplace_domain::EventKind;
+use handover_events::EventDescription;
 use serde_json::{Map, Value, json};
 
 use super::event_types::emitted;
@@ -18,7 +18,7 @@ pub(super) fn envelope() -> Value {
             },
             "eventType": { "type": "string" },
             "aggregateType": { "type": "string", "description": "Type of the aggregate that changed." },
-            "aggregateId": { "type": "integer", "description": "The id of the aggregate." },
+            "aggregateId": { "type": ["integer", "string"], "description": "The id of the aggregate." },
             "occurredAt": { "type": "string", "format": "date-time", "description": "Time of the change, in UTC." },
             "traceId": {
                 "type": "string",
@@ -30,24 +30,33 @@ pub(super) fn envelope() -> Value {
 }
 
 /// Schema of the envelope with the payload of one event type.
-pub(super) fn enveloped(event_type: EventKind) -> Value {
+pub(super) fn enveloped(event_type: &EventDescription) -> Value {
     json!({
         "allOf": [{ "$ref": "#/components/schemas/Envelope" }],
         "properties": {
-            "eventType": { "const": event_type.as_str() },
-            "aggregateType": { "const": event_type.aggregate() },
+            "eventType": { "const": event_type.name },
+            "aggregateType": { "const": event_type.aggregate },
+            "aggregateId": { "type": type_of_key(event_type) },
             "payload": { "$ref": format!("#/components/schemas/{}", schema_name(event_type)) },
         },
     })
 }
 
+/// JSON type of the aggregate's id: that of the payload field with the id. A payload of several forms has it in its first one
+/// or is about an integer id.
+fn type_of_key(event_type: &EventDescription) -> Value {
+    let schema = event_type.schema();
+    let pointer = format!("/properties/{}/type", event_type.key_field);
+    schema.pointer(&pointer).cloned().unwrap_or_else(|| "integer".into())
+}
+
 /// Name of a payload's schema.
-pub(super) fn schema_name(event_type: EventKind) -> String {
-    format!("{}_PAYLOAD", event_type.as_str())
+pub(super) fn schema_name(event_type: &EventDescription) -> String {
+    format!("{}_PAYLOAD", event_type.name)
 }
 
 /// All schemas that messages refer to.
 pub(super) fn schemas() -> Map<String, Value> {
-    let payloads = emitted().map(|event_type| (schema_name(event_type), event_type.description().schema()));
+    let payloads = emitted().map(|event_type| (schema_name(&event_type), event_type.schema()));
     std::iter::once(("Envelope".to_owned(), envelope())).chain(payloads).collect()
 }

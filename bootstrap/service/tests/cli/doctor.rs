@@ -160,6 +160,27 @@ fn doctor_checks_secrets_by_listen_address_strength_and_file_permissions() {
 }
 
 #[test]
+fn doctor_checks_the_key_of_webhooks() {
+    const OUTSIDE: &str = "doctor --output json --listen 0.0.0.0:0";
+    let world = World::new();
+    says(&world.run(DOCTOR), "webhooks", "ok", "webhook.key is generated at the first start");
+    says(&world.run(OUTSIDE), "webhooks", "warn", "set webhook.key to random characters");
+    drop(world.serve(""));
+    says(&world.run(DOCTOR), "webhooks", "ok", "webhook.key is stored in handover.db-webhook-key");
+    says(&world.run(OUTSIDE), "webhooks", "warn", "set webhook.key to the text in handover.db-webhook-key");
+    std::fs::write(world.path("handover.db-webhook-key"), "short").unwrap();
+    says(&world.run(DOCTOR), "webhooks", "fail", "handover.db-webhook-key contains no valid secret");
+
+    let world = World::new().set("HANDOVER_WEBHOOK__KEY", &"changeme".repeat(4));
+    says(&world.run(DOCTOR), "webhooks", "warn", "webhook.key looks like a placeholder");
+    says(&world.run(OUTSIDE), "webhooks", "fail", "webhook.key looks like a placeholder");
+    let world = world.set("HANDOVER_WEBHOOK__KEY", "0f4a9c1be27d83560f4a9c1be27d8356");
+    says(&world.run(OUTSIDE), "webhooks", "ok", "webhook.key is set");
+    let world = World::new().set("HANDOVER_DATABASE__URL", "postgres://shop@127.0.0.1:1/shop");
+    says(&world.run(DOCTOR), "webhooks", "warn", "webhook.key is not set, so webhooks are off");
+}
+
+#[test]
 fn doctor_fails_for_database_path_that_is_a_folder() {
     let world = World::new();
     std::fs::create_dir(world.path("shop.db")).unwrap();

@@ -101,6 +101,10 @@ fn invalid_values_and_unknown_endpoints_are_refused() {
         ("create --url https://10.0.0.1 --types *", ["url", "10.0.0.1"]),
         ("create --url https://erp.example --types order.payd", ["eventTypes", "order.paid"]),
         ("create --url https://erp.example --types * --header host:a", ["headers", "host"]),
+        (
+            "create --url https://erp.example --types * --header x-a:1 --header X-A:2",
+            ["headers", "X-A is set twice"],
+        ),
     ] {
         world.run(&format!("webhook {line}")).refused(2, &parts);
     }
@@ -133,6 +137,41 @@ fn secrets_are_encrypted_with_a_new_key() {
     );
 }
 
+#[test]
+fn names_and_addresses_of_this_service_are_refused() {
+    let world = world()
+        .set("HANDOVER_WEBHOOK__OWN_HOSTS", "[\"Shop.Example\", \"b\u{fc}cher.example.\"]")
+        .set("HANDOVER_WEBHOOK__ALLOW_NETWORKS", "[127.0.0.0/8, 10.0.0.0/8]")
+        .set("HANDOVER_HTTP__LISTEN", "127.0.0.1:18080")
+        .set("HANDOVER_HTTP__OPS_LISTEN", "10.0.0.1:18081")
+        .set("HANDOVER_WEBHOOK__KEY", "0f4a9c1be27d83560f4a9c1be27d8356");
+    for url in [
+        "https://shop.example/hooks",
+        "https://SHOP.example.:8443/",
+        "http://xn--bcher-kva.example/",
+        "http://127.0.0.1:18080/",
+        "http://10.1:18081/",
+    ] {
+        let ran = world.run(&format!("webhook create --url {url} --types *"));
+        ran.refused(2, &["url", "is this service itself"]);
+    }
+    webhook(&world, "create --url http://127.0.0.1:18081/ --types *");
+    let world = world.set("HANDOVER_WEBHOOK__OWN_HOSTS", "[\"https://shop.example\"]");
+    world.run("webhook list").refused(2, &["webhook.own-hosts", "without scheme and port"]);
+}
+
+#[test]
+fn key_must_be_set_outside_loopback() {
+    let world = world().set("HANDOVER_HTTP__LISTEN", "0.0.0.0:0");
+    let create = "webhook create --url https://erp.example --types *";
+    world.run(create).refused(2, &["webhook.key is not set"]);
+    assert!(!world.files().iter().any(|name| name.ends_with("webhook-key")));
+    let world = world.set("HANDOVER_WEBHOOK__KEY", &"changeme".repeat(4));
+    world.run(create).refused(2, &["webhook.key looks like a placeholder", "openssl rand -hex 32"]);
+    let world = world.set("HANDOVER_WEBHOOK__KEY", "0f4a9c1be27d83560f4a9c1be27d8356");
+    world.run(create).done();
+}
+
 /// A process that ends with the test.
 struct Listener(Child);
 
@@ -160,8 +199,9 @@ fn send(address: &str, signature: &str, timestamp: i64, body: &str) -> String {
 #[test]
 fn listener_verifies_and_prints_requests() {
     let world = World::new();
+    world.write("secret", format!("\n{SECRET}\n"));
     let mut command = world.command();
-    command.args(["webhook", "listen", "--port", "0", "--secret", SECRET]);
+    command.args(["webhook", "listen", "--port", "0", "--secret-file", "secret"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut listener = Listener(child);
     let mut notes = BufReader::new(listener.0.stderr.take().unwrap()).lines();
@@ -177,4 +217,21 @@ fn listener_verifies_and_prints_requests() {
     assert!(send(&address, &signature, now, r#"{"type":"order.sold"}"#).contains("401"));
     let refused = printed.next().unwrap();
     assert!(refused.starts_with("POST /hooks: no signature matches"), "{refused}");
+}
+
+#[test]
+fn listener_needs_a_secret() {
+    let world = World::new();
+    world.write("empty", "\n");
+    world.write("wrong", "secret");
+    for (arguments, part) in [
+        ("", "--secret-file <FILE>"),
+        ("--secret-file missing", "No such file"),
+        ("--secret-file empty", "the file is empty"),
+        ("--secret-file wrong", "whsec_"),
+        ("--secret wrong", "whsec_"),
+    ] {
+        let ran = world.run(&format!("webhook listen --port 0 {arguments}"));
+        assert!(ran.code == Some(2) && ran.stderr.contains(part), "{part}: {ran:?}");
+    }
 }

@@ -370,6 +370,24 @@ fn refund_is_requested_again_only_while_it_is_not_settled() {
 }
 
 #[test]
+fn interrupted_request_is_due_at_once_and_counts_only_as_the_first() {
+    let next = now() + TimeDelta::seconds(10);
+    for (sent, counted) in [(1, 1), (2, 1), (5, 4)] {
+        let waiting = Refund { attempts: sent, next_attempt_time: Some(next), ..refund() };
+        let expected = Refund {
+            attempts: counted,
+            next_attempt_time: Some(now()),
+            version: waiting.version + 1,
+            update_time: now(),
+            ..waiting.clone()
+        };
+        assert_eq!(waiting.with_interrupted_request(now()), expected);
+    }
+    let settled = in_status(RefundStatus::Success).with_interrupted_request(now());
+    assert_eq!(settled.next_attempt_time, None);
+}
+
+#[test]
 fn error_of_a_request_is_recorded() {
     let expected = Refund { last_error: Some("timeout".into()), version: 2, update_time: now(), ..refund() };
     assert_eq!(refund().with_error("timeout".into(), now()), expected);

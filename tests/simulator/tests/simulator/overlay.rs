@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use handover_simulator::Defect;
 use handover_simulator::overlay::{faults, patched, workspace};
 
 #[test]
@@ -11,6 +12,17 @@ fn each_old_text_occurs_exactly_once_in_the_sources() {
     if let Err(error) = patched(&faults, &workspace()) {
         panic!("{error}");
     }
+}
+
+#[test]
+fn readme_has_the_numbers_of_faults_and_defects() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).unwrap();
+    let faults = faults().unwrap().len();
+    let defects = Defect::ALL.len();
+    let expected = format!(
+        "it has detected {faults} faults planted in a copy of the code and each of {defects} adapter defects"
+    );
+    assert!(readme.contains(&expected), "{expected}");
 }
 
 #[test]

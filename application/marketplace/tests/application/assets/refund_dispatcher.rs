@@ -11,7 +11,7 @@ use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::market::{Market, SpentAssets};
-use crate::support::{pass, secs};
+use crate::support::{eventually, pass, secs};
 
 fn dispatcher(market: &Market, gateway: Arc<dyn Gateway>) -> RefundDispatcher {
     RefundDispatcher { tx: market.app().tx.clone(), gateway, settings: RefundSettings::default() }
@@ -104,6 +104,42 @@ async fn hanging_gateway_does_not_delay_other_refunds() {
         "the requests must be sent concurrently"
     );
     assert_eq!(gateway.requests.load(Ordering::Relaxed), 6);
+}
+
+/// A payment gateway whose first response is an error, and which does not answer afterwards.
+#[derive(Default)]
+struct FailsThenHangs {
+    requests: AtomicU32,
+}
+
+#[async_trait]
+impl Gateway for FailsThenHangs {
+    async fn refund(&self, _: &RefundRequest) -> Result<(), GatewayError> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::future::pending::<()>().await;
+        }
+        Err(GatewayError::Unavailable("no response".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_the_end_of_the_process_interrupts_is_due_at_once_and_not_counted() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let refund = market.refund(&order).await;
+    let gateway = Arc::new(FailsThenHangs::default());
+    dispatcher(&market, gateway.clone()).start();
+    eventually(secs(60), async || gateway.requests.load(Ordering::Relaxed) == 2).await;
+    let stopping = Instant::now();
+    market.app().tx.tasks().stop().await;
+    assert!(stopping.elapsed() >= secs(5), "requests in flight get five seconds");
+    let stored = market.world.view().await.refund_by_id(refund.id).await.unwrap().unwrap();
+    assert_eq!((stored.attempts, stored.status), (1, RefundStatus::Processing));
+    assert!(stored.next_attempt_time.unwrap() <= stored.update_time, "{stored:?}");
+    assert!(
+        stored.last_error.unwrap().contains("no response"),
+        "the interruption is no error of the gateway"
+    );
 }
 
 #[tokio::test(start_paused = true)]

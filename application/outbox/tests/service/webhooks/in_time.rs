@@ -1,0 +1,147 @@
+//! Times, on a clock that jumps: the end of a process, and endpoints beside others that never answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_outbox::Transactor;
+use handover_outbox::ports::*;
+use handover_outbox::webhooks::{WebhookDispatcher, WebhookSettings};
+use tokio::time::Instant;
+
+use super::{Receiver, World, eventually, restarted, to};
+
+/// Answers after a pause for each endpoint, or never.
+struct Timed {
+    tx: Transactor,
+    pauses: BTreeMap<EndpointId, Duration>,
+    /// Begin of the first attempt at each delivery.
+    first: Mutex<BTreeMap<(EndpointId, String), DateTime<Utc>>>,
+    others: Receiver,
+}
+
+impl Timed {
+    fn new(world: &World, pauses: BTreeMap<EndpointId, Duration>) -> Arc<Timed> {
+        let others = Receiver::default();
+        Arc::new(Timed { tx: world.tx.clone(), pauses, first: Mutex::default(), others })
+    }
+
+    fn start(self: &Arc<Timed>, world: &World, settings: WebhookSettings) {
+        WebhookDispatcher::new(world.tx.clone(), self.clone(), settings).start();
+    }
+
+    fn attempted(&self) -> usize {
+        self.first.lock().unwrap().len()
+    }
+}
+
+#[async_trait]
+impl WebhookTransport for Timed {
+    fn check_url(&self, url: &str) -> Result<(), String> {
+        self.others.check_url(url)
+    }
+
+    fn check_header(&self, name: &str, value: &str) -> Result<(), String> {
+        self.others.check_header(name, value)
+    }
+
+    fn new_secret(&self, endpoint: EndpointId) -> Result<NewSecret, SecretError> {
+        self.others.new_secret(endpoint)
+    }
+
+    fn seal_headers(
+        &self,
+        endpoint: EndpointId,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<EndpointHeaders, SecretError> {
+        self.others.seal_headers(endpoint, headers)
+    }
+
+    fn reseal(&self, endpoint: &WebhookEndpoint) -> Result<Option<WebhookEndpoint>, SecretError> {
+        self.others.reseal(endpoint)
+    }
+
+    async fn send(&self, request: &WebhookRequest<'_>) -> Result<WebhookResponse, SendError> {
+        let id = request.endpoint.id;
+        self.first.lock().unwrap().entry((id, request.message_id.clone())).or_insert(request.at);
+        match self.pauses.get(&id) {
+            Some(pause) => {
+                self.tx.sleep(*pause).await;
+                Ok(WebhookResponse { status: 204, retry_after: None, body: Vec::new() })
+            }
+            None => {
+                self.tx.sleep(request.deadline).await;
+                Err(SendError::NoResponse("no complete response".to_owned()))
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_flight_get_five_seconds_when_the_process_stops() {
+    let world = World::new();
+    let slow = world.create(to("https://slow.example", &["book.lent"])).await;
+    let hanging = world.create(to("https://hanging.example", &["book.lent"])).await;
+    world.event("event-1", 5).await;
+    let receiver = Timed::new(&world, [(slow.id, Duration::from_secs(4))].into());
+    receiver.start(&world, WebhookSettings::default());
+    eventually(async || receiver.attempted() == 2).await;
+    let stopping = Instant::now();
+    world.tx.tasks().stop().await;
+    let took = stopping.elapsed();
+    assert!((Duration::from_secs(5)..Duration::from_millis(5_100)).contains(&took), "{took:?}");
+    let next = World::on(world.store.clone(), restarted(&world));
+    assert_eq!(next.only_delivery(slow.id).await.state, DeliveryState::Delivered);
+    let delivery = next.only_delivery(hanging.id).await;
+    assert_eq!((delivery.state, delivery.attempts, &delivery.claim), (DeliveryState::Pending, 0, &None));
+    assert!(delivery.due_time <= next.tx.now());
+}
+
+/// The 99th percentile of the time from an event to the first attempt at an endpoint that answers, beside these numbers of
+/// endpoints that answer and that never answer.
+async fn p99_of_first_attempts(answering: usize, hanging: usize) -> Duration {
+    const EVENTS: i64 = 40;
+    let world = World::new();
+    let mut answers = BTreeMap::new();
+    for number in 0..answering + hanging {
+        let endpoint = world.create(to(&format!("https://{number}.example"), &["book.lent"])).await;
+        if number < answering {
+            answers.insert(endpoint.id, Duration::from_millis(50));
+        }
+    }
+    let answering: BTreeSet<EndpointId> = answers.keys().copied().collect();
+    let receiver = Timed::new(&world, answers);
+    // A twentieth of the default, as the endpoints are a twentieth of those of the full test.
+    let concurrency = NonZeroU32::new(512 / 20).unwrap();
+    receiver.start(&world, WebhookSettings { concurrency, ..WebhookSettings::default() });
+    let mut events = BTreeMap::new();
+    for number in 0..EVENTS {
+        let id = format!("event-{number}");
+        world.event(&id, number).await;
+        events.insert(id, world.tx.now());
+        world.tx.sleep(Duration::from_millis(700)).await;
+    }
+    let first = || receiver.first.lock().unwrap().clone();
+    let expected = answering.len() * events.len();
+    eventually(async || first().keys().filter(|(to, _)| answering.contains(to)).count() == expected).await;
+    world.tx.tasks().stop().await;
+    let mut waits: Vec<Duration> = first()
+        .iter()
+        .filter(|((to, _), _)| answering.contains(to))
+        .map(|((_, id), at)| (*at - events[id]).to_std().unwrap_or_default())
+        .collect();
+    waits.sort_unstable();
+    waits[waits.len() * 99 / 100]
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_never_answer_hardly_delay_the_first_attempts_at_others() {
+    let alone = p99_of_first_attempts(45, 0).await;
+    let beside = p99_of_first_attempts(45, 5).await;
+    println!("{beside:?} beside endpoints that hang, {alone:?} without them");
+    assert!(alone > Duration::ZERO);
+    assert!(beside <= alone * 3 / 2, "{beside:?} beside endpoints that hang, {alone:?} without them");
+}
