@@ -7,6 +7,7 @@ mod migrations;
 mod speed;
 mod store;
 mod unreadable_rows;
+mod unreadable_webhooks;
 
 use std::sync::Arc;
 

@@ -60,5 +60,5 @@ pub use registry::{EventRegistry, EventSpec};
 pub use settings::{ConsumeOrder, ConsumerSettings, OnOutage, OwnSettings, RelaySettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use texts::Texts;
-pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx, with_tx_using};
+pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx};
 pub use wakeup::WakeupNotifier;

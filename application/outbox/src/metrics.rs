@@ -65,6 +65,7 @@ pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
 pub(crate) const WEBHOOK_DELIVERED: &str = "handover.webhook.delivered";
 pub(crate) const WEBHOOK_FAILED: &str = "handover.webhook.failed";
 pub(crate) const WEBHOOK_INTERRUPTED: &str = "handover.webhook.interrupted";
+pub(crate) const WEBHOOK_NOT_SIGNED: &str = "handover.webhook.not.signed";
 pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
 pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
 pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
@@ -78,12 +79,16 @@ pub const WEBHOOK_DISABLED_ENDPOINTS: &str = "handover.webhook.endpoints.disable
 pub const WEBHOOK_OLDEST_DUE: &str = "handover.webhook.oldest.due.seconds";
 
 /// Every metric of webhooks. The caller sets the gauges: this crate does not sample the tables.
-pub const WEBHOOK_METRICS: [Metric; 10] = [
+pub const WEBHOOK_METRICS: [Metric; 11] = [
     Metric::counter(WEBHOOK_DELIVERED, "Attempts at webhook deliveries that the receiver answered with 2xx"),
     Metric::counter(WEBHOOK_FAILED, "Failed attempts at webhook deliveries"),
     Metric::counter(
         WEBHOOK_INTERRUPTED,
         "Attempts at webhook deliveries that the end of the process interrupted",
+    ),
+    Metric::counter(
+        WEBHOOK_NOT_SIGNED,
+        "Webhook deliveries that were not sent because this process cannot decrypt the secrets of their endpoint",
     ),
     Metric::counter(WEBHOOK_DEAD, "Webhook deliveries marked as DEAD after their last attempt failed"),
     Metric::counter(WEBHOOK_FAILING, "Webhook endpoints whose last 4 attempts failed"),

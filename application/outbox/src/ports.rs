@@ -63,7 +63,8 @@ pub use webhook_transport::{
 };
 pub use webhooks::{
     AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId, EndpointSecret,
-    EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts,
-    WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
+    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId,
+    EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt,
+    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper,
+    WebhookRepo, WebhookRepoWrapper,
 };

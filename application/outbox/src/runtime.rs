@@ -61,13 +61,13 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
 /// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
 /// declaration: a slow broker would never finish one.
 async fn declare_until_done(outbox: Outbox) {
-    let stopping = outbox.tx.stopping();
+    let stopping = outbox.stopping();
     let declaring = async {
         while let Err(error) = outbox.broker.declare(&outbox.topology).await {
             if let BrokerError::Refused { .. } = error {
                 error!(%error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
             }
-            outbox.tx.sleep(DECLARE_AGAIN_AFTER).await;
+            outbox.sleep(DECLARE_AGAIN_AFTER).await;
         }
     };
     tokio::select! {

@@ -103,7 +103,7 @@ impl<DB: Database> Outbox<DB> {
         match self.transactor(&store).await {
             Ok(tx) => {
                 let mut services = self.services(&tx, &store);
-                services.broker = self.parts.broker.open_for_command(&store, &services.topology);
+                services.broker = self.parts.broker.open_for_command(&store, services.topology());
                 Ok((store, services))
             }
             Err(error) => {

@@ -41,7 +41,7 @@ impl<DB> Running<DB> {
     /// Finishes the work in progress, then closes the connections. An error if that takes longer than `limit`: the tasks
     /// are then ended where they are, and what they had not committed is repeated after the next start.
     pub async fn stop(self, limit: Duration) -> Result<(), Error> {
-        let tasks = self.services.tx.tasks();
+        let tasks = self.services.tasks();
         let stopped = tokio::time::timeout(limit, tasks.stop()).await;
         if stopped.is_err() {
             tasks.kill();
@@ -54,7 +54,7 @@ impl<DB> Running<DB> {
 
     /// Ends the tasks of an outbox that could not be started.
     pub(crate) async fn abandon(self) {
-        self.services.tx.tasks().kill();
+        self.services.tasks().kill();
         self.enqueuer.set_stopped();
     }
 }

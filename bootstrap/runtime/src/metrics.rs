@@ -1,4 +1,4 @@
-//! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
+//! Metrics of this process for Prometheus: collected once the service installs the recorder, exported at `/metrics`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
             // A counter that is exported only after its first increment would look like a missing metric until then.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
             MetricKind::CounterOfConsumer => {
-                for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
+                for ConsumerQueue { consumer, .. } in outbox.consumers() {
                     metrics::counter!(metric.name, "consumer" => consumer.clone()).increment(0);
                 }
             }
@@ -79,8 +79,8 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
     }
     runtime::start_gauges(outbox);
     let outbox = outbox.for_background_tasks();
-    let stopping = outbox.tx.stopping().clone();
-    let tasks = outbox.tx.tasks().clone();
+    let stopping = outbox.stopping().clone();
+    let tasks = outbox.tasks().clone();
     let upkeep = async move {
         while !stopping.is_cancelled() {
             let begun = now();
@@ -91,7 +91,7 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = outbox.tx.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
+                () = outbox.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
             }
         }
     };

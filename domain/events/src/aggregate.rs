@@ -17,7 +17,7 @@ use crate::json::Json;
 pub struct AggregateRef {
     /// The tenant that the aggregate belongs to.
     pub tenant: TenantId,
-    /// The aggregate type: `Order`, `Book`, ...
+    /// The aggregate type: `Book`, `Reader`, ...
     pub kind: String,
     /// The id within the aggregate type.
     pub id: AggregateId,
