@@ -8,6 +8,7 @@ mod prefix;
 mod speed;
 mod store;
 mod unreadable_rows;
+mod unreadable_webhooks;
 
 use std::sync::Arc;
 

@@ -2,7 +2,10 @@
 //! its handlers. The crate's own tests, on SQLite, test everything that does not depend on the server.
 
 mod clinic;
+mod kills;
 mod prefix;
+mod refusals;
+mod statements;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

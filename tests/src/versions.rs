@@ -115,7 +115,7 @@ impl Process {
     }
 
     fn kill(&self) {
-        self.outbox.tx.tasks().kill();
+        self.outbox.tasks().kill();
     }
 
     /// Commits one event of each book, as a process of the new version does; of some books, it is of the new type.
@@ -130,9 +130,8 @@ impl Process {
             NewEvent { routing_key: Some(key.to_owned()), ..event }
         };
         let events: Vec<NewEvent> = (1..=BOOKS).map(of_book).collect();
-        with_tx(&self.outbox.tx, move |unit, _| {
-            let events = events.clone();
-            Box::pin(async move { unit.outbox().append(&events).await })
+        with_tx(&self.outbox.tx, events, |unit, events, _| {
+            Box::pin(async move { unit.outbox().append(events).await })
         })
         .await
         .unwrap();
@@ -212,6 +211,6 @@ pub async fn rolling_deployment(store: Arc<OutboxStore>, broker: impl Fn() -> Ar
     }
     restarted.has_applied_all().await;
     restarted.is_consistent().await;
-    within("stop", old.outbox.tx.tasks().stop()).await;
-    within("stop", restarted.outbox.tx.tasks().stop()).await;
+    within("stop", old.outbox.tasks().stop()).await;
+    within("stop", restarted.outbox.tasks().stop()).await;
 }

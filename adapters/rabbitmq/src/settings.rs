@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn url_is_parsed_into_user_host_port_and_vhost() {
-        let uri = parsed("amqp://shop:se%40cret@broker.local:5673/orders");
+        let uri = parsed("amqp://shop:se%40cret@broker.local:5673/books");
         let AMQPUri { authority, vhost, .. } = uri;
-        assert_eq!(vhost, "orders");
-        assert_eq!(hosts("amqp://shop:se%40cret@broker.local:5673/orders"), ["broker.local:5673"]);
+        assert_eq!(vhost, "books");
+        assert_eq!(hosts("amqp://shop:se%40cret@broker.local:5673/books"), ["broker.local:5673"]);
         assert_eq!(
             (authority.userinfo.username.as_str(), authority.userinfo.password.as_str()),
             ("shop", "se@cret")
@@ -283,13 +283,13 @@ mod tests {
     #[test]
     fn cluster_nodes_are_separated_by_commas() {
         let settings =
-            RabbitSettings::parse("amqps://shop:a,b@one,two:5673,[::1]:7/orders?heartbeat=3").unwrap();
+            RabbitSettings::parse("amqps://shop:a,b@one,two:5673,[::1]:7/books?heartbeat=3").unwrap();
         let hosts: Vec<String> = settings.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["one:5671", "two:5673", "[::1]:7"]);
         let AMQPUri { authority, vhost, query, .. } = &settings.uri;
-        assert_eq!((authority.userinfo.password.as_str(), vhost.as_str()), ("a,b", "orders"));
+        assert_eq!((authority.userinfo.password.as_str(), vhost.as_str()), ("a,b", "books"));
         assert_eq!(query.heartbeat, Some(3));
-        assert_eq!(settings.address(), "amqps://shop@one:5671,two:5673,[::1]:7 (vhost orders)");
+        assert_eq!(settings.address(), "amqps://shop@one:5671,two:5673,[::1]:7 (vhost books)");
         for url in
             ["amqp://one,,two", "amqp://one,", "amqp://,one/v", "amqp://one,:5672", "amqp://one,two:port"]
         {

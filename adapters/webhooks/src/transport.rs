@@ -42,8 +42,8 @@ impl HttpTransport {
     fn headers(&self, request: &WebhookRequest<'_>) -> Result<HeaderMap, SendError> {
         let endpoint = request.endpoint;
         let mut headers = HeaderMap::new();
-        for (name, value) in self.static_headers(endpoint).map_err(unreadable)? {
-            let (name, value) = static_header(&name, &value).map_err(SendError)?;
+        for (name, value) in self.static_headers(endpoint)? {
+            let (name, value) = static_header(&name, &value).map_err(SendError::no_response)?;
             headers.insert(name, value);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -57,9 +57,9 @@ impl HttpTransport {
             timestamp: request.at.timestamp(),
             body: request.body.as_bytes(),
         };
-        let keys = self.signing_keys(request).map_err(unreadable)?;
+        let keys = self.signing_keys(request)?;
         message.sign(&mut headers, &keys).map_err(|_| {
-            SendError(format!("the message id {:?} is not a header value", request.message_id))
+            SendError::NoResponse(format!("the message id {:?} is not a header value", request.message_id))
         })?;
         Ok(headers)
     }
@@ -158,14 +158,14 @@ impl WebhookTransport for HttpTransport {
         let target = self
             .rules
             .check(&request.endpoint.url)
-            .map_err(|refused| SendError(format!("refused: {refused}")))?;
+            .map_err(|refused| SendError::NoResponse(format!("refused: {refused}")))?;
         let headers = self.headers(request)?;
         let body = Bytes::copy_from_slice(request.body.as_bytes());
         let response = self
             .client
             .post(&target, headers, body, request.deadline)
             .await
-            .map_err(|error| SendError(error.to_string()))?;
+            .map_err(SendError::no_response)?;
         let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         Ok(WebhookResponse {
             status: response.status.as_u16(),
@@ -173,9 +173,4 @@ impl WebhookTransport for HttpTransport {
             body: response.body.to_vec(),
         })
     }
-}
-
-/// The request cannot be signed.
-fn unreadable(error: SecretError) -> SendError {
-    SendError(format!("the request was not sent: {error}"))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use marketplace_domain::PointsRules;
 
 use crate::consumer::{Consumers, HandlerContext};
@@ -76,11 +77,8 @@ impl App {
         );
         let handlers = HandlerContext { events: events.clone(), pending_timeout, points };
         let consumers = consumers::standard();
-        let outbox = Outbox {
-            registry,
-            texts: Arc::new(texts()),
-            ..Outbox::new(tx.outbox(), broker, consumers::topology(pending_timeout))
-        };
+        let topology = consumers::topology_of(&consumers, pending_timeout);
+        let outbox = Outbox::new(tx.outbox(), broker, topology).with_registry(registry).with_texts(texts());
         let ids = Arc::new(Ids::new(tx.clone()));
         let payments = Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone() };
         App {
@@ -91,7 +89,7 @@ impl App {
                 tx: tx.clone(),
                 ids: Arc::clone(&ids),
                 consumers: consumers.clone(),
-                rules: handlers.clone(),
+                handlers: handlers.clone(),
                 payments: payments.clone(),
             },
             queries: Queries { tx: tx.clone() },
@@ -141,6 +139,11 @@ impl App {
     pub fn for_background_tasks(&self) -> App {
         let outbox = self.outbox.for_background_tasks();
         App { outbox, ..self.clone().with_tx(self.tx.for_background_tasks()) }
+    }
+
+    /// Current time of the deployment's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.tx.now()
     }
 
     /// Returns every consumer of this application with its queue.

@@ -10,7 +10,7 @@ use crate::ports::{
     IdempotencyError, IdempotencyStore, MarketTransactor, RequestRecord, RequestState, StoredResponse, Work,
 };
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{Attempt, BoxFuture, with_tx_using};
+use handover_outbox::{Attempt, BoxFuture, with_tx};
 
 /// Encodes the result of a command as the response to its request.
 pub type Encode<T> = fn(&T) -> Result<StoredResponse, serde_json::Error>;
@@ -130,7 +130,7 @@ impl<'a, T> Call<'a, T> {
             + 'static,
     {
         let input = (self.stored.clone(), input, work);
-        with_tx_using(tx, input, |unit, (stored, input, work), attempt| {
+        with_tx(tx, input, |unit, (stored, input, work), attempt| {
             Box::pin(async move {
                 let value = work(&mut *unit, input, attempt).await?;
                 if let Some((claim, encode)) = stored {

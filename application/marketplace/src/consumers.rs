@@ -42,8 +42,12 @@ pub fn standard() -> Consumers {
     Consumers::new(consumers)
 }
 
-/// Builds the topology for a payment deadline of `pending_timeout`.
+/// Builds the topology of the service for a payment deadline of `pending_timeout`.
 pub fn topology(pending_timeout: Duration) -> Topology {
-    let topology = Topology::new(EXCHANGE, DEAD_LETTER_QUEUE, DEAD_LETTER_KEY);
-    standard().add_queues(topology, pending_timeout)
+    topology_of(&standard(), pending_timeout)
+}
+
+/// Builds the topology of these consumers for a payment deadline of `pending_timeout`.
+pub(crate) fn topology_of(consumers: &Consumers, pending_timeout: Duration) -> Topology {
+    consumers.add_queues(Topology::new(EXCHANGE, DEAD_LETTER_QUEUE, DEAD_LETTER_KEY), pending_timeout)
 }

@@ -39,7 +39,7 @@ impl Ids {
         let id = match block.next() {
             Some(id) => id,
             None => {
-                let first = with_tx(&self.tx, move |unit, _| {
+                let first = with_tx(&self.tx, (), move |unit, (), _| {
                     Box::pin(async move { IdBlocks::take_id_block(unit, kind, ID_BLOCK_SIZE).await })
                 })
                 .await?;
@@ -114,7 +114,7 @@ const fn next_above_rows(state: IdState) -> i64 {
 
 /// Moves the id sequence of a kind above the largest id if necessary. Returns the values before the change.
 async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
-    let state: IdState = with_tx(tx, move |unit, _| {
+    let state: IdState = with_tx(tx, (), move |unit, (), _| {
         Box::pin(async move {
             let state = IdQueries::id_state(unit, kind).await?;
             let next = next_above_rows(state);

@@ -10,7 +10,6 @@ use crate::jobs::{
 use handover_outbox::WakeupNotifier;
 use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
 use handover_outbox::runtime::{self, PrepareError};
-use handover_outbox::webhooks::WebhookSweep;
 use handover_outbox::{ConsumerSettings, RelaySettings};
 
 /// Name of the lease of the process that runs the jobs of the leader.
@@ -51,13 +50,12 @@ pub fn start_jobs(app: &App, settings: &Settings) {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
     let tx = &app.tx;
     RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
-    TimeoutSweep { tx: tx.clone(), rules: app.handlers.clone(), settings: settings.timeout.clone() }
+    TimeoutSweep { tx: tx.clone(), handlers: app.handlers.clone(), settings: settings.timeout.clone() }
         .start(&leader);
     RefundDispatcher { tx: tx.clone(), gateway: Arc::clone(&app.gateway), settings: settings.refund.clone() }
         .start();
     let consistency = &settings.consistency;
     LockTimeoutReaper { tx: tx.clone(), events: app.handlers.events.clone(), settings: consistency.clone() }
         .start(&leader);
-    WebhookSweep { tx: app.outbox.tx.clone() }.start(&leader);
     ConsistencyRepair { payments: app.payments.clone(), settings: consistency.clone() }.start(&leader);
 }

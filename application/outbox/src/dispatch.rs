@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
@@ -36,8 +37,8 @@ pub trait Dispatch: Send + Sync + 'static {
     /// Carries out a task. MUST allow for repetition, and MUST end within a limited time.
     async fn carry_out(&self, task: &Self::Task) -> Self::Outcome;
 
-    /// Outcome of a task that was dropped because the process stops.
-    fn interrupted(&self, task: &Self::Task) -> Self::Outcome;
+    /// Outcome of a task that began at this time and was dropped because the process stops.
+    fn interrupted(&self, task: &Self::Task, began_at: DateTime<Utc>) -> Self::Outcome;
 
     /// Records outcomes. It is repeated after an error. An outcome whose claim ended MUST be ignored.
     async fn record(&self, outcomes: &[(Self::Task, Self::Outcome)]) -> Result<(), StoreError>;
@@ -73,10 +74,11 @@ async fn outcome<D: Dispatch>(
     work: &D,
     task: &D::Task,
 ) -> D::Outcome {
+    let began_at = tx.now();
     tokio::select! {
         biased;
         outcome = work.carry_out(task) => outcome,
-        () = tx.end_of_grace() => work.interrupted(task),
+        () = tx.end_of_grace() => work.interrupted(task, began_at),
     }
 }
 

@@ -39,6 +39,7 @@ impl Event {
 
 /// Result of a handler for one event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Applied {
     /// Short description for the consume log.
     pub result: Option<String>,
@@ -52,6 +53,18 @@ impl Applied {
     /// Creates a result with this description.
     pub fn result(text: impl Into<String>) -> Applied {
         Applied { result: Some(text.into()), ..Applied::default() }
+    }
+
+    /// Sets the idempotency key of the effect.
+    #[must_use]
+    pub fn with_key(self, idempotency_key: impl Into<String>) -> Applied {
+        Applied { idempotency_key: Some(idempotency_key.into()), ..self }
+    }
+
+    /// Marks the event as one whose effect already existed.
+    #[must_use]
+    pub fn repeated(self) -> Applied {
+        Applied { is_repeated: true, ..self }
     }
 }
 

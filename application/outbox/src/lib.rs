@@ -21,6 +21,7 @@ pub mod consumers;
 pub mod dispatch;
 mod error_kind;
 mod event_id;
+mod gauges;
 mod handler;
 pub mod history;
 pub mod jobs;
@@ -47,7 +48,7 @@ pub mod webhooks;
 pub mod wrap;
 
 pub use self::metrics::{
-    METRICS, Metric, MetricKind, PENDING, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS, WEBHOOK_OLDEST_DUE,
+    METRICS, Metric, MetricKind, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS, WEBHOOK_OLDEST_DUE,
     WEBHOOK_PENDING, WEBHOOK_UNDELIVERED, append, count_on_commit,
 };
 pub use event_id::{event_id, uuid_v7};
@@ -59,5 +60,5 @@ pub use registry::{EventRegistry, EventSpec};
 pub use settings::{ConsumeOrder, ConsumerSettings, OnOutage, OwnSettings, RelaySettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use texts::Texts;
-pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx, with_tx_using};
+pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx};
 pub use wakeup::WakeupNotifier;

@@ -52,12 +52,12 @@ pub(crate) const CREATED: &str = "outbox.event.created";
 pub(crate) const SENT: &str = "outbox.event.sent";
 pub(crate) const FAILED: &str = "outbox.event.failed";
 pub(crate) const DEAD: &str = "outbox.event.dead";
-/// Gauge of events that are not published yet.
-pub const PENDING: &str = "outbox.event.pending";
+pub(crate) const PENDING: &str = "outbox.event.pending";
 pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
+pub(crate) const OLDEST_DUE: &str = "handover.outbox.oldest.due.seconds";
 pub(crate) const PAUSED: &str = "handover.consumer.paused";
 pub(crate) const LEFT: &str = "handover.consumer.left";
 pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
@@ -65,6 +65,7 @@ pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
 pub(crate) const WEBHOOK_DELIVERED: &str = "handover.webhook.delivered";
 pub(crate) const WEBHOOK_FAILED: &str = "handover.webhook.failed";
 pub(crate) const WEBHOOK_INTERRUPTED: &str = "handover.webhook.interrupted";
+pub(crate) const WEBHOOK_NOT_SIGNED: &str = "handover.webhook.not.signed";
 pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
 pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
 pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
@@ -78,12 +79,16 @@ pub const WEBHOOK_DISABLED_ENDPOINTS: &str = "handover.webhook.endpoints.disable
 pub const WEBHOOK_OLDEST_DUE: &str = "handover.webhook.oldest.due.seconds";
 
 /// Every metric of webhooks. The caller sets the gauges: this crate does not sample the tables.
-pub const WEBHOOK_METRICS: [Metric; 10] = [
+pub const WEBHOOK_METRICS: [Metric; 11] = [
     Metric::counter(WEBHOOK_DELIVERED, "Attempts at webhook deliveries that the receiver answered with 2xx"),
     Metric::counter(WEBHOOK_FAILED, "Failed attempts at webhook deliveries"),
     Metric::counter(
         WEBHOOK_INTERRUPTED,
         "Attempts at webhook deliveries that the end of the process interrupted",
+    ),
+    Metric::counter(
+        WEBHOOK_NOT_SIGNED,
+        "Webhook deliveries that were not sent because this process cannot decrypt the secrets of their endpoint",
     ),
     Metric::counter(WEBHOOK_DEAD, "Webhook deliveries marked as DEAD after their last attempt failed"),
     Metric::counter(WEBHOOK_FAILING, "Webhook endpoints whose last 4 attempts failed"),
@@ -97,8 +102,8 @@ pub const WEBHOOK_METRICS: [Metric; 10] = [
     ),
 ];
 
-/// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
-pub const METRICS: [Metric; 11] = [
+/// Every metric of the outbox. [`start_gauges`](crate::runtime::start_gauges) sets the gauges without labels.
+pub const METRICS: [Metric; 12] = [
     Metric::counter(
         CREATED,
         "Events committed to the outbox by this process; rows inserted by SQL are not counted",
@@ -107,6 +112,7 @@ pub const METRICS: [Metric; 11] = [
     Metric::counter(FAILED, "Failed publishes of events, including the last one before FAILED"),
     Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
     Metric::gauge(PENDING, "Events that are not published yet (NEW and RETRY)"),
+    Metric::gauge(OLDEST_DUE, "Time for which the longest due event is not published, in seconds; 0: none"),
     counter_of_consumer(CONSUMED, "Events applied and committed"),
     counter_of_consumer(
         IDEMPOTENT,

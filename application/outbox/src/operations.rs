@@ -34,7 +34,6 @@ pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use handover_events::{Json, TenantId, TextError};
@@ -143,12 +142,11 @@ impl Action {
     {
         let tenant = tenant.unwrap_or(operator.tenant);
         let entry = self.entry(operator, (1, 1), tx.now());
-        let entry = Arc::new(AuditEntry { tenant, matched, ..entry });
-        with_tx(tx, move |unit, attempt| {
-            let entry = Arc::clone(&entry);
+        let entry = AuditEntry { tenant, matched, ..entry };
+        with_tx(tx, entry, |unit, entry, attempt| {
             Box::pin(async move {
-                if changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_none() {
-                    unit.outbox().audit(&entry).await?;
+                if changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
+                    unit.outbox().audit(entry).await?;
                 }
                 Ok(())
             })

@@ -1,12 +1,17 @@
 //! [`Outbox`]: store, broker, event types and consumers of one process.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::handler::Subscriber;
-use crate::ports::{Broker, OnFailed, StoreError, View};
+use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
+use crate::tasks::Tasks;
 use crate::texts::Texts;
 use crate::topology::Topology;
 use crate::transaction::Transactor;
@@ -32,13 +37,13 @@ pub struct Outbox {
     /// Registered event types.
     pub registry: Arc<EventRegistry>,
     /// Topology that the broker must provide.
-    pub topology: Arc<Topology>,
+    pub(crate) topology: Arc<Topology>,
     /// The consumers with their queues.
-    pub consumers: Arc<[ConsumerQueue]>,
+    pub(crate) consumers: Arc<[ConsumerQueue]>,
     /// Effect of a `FAILED` event on later events of its aggregate (`outbox.on-failed`).
-    pub on_failed: OnFailed,
+    pub(crate) on_failed: OnFailed,
     /// Texts about failed events and duplicates.
-    pub texts: Arc<Texts>,
+    pub(crate) texts: Arc<Texts>,
 }
 
 impl Outbox {
@@ -59,6 +64,11 @@ impl Outbox {
     pub fn with_event(self, spec: EventSpec) -> Outbox {
         let registry = EventRegistry::clone(&self.registry).with(spec);
         Outbox { registry: Arc::new(registry), ..self }
+    }
+
+    /// Replaces the registered event types.
+    pub fn with_registry(self, registry: Arc<EventRegistry>) -> Outbox {
+        Outbox { registry, ..self }
     }
 
     /// Sets the effect of a `FAILED` event on later events of its aggregate.
@@ -99,9 +109,53 @@ impl Outbox {
         self.consumers.iter().rfind(|it| it.queue == queue).map(|it| it.consumer.as_str())
     }
 
+    /// Topology that the broker must provide.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// The consumers with their queues.
+    pub fn consumers(&self) -> &[ConsumerQueue] {
+        &self.consumers
+    }
+
+    /// Effect of a `FAILED` event on later events of its aggregate.
+    pub fn on_failed(&self) -> OnFailed {
+        self.on_failed
+    }
+
     /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.tx.now()
+    }
+
+    /// Waits for a time of the deployment's clock.
+    pub async fn sleep(&self, duration: Duration) {
+        self.tx.sleep(duration).await;
+    }
+
+    /// Tasks of the process.
+    pub fn tasks(&self) -> &Tasks {
+        self.tx.tasks()
+    }
+
+    /// Runs a future as a task of the process ([`Tasks::spawn`]).
+    pub fn spawn<F>(&self, work: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.tx.spawn(work)
+    }
+
+    /// Token that is cancelled when the process has to stop.
+    pub fn stopping(&self) -> &CancellationToken {
+        self.tx.stopping()
+    }
+
+    /// Random source of the process.
+    pub fn random(&self) -> &Arc<dyn RandomSource> {
+        self.tx.random()
     }
 
     /// Begins a view of the store, for reads outside of a transaction.

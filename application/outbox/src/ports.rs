@@ -48,8 +48,8 @@ pub use leases::{
 };
 pub use numbered::Numbered;
 pub use operator::{
-    Blocked, OperatorQueries, OperatorQueriesWrapper, OperatorRepo, OperatorRepoWrapper, OutboxCounts,
-    OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
+    Backlog, Blocked, OperatorQueries, OperatorQueriesWrapper, OperatorRepo, OperatorRepoWrapper,
+    OutboxCounts, OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
 };
 pub use outbox::{
     DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries, OutboxQueriesWrapper,
@@ -63,7 +63,8 @@ pub use webhook_transport::{
 };
 pub use webhooks::{
     AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId, EndpointSecret,
-    EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts,
-    WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
+    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId,
+    EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt,
+    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper,
+    WebhookRepo, WebhookRepoWrapper,
 };

@@ -110,22 +110,28 @@ impl EventSpec {
         EventSpec { span: Some(span), ..self }
     }
 
-    /// Checks the envelope against the type. The error says why the event can never be published.
-    fn check(&self, envelope: &Envelope) -> Result<(), String> {
-        let Some(Subject { aggregate_type, id_field }) = &self.subject else { return Ok(()) };
-        let kind = &envelope.aggregate_type;
-        if kind != aggregate_type {
-            return Err(format!("aggregate_type is {kind}, but {} requires {aggregate_type}", self.name));
+    /// Checks that an event of this type has the declared aggregate type, and that its payload repeats the aggregate's id.
+    /// The error says why the event can never be published.
+    pub fn check(
+        &self,
+        aggregate_type: &str,
+        aggregate_id: &AggregateId,
+        payload: &Json,
+    ) -> Result<(), String> {
+        let Some(subject) = &self.subject else { return Ok(()) };
+        if aggregate_type != subject.aggregate_type {
+            let required = &subject.aggregate_type;
+            return Err(format!("aggregate_type is {aggregate_type}, but {} requires {required}", self.name));
         }
-        let id = &envelope.aggregate_id;
-        let Some(field) = envelope.payload.get(id_field) else { return Ok(()) };
+        let id_field = &subject.id_field;
+        let Some(field) = payload.get(id_field) else { return Ok(()) };
         let differs = match (field.as_i64(), field.as_str()) {
-            (Some(number), _) => *id != number,
-            (None, Some(text)) => id.key().is_some_and(|key| key != text),
+            (Some(number), _) => *aggregate_id != number,
+            (None, Some(text)) => aggregate_id.key().is_some_and(|key| key != text),
             (None, None) => false,
         };
         if differs {
-            return Err(format!("aggregate_id is {id}, but the payload's {id_field} is {field}"));
+            return Err(format!("aggregate_id is {aggregate_id}, but the payload's {id_field} is {field}"));
         }
         Ok(())
     }
@@ -214,7 +220,7 @@ impl EventRegistry {
         let Some(spec) = self.specs.get(&row.event_type) else {
             return stored.ok_or_else(|| texts.unsupported_type(&row.event_type));
         };
-        spec.check(envelope)?;
+        spec.check(&envelope.aggregate_type, &envelope.aggregate_id, &envelope.payload)?;
         Ok(stored.filter(|_| row.retry_count == 0).unwrap_or(&spec.routing_key))
     }
 }

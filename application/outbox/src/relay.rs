@@ -65,7 +65,7 @@ impl Relay {
 
     /// Publishes until the process stops, then releases its partitions. During an outage the relay waits.
     pub async fn run(mut self) {
-        let stopping = self.outbox.tx.stopping().clone();
+        let stopping = self.outbox.stopping().clone();
         info!(relay = %self.ownership.id(), "[OutboxRelay] started");
         while !stopping.is_cancelled() {
             match self.step().await {
@@ -76,7 +76,7 @@ impl Relay {
                         biased;
                         () = stopping.cancelled() => {}
                         _ = self.wake.notified() => {}
-                        () = self.outbox.tx.sleep(longest) => {}
+                        () = self.outbox.sleep(longest) => {}
                     }
                 }
                 Ok(Step::BrokerUnreachable) => self.back_off().await,
@@ -159,7 +159,7 @@ impl Relay {
         let now = self.outbox.now();
         let beyond = TimeDelta::from_std(longest).ok().and_then(|longest| now.checked_add_signed(longest));
         let Some(beyond) = beyond else { return Ok(()) };
-        let forwarded = with_tx(&self.outbox.tx, move |unit, _| {
+        let forwarded = with_tx(&self.outbox.tx, (), move |unit, (), _| {
             Box::pin(async move { unit.outbox().bring_retries_forward(owned, beyond, now).await })
         })
         .await?;
@@ -195,15 +195,15 @@ impl Relay {
     async fn back_off(&mut self) {
         let deadline = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
-        while Instant::now() < deadline && !self.outbox.tx.stopping().is_cancelled() {
+        while Instant::now() < deadline && !self.outbox.stopping().is_cancelled() {
             // Leases are renewed during a broker outage. An unavailable store is not queried again immediately.
             let renewed = self.ownership.tick_if_due(ownership::Surplus::Release).await;
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = if renewed.is_ok() { left.min(self.ownership.until_tick()) } else { left };
             tokio::select! {
                 biased;
-                () = self.outbox.tx.stopping().cancelled() => {}
-                () = self.outbox.tx.sleep(wait.max(Duration::from_millis(1))) => {}
+                () = self.outbox.stopping().cancelled() => {}
+                () = self.outbox.sleep(wait.max(Duration::from_millis(1))) => {}
             }
         }
     }

@@ -8,6 +8,7 @@ use tracing::{error, warn};
 use crate::consumers::{
     Bound, Consumer, DeadLetterDrainer, broker_timeout, keep_registered, register, subscribe,
 };
+use crate::gauges::keep_sampling;
 use crate::outbox::{ConsumerQueue, Outbox};
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
@@ -60,13 +61,13 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
 /// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
 /// declaration: a slow broker would never finish one.
 async fn declare_until_done(outbox: Outbox) {
-    let stopping = outbox.tx.stopping();
+    let stopping = outbox.stopping();
     let declaring = async {
         while let Err(error) = outbox.broker.declare(&outbox.topology).await {
             if let BrokerError::Refused { .. } = error {
                 error!(%error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
             }
-            outbox.tx.sleep(DECLARE_AGAIN_AFTER).await;
+            outbox.sleep(DECLARE_AGAIN_AFTER).await;
         }
     };
     tokio::select! {
@@ -102,6 +103,13 @@ pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &Consum
     keep_running(&outbox.tx, "dead-letters", move || {
         DeadLetterDrainer::new(drainer.clone(), &consumers, &settings).run()
     });
+}
+
+/// Starts the task that sets the gauges of events that are not published yet: their number, and how long the longest due one
+/// has been due. One query every 5 seconds, or less often if it takes long.
+pub fn start_gauges(outbox: &Outbox) {
+    let sampled = outbox.for_background_tasks();
+    keep_running(&outbox.tx, "gauges", move || keep_sampling(sampled.clone()));
 }
 
 /// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.

@@ -187,25 +187,14 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
     }
 }
 
-/// Runs `work` in a unit of work and commits it.
+/// Runs `work` in a unit of work and commits it. Every attempt borrows `input`: what the work needs, `()` if it needs nothing
+/// that it cannot copy.
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
 ///   therefore not generate ids or read the clock: the caller does both before this call.
 /// - After an error nothing is committed, unless the outcome of an attempt is unknown.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
-pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
-where
-    U: UnitOfWork + ?Sized + 'static,
-    V: View + ?Sized + 'static,
-    T: Send + 'static,
-    E: UnitError,
-    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
-{
-    with_tx_using(tx, work, |unit, work, attempt| work(unit, attempt)).await
-}
-
-/// Like [`with_tx`]; every attempt borrows `input`.
-pub async fn with_tx_using<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: I, work: F) -> Result<T, E>
+pub async fn with_tx<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: I, work: F) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,

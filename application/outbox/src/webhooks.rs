@@ -7,6 +7,7 @@
 //! **Invariant:** a delivery is sent at least once, with the same body and the same `webhook-id` at every attempt, until
 //! the receiver answers 2xx or the attempts are used up.
 
+mod access;
 mod deliveries;
 mod delivery_operations;
 mod dispatcher;
@@ -28,9 +29,10 @@ pub use endpoints::{
     MAX_IN_FLIGHT, MAX_PATTERNS, MAX_PER_SECOND, WebhookError,
 };
 pub use events::{DeliveryDead, EndpointDisabled, event_descriptions};
-pub use offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, matches};
+pub use offer::{
+    COMMON_FIELDS, LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType, UnknownType, body_field, matches,
+};
 pub use operations::{EndpointDetails, NewEndpoint, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
-pub use secret_operations::MAX_OVERLAP_HOURS;
-pub use sweep::WebhookSweep;
+pub use secret_operations::{MAX_OVERLAP_HOURS, RotatedKeys};

@@ -18,12 +18,13 @@ pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplay
 #[cfg(feature = "program")]
 pub use listen::WebhookListenArgs;
 pub use outbox::{
-    OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
+    EventFilterArgs, OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs,
+    OutboxShowArgs,
 };
 #[cfg(feature = "program")]
-pub(crate) use program::DOCTOR_HELP;
+pub(crate) use program::{BACKUP_HELP, DOCTOR_HELP};
 #[cfg(feature = "program")]
-pub use program::{ConfigCommand, ConfigShowArgs, DoctorArgs};
+pub use program::{BackupArgs, ConfigCommand, ConfigShowArgs, DoctorArgs};
 pub use webhook::{
     EndpointArgs, Removable, WebhookCommand, WebhookCreateArgs, WebhookDeliveriesArgs, WebhookDisableArgs,
     WebhookEndpointArgs, WebhookListArgs, WebhookRecoverArgs, WebhookRedeliverArgs, WebhookRotateKeyArgs,

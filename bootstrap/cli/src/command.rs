@@ -5,7 +5,7 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Exit, Failure};
 
-use crate::args::{ConfigCommand, DOCTOR_HELP, DoctorArgs};
+use crate::args::{BACKUP_HELP, BackupArgs, ConfigCommand, DOCTOR_HELP, DoctorArgs};
 use crate::commands;
 use crate::operator_command::OperatorCommand;
 use crate::program::Program;
@@ -16,6 +16,9 @@ use crate::session::Session;
 pub enum Command {
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
     Migrate(Common),
+    /// Copy a database file (SQLite) into a new file; also while `serve` runs
+    #[command(after_help = in_own_name(BACKUP_HELP))]
+    Backup(BackupArgs),
     /// Check what `serve` needs, and show how to fix problems
     #[command(after_help = in_own_name(DOCTOR_HELP))]
     Doctor(DoctorArgs),
@@ -31,6 +34,7 @@ pub enum Command {
 pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Migrate(common) => commands::migrate::<P>(common).await?,
+        Command::Backup(arguments) => commands::backup::<P>(arguments).await?,
         Command::Doctor(arguments) => return commands::doctor::<P>(arguments).await,
         Command::Operator(command) => command.run::<Session<P>>(&()).await?,
         Command::Config(ConfigCommand::Show(arguments)) => commands::show_config::<P>(arguments)?,

@@ -17,4 +17,4 @@ pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues};
 #[cfg(feature = "program")]
 pub(crate) use listen::listen;
 #[cfg(feature = "program")]
-pub(crate) use setup::{doctor, migrate};
+pub(crate) use setup::{backup, doctor, migrate};

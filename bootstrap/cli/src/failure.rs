@@ -31,6 +31,16 @@ pub enum CommandFailure {
     why: "the secrets of endpoints are encrypted with this key, which is the same for all processes of a database",
     do: "set webhook.key in the configuration of every process, for example to the output of `openssl rand -hex 32`";
 
+    /// The secrets of some webhook endpoints were not encrypted with the current key.
+    NotEncrypted {
+        /// Number of these endpoints.
+        failed: usize,
+    } => Exit::Failed,
+    what: format!("the secrets of {failed} webhook endpoints were not encrypted with the current key"),
+    why: "neither webhook.key nor webhook.previous-key decrypts them; the lines above name the endpoints",
+    do: "set webhook.previous-key to the key that encrypted them and run the command again; if that key is lost, \
+         create the endpoints again";
+
     /// The port cannot be used.
     NotListening {
         /// Port.

@@ -1,5 +1,5 @@
-//! Commands for operators: events in the outbox, dead letters, the audit log, queues, configuration, `doctor` and
-//! `migrate`.
+//! Commands for operators: events in the outbox, dead letters, the audit log, queues, configuration, `doctor`, `migrate` and
+//! `backup`.
 //!
 //! A program with a configuration flattens [`Command`] into its own subcommands, implements [`Program`], and passes the
 //! commands to [`run`]. One with webhooks adds [`args::WebhookCommand`] and implements [`WebhookProgram`]. Without the feature `program`, which is enabled by default, only [`OperatorCommand`] remains, for an

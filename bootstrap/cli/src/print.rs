@@ -1,17 +1,13 @@
 //! Output of results: a table for people, JSON for programs.
 
+use handover_http::views::Listed;
 use handover_outbox::Page;
 use handover_runtime::terminal::{Output, OutputError, note, output, say};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Prints `{"items": [...], "nextCursor": ...}`, or a table.
-pub fn list<T, V: Serialize>(
-    format: Output,
-    columns: &[&str],
-    page: Page<T>,
-    view: impl Fn(T) -> V,
-) -> Result<(), OutputError> {
+pub fn list<T, V: Listed>(format: Output, page: Page<T>, view: impl Fn(T) -> V) -> Result<(), OutputError> {
     let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
     match page.next {
         Some(next) => note(&format!("older rows exist: continue with --cursor {next}")),
@@ -19,7 +15,7 @@ pub fn list<T, V: Serialize>(
         None => {}
     }
     say(&match format {
-        Output::Table => output::columns(columns, &items),
+        Output::Table => output::columns(V::COLUMNS, &items),
         Output::Json => {
             output::json(&json!({ "items": items, "nextCursor": page.next.map(|next| next.to_string()) }))
         }

@@ -42,7 +42,7 @@ impl<P: Program> Session<P> {
             Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(&database.clock))),
         };
         let outbox = config.outbox(&database, broker)?;
-        let operator = operator(outbox.tx.random().as_ref());
+        let operator = operator(outbox.random().as_ref());
         Ok(Session { config, database, outbox, operator })
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handover_events::TenantId;
-use handover_http::Tokens;
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use http_body_util::{BodyExt, Full};
@@ -29,7 +28,7 @@ use tokio::time::Instant;
 
 pub(super) use self::gateway::Report;
 use handover_runtime::Failure;
-use marketplace_wiring::{MarketFailure, Secrets};
+use marketplace_wiring::secrets::{Secrets, refused};
 
 /// Maximum number of concurrent requests: 64 buyers order the same lamp at the same moment.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
@@ -126,17 +125,14 @@ impl Api {
         users: &[UserId],
         operator: UserId,
     ) -> Result<Api, Failure> {
-        let refused = |key, reason: String| MarketFailure::SecretRefused { key, reason };
-        let secret = secrets.jwt.as_ref().ok_or(MarketFailure::NoSigningSecret {})?;
-        let signer = Tokens::new(secret.reveal().as_bytes())
-            .map_err(|error| refused("auth.jwt-secret", error.to_string()))?;
+        let signer = secrets.tokens.signer()?;
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
         let tokens = roles
             .map(|(user, role)| {
                 let now = SystemClock.now();
                 let token =
                     signer.issue(user.get(), TenantId::DEFAULT, &[role.as_str()], TOKEN_LIFETIME, now);
-                Ok((user, token.map_err(|error| refused("auth.jwt-secret", error.to_string()))?))
+                Ok((user, token.map_err(|error| refused("auth.jwt-secret", &error))?))
             })
             .collect::<Result<_, Failure>>()?;
         let mut connector = HttpConnector::new();
@@ -146,7 +142,7 @@ impl Api {
             base: format!("http://{address}"),
             tokens,
             gateway: Webhook::new(secrets.gateway.reveal())
-                .map_err(|error| refused("gateway.secret", error.to_string()))?,
+                .map_err(|error| refused("gateway.secret", &error))?,
             keys: AtomicU64::new(1),
             permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
             retried_requests: AtomicUsize::new(0),

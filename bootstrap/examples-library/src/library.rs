@@ -77,11 +77,9 @@ async fn change<E: EventType>(
     let event_id = event_id(&library.tx);
     let now = library.outbox.now();
     let payload = serde_json::to_string(event).map_err(|error| StoreError::Backend(Box::new(error)))?;
-    with_tx(&library.tx, move |unit, attempt| {
-        let event_id = event_id.clone();
-        let payload = payload.clone();
+    with_tx(&library.tx, (event_id, payload), move |unit, (event_id, payload), attempt| {
         Box::pin(async move {
-            let done = unit.outbox().outbox_by_event(std::slice::from_ref(&event_id)).await?;
+            let done = unit.outbox().outbox_by_event(std::slice::from_ref(event_id)).await?;
             if attempt.may_be_committed() && !done.is_empty() {
                 return Ok(true);
             }
@@ -90,7 +88,7 @@ async fn change<E: EventType>(
             }
             let rows = unit.fetch("SELECT version FROM books WHERE id = ?", values![book]).await?;
             let event = NewEvent {
-                event_id,
+                event_id: event_id.clone(),
                 event_type: E::NAME.to_owned(),
                 aggregate: AggregateRef {
                     tenant: TenantId::DEFAULT,
@@ -98,7 +96,7 @@ async fn change<E: EventType>(
                     id: book.into(),
                 },
                 aggregate_seq: Some(rows.first().map_or(Ok(0), |row| row.int("version"))?),
-                payload,
+                payload: payload.clone(),
                 metadata: EventMetadata::default(),
                 occurred_at: now,
                 max_retry_count: 3,
@@ -209,7 +207,7 @@ async fn settled(outbox: &Outbox, consumptions: usize) -> Result<(), Error> {
         if sent && consumed == consumptions && idle {
             return Ok(());
         }
-        outbox.tx.sleep(Duration::from_millis(10)).await;
+        outbox.sleep(Duration::from_millis(10)).await;
     }
     Err("the events were not consumed and sent within ten seconds".into())
 }
@@ -248,6 +246,6 @@ pub(crate) async fn run(database: &Path, config: &WebhookConfig) -> Result<Vec<S
 
     let reminders = reminders(&library).await?;
     println!("{redriven} events sent twice; reminders: {}", reminders.join(", "));
-    outbox.tx.tasks().stop().await;
+    outbox.tasks().stop().await;
     Ok(reminders)
 }

@@ -116,7 +116,7 @@ pub(crate) async fn main() -> ExitCode {
     set_names(ProgramNames {
         command: env!("CARGO_PKG_NAME"),
         prefix: "LIBRARY_",
-        file_variable: "LIBRARY_CONFIG",
+        file_variable: "LIBRARY_SETTINGS",
         file: "library.toml",
     });
     let done = match Cli::parse().command.unwrap_or(Command::Day { database: None }) {

@@ -158,7 +158,10 @@ fn advice_and_help_have_the_names_of_the_program() {
     let refused = text(database.run("outbox list").stderr);
     assert!(refused.contains("`handover-example-library migrate`"), "{refused}");
     assert!(!refused.contains("`handover "), "{refused}");
-    for arguments in ["migrate --help", "outbox list --help", "dlq replay --help", "doctor --help"] {
+    assert!(refused.contains("start the service here once"), "{refused}");
+    for arguments in
+        ["migrate --help", "backup --help", "outbox list --help", "dlq replay --help", "doctor --help"]
+    {
         let help = database.done(arguments);
         assert!(!help.contains(" handover ") && !help.contains("`handover "), "{help}");
         assert!(help.contains("library.toml") && help.contains("LIBRARY_DATABASE__URL"), "{help}");
@@ -166,6 +169,31 @@ fn advice_and_help_have_the_names_of_the_program() {
     let misspelt =
         text(database.command("outbox list").env("LIBRARY_OUTBOX__BATHC", "5").output().unwrap().stderr);
     assert!(misspelt.contains("did you mean LIBRARY_OUTBOX__BATCH?"), "{misspelt}");
+}
+
+#[test]
+fn database_file_is_copied_also_after_events_were_published() {
+    let database = Database::after_a_day();
+    let ran = database.done("backup copy.db");
+    assert!(ran.contains("is copied to copy.db ("), "{ran}");
+    let events = database.json("outbox list");
+    assert_eq!(events["items"].as_array().unwrap().len(), 4, "{events}");
+    assert_eq!(database.json("outbox list --database sqlite://copy.db"), events);
+    let again = database.run("backup copy.db");
+    assert_eq!(again.status.code(), Some(1));
+    let refused = String::from_utf8(again.stderr).unwrap();
+    assert!(refused.contains("a backup never overwrites a file"), "{refused}");
+}
+
+#[test]
+fn variable_that_names_the_configuration_file_is_not_taken_for_a_misspelt_key() {
+    let database = Database::new();
+    let file = database.file.with_file_name("settings.toml");
+    std::fs::write(&file, "[outbox]\nbatch = 7\n").unwrap();
+    let shown = database.command("config show").env("LIBRARY_SETTINGS", &file).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("settings.toml"), "{text}");
+    assert_eq!(String::from_utf8(shown.stderr).unwrap(), "");
 }
 
 #[test]

@@ -8,6 +8,14 @@ use handover_outbox::topology::Topology;
 use handover_sql::{DatabaseBroker, SqlStore};
 
 /// RabbitMQ 3.10 or later.
+///
+/// ```
+/// use handover::RabbitMq;
+///
+/// let broker = RabbitMq::new("amqp://clinic:secret@rabbitmq:5672/clinic")?; // for `Builder::broker`
+/// # drop(broker);
+/// # Ok::<(), handover::BuildError>(())
+/// ```
 #[cfg(feature = "rabbitmq")]
 #[derive(Clone)]
 pub struct RabbitMq(handover_rabbitmq::RabbitSettings);

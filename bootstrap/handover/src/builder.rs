@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use handover_events::{EventType, RetryPolicy};
 use handover_sql::TablePrefix;
@@ -17,8 +18,17 @@ use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
 use crate::layer::Layer;
 use crate::outbox::Outbox;
-use crate::parts::{ConnectedConsumer, Parts, Role};
+use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key};
 use crate::registration::Registration;
+
+/// Maximum length of the names of services, consumers, event types and aggregate types.
+const MAX_NAME: usize = 64;
+
+/// Maximum length of a routing key, in a store and in AMQP.
+const MAX_ROUTING_KEY: usize = 255;
+
+/// Longest time limit of an attempt.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<DB: Database> Outbox<DB> {
     /// A builder for an outbox in the database of this pool.
@@ -42,6 +52,37 @@ impl<DB: Database> Outbox<DB> {
 }
 
 /// Builds an [`Outbox`].
+///
+/// ```
+/// use handover::{Data, Event, Outbox, Role, at_least_once, in_transaction};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+/// use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+/// # struct Mailer;
+///
+/// async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+///     let insert = sqlx::query("INSERT INTO reminders (reader) VALUES (?)");
+///     insert.bind(&event.reader).execute(connection).await?;
+///     Ok(())
+/// }
+///
+/// async fn mail(event: Event<BookLent>, mailer: Data<Mailer>) -> handover::Result {
+///     // call another system ...
+///     Ok(())
+/// }
+///
+/// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, handover::BuildError> {
+///     Outbox::builder(pool)
+///         .name("library")
+///         .data(Mailer)
+///         .consumer("reminders", in_transaction(remind))
+///         .consumer("mail", at_least_once(mail))
+///         .roles([Role::Relay, Role::Consumers])
+///         .build()
+/// }
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder<DB: Database> {
     pool: Pool<DB>,
@@ -117,6 +158,7 @@ impl<DB: Database> Builder<DB> {
         check_name("the service", &self.name)?;
         let events = self.registered_events()?;
         self.check_consumers()?;
+        check_routing(&self.name, &events, &self.consumers)?;
         let prefix = TablePrefix::new(self.table_prefix.clone())?;
         let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
         let enqueuer = Enqueuer::<DB>::new(events, OsRandom::seeded()?, prefix);
@@ -141,6 +183,7 @@ impl<DB: Database> Builder<DB> {
         let of_consumers = self.consumers.iter().flat_map(|consumer| &consumer.events);
         for event in self.events.iter().chain(of_consumers) {
             check_name("an event type", event.name)?;
+            check_name("an aggregate type", event.aggregate)?;
             let first = registered.entry(event.name).or_insert_with(|| event.clone());
             if first.rust_type != event.rust_type {
                 let Registration { name, rust_name: second, .. } = *event;
@@ -155,6 +198,13 @@ impl<DB: Database> Builder<DB> {
             check_name("a consumer", &consumer.name)?;
             if self.consumers.iter().take(index).any(|other| other.name == consumer.name) {
                 return Err(BuildError::ConsumerTwice { name: consumer.name.clone() });
+            }
+            if consumer.name == DEAD_LETTERS {
+                return Err(BuildError::ReservedConsumer {});
+            }
+            let limit = consumer.settings.attempt_timeout;
+            if let Some(limit) = limit.filter(|limit| limit.is_zero() || *limit > MAX_TIMEOUT) {
+                return Err(BuildError::InvalidTimeout { consumer: consumer.name.clone(), limit });
             }
             if let Some(Err(cause)) = consumer.settings.retry.clone().map(RetryPolicy::checked) {
                 return Err(BuildError::InvalidRetry { consumer: consumer.name.clone(), cause });
@@ -179,12 +229,54 @@ impl<DB: Database> Builder<DB> {
     }
 }
 
+/// Refuses routing keys that would bring events into a queue where nobody applies them.
+fn check_routing(
+    service: &str,
+    events: &BTreeMap<&'static str, Registration>,
+    consumers: &[Consumer],
+) -> Result<(), BuildError> {
+    for event in events.values() {
+        let Registration { name, routing_key, .. } = *event;
+        let has_pattern = routing_key.split('.').any(|word| word == "*" || word == "#");
+        if has_pattern || !is_short_text(routing_key, MAX_ROUTING_KEY) {
+            return Err(BuildError::InvalidRoutingKey { event: name, routing_key });
+        }
+        if routing_key == dead_letter_key(service) {
+            return Err(BuildError::DeadLetterKey { event: name, routing_key });
+        }
+    }
+    for consumer in consumers {
+        for applied in &consumer.events {
+            let is_foreign =
+                |other: &&Registration| consumer.events.iter().all(|event| event.name != other.name);
+            let mut same_key = events.values().filter(|other| other.routing_key == applied.routing_key);
+            if let Some(other) = same_key.find(is_foreign) {
+                return Err(BuildError::SharedRoutingKey {
+                    consumer: consumer.name.clone(),
+                    routing_key: applied.routing_key,
+                    applied: applied.name,
+                    other: other.name,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 fn default_connections(consumers: usize) -> NonZeroU32 {
     let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
     NonZeroU32::MIN.saturating_add(consumers.saturating_add(2).min(7))
 }
 
 fn check_name(of: &'static str, name: &str) -> Result<(), BuildError> {
-    let is_valid = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_valid { Ok(()) } else { Err(BuildError::InvalidName { of, name: name.to_owned() }) }
+    if is_short_text(name, MAX_NAME) {
+        Ok(())
+    } else {
+        Err(BuildError::InvalidName { of, name: name.to_owned() })
+    }
+}
+
+/// Whether a text has 1 to `max` visible ASCII characters.
+fn is_short_text(text: &str, max: usize) -> bool {
+    (1..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -40,9 +40,11 @@ use crate::database::Database;
 use crate::error::Error;
 use crate::outbox::Outbox;
 
+/// The version of clap whose commands this module defines.
+pub use clap;
+
 /// Words of the help texts that suit only a program with a configuration, and those in their place.
-const WORDS: [(&str, &str); 7] = [
-    ("like the API (GET /api/v1/ops/outbox)", "like the operators' routes"),
+const WORDS: [(&str, &str); 6] = [
     ("; also while `serve` runs", "; also while the service runs"),
     (
         "a running `serve` publishes a due event within `outbox.scan-interval`",
@@ -122,7 +124,7 @@ impl<DB: Database> Access for Attached<DB> {
 
     async fn open(outbox: &Outbox<DB>, _: &NoFlags, _: Reach) -> Result<Attached<DB>, Error> {
         let (store, services) = outbox.attach().await?;
-        let operator = handover_cli::operator(services.tx.random().as_ref());
+        let operator = handover_cli::operator(services.random().as_ref());
         Ok(Attached { store, services, operator, database: PhantomData })
     }
 
@@ -170,4 +172,23 @@ impl From<OutputError> for Error {
 fn explained(explanation: Explanation) -> Error {
     let Explanation { what, why, remedy } = explanation;
     Error::Command { what, why, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_replaced_text_is_in_the_help_of_the_toolkit() {
+        let mut pages = vec![OperatorCommand::<NoFlags>::augment_subcommands(Command::new("operator"))];
+        let mut texts = String::new();
+        while let Some(mut page) = pages.pop() {
+            texts += &page.render_long_help().to_string();
+            pages.extend(page.get_subcommands().cloned());
+        }
+        for (from, to) in WORDS {
+            assert!(texts.contains(from), "{from}");
+            texts = texts.replace(from, to);
+        }
+    }
 }

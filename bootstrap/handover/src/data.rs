@@ -6,6 +6,26 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// A value that was given to the builder with [`Builder::data`](crate::Builder::data). Dereferences to the value.
+///
+/// ```
+/// use handover::{Data, Event, Outbox, at_least_once};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+/// # use sqlx::{Sqlite, SqlitePool};
+///
+/// struct Prefix(String);
+///
+/// async fn print(event: Event<BookLent>, prefix: Data<Prefix>) -> handover::Result {
+///     println!("{} {}", prefix.0, event.reader);
+///     Ok(())
+/// }
+///
+/// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, handover::BuildError> {
+///     Outbox::builder(pool).data(Prefix("lent to".to_owned())).consumer("printer", at_least_once(print)).build()
+/// }
+/// ```
 // The field name is long, because it would hide a field of the value with the same name.
 pub struct Data<T> {
     shared_value: Arc<T>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{
-    AggregateRef, EventId, EventKey as _, EventType, Partition, PartitionSet, TenantId, Trace,
+    AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
 };
 use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
@@ -31,6 +31,17 @@ const WAKE_AFTER: [Duration; 5] = [
 ];
 
 /// Options of one event, for [`Enqueuer::enqueue_with`].
+///
+/// ```
+/// use handover::{Options, Trace};
+///
+/// let options = Options::default()
+///     .trace(Trace::new("6f1d0c2a")) // of the request
+///     .occurred_at("2026-02-04T10:30:00Z".parse()?)
+///     .max_retries(5);
+/// # let _ = options;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -122,6 +133,22 @@ impl<DB: Database> Enqueuer<DB> {
     /// not after it, or two such transactions may deadlock.
     ///
     /// An event that is refused ([`EnqueueError`]) leaves the transaction usable, unless the database refused it.
+    ///
+    /// ```
+    /// # use handover::{Event, Outbox};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # use sqlx::{Sqlite, SqlitePool};
+    /// # async fn lend(pool: SqlitePool, outbox: Outbox<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("UPDATE books SET reader = 'ann' WHERE id = 1").execute(&mut *tx).await?;
+    /// outbox.enqueue(&mut tx, BookLent { book: 1, reader: "ann".to_owned() }).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue<E: EventType>(
         &self,
         connection: &mut DB::Connection,
@@ -131,6 +158,22 @@ impl<DB: Database> Enqueuer<DB> {
     }
 
     /// Enqueues an event with options; see [`Enqueuer::enqueue`].
+    ///
+    /// ```
+    /// # use handover::{Event, Options, Outbox, Trace};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # use sqlx::{Sqlite, SqlitePool};
+    /// # async fn lend(pool: SqlitePool, outbox: Outbox<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # let event = BookLent { book: 1, reader: "ann".to_owned() };
+    /// let mut tx = pool.begin().await?;
+    /// outbox.enqueue_with(&mut tx, event, Options::default().trace(Trace::new("6f1d0c2a"))).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue_with<E: EventType>(
         &self,
         connection: &mut DB::Connection,
@@ -144,6 +187,23 @@ impl<DB: Database> Enqueuer<DB> {
     }
 
     /// Enqueues an event that is published at this time or later; see [`Enqueuer::enqueue`] and [`Options::due`].
+    ///
+    /// ```
+    /// # use handover::{Event, Outbox};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # use sqlx::{Sqlite, SqlitePool};
+    /// # async fn lend(pool: SqlitePool, outbox: Outbox<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # let overdue = BookLent { book: 1, reader: "ann".to_owned() };
+    /// let in_two_weeks = chrono::Utc::now() + chrono::TimeDelta::weeks(2);
+    /// let mut tx = pool.begin().await?;
+    /// outbox.enqueue_at(&mut tx, overdue, in_two_weeks).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue_at<E: EventType>(
         &self,
         connection: &mut DB::Connection,
@@ -154,6 +214,23 @@ impl<DB: Database> Enqueuer<DB> {
     }
 
     /// Enqueues events of one type together, in this order; see [`Enqueuer::enqueue`]. Returns their ids.
+    ///
+    /// ```
+    /// # use handover::{Event, Outbox};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # use sqlx::{Sqlite, SqlitePool};
+    /// # async fn lend(pool: SqlitePool, outbox: Outbox<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let lent = (1..=100).map(|book| BookLent { book, reader: "ann".to_owned() });
+    /// let mut tx = pool.begin().await?;
+    /// let ids = outbox.enqueue_many(&mut tx, lent).await?;
+    /// tx.commit().await?;
+    /// # assert_eq!(ids.len(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue_many<E: EventType>(
         &self,
         connection: &mut DB::Connection,
@@ -213,6 +290,10 @@ impl<DB: Database> Enqueuer<DB> {
             key: E::KEY_FIELD,
             cause,
         })?;
+        let written =
+            Json::parse(&payload).map_err(|cause| EnqueueError::Unreadable { event: E::NAME, cause })?;
+        let is_consistent = registered.spec.check(E::AGGREGATE, &id, &written);
+        is_consistent.map_err(|why| EnqueueError::Contradiction { event: E::NAME, why })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         let metadata = EventMetadata {

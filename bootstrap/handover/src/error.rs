@@ -65,6 +65,62 @@ pub enum BuildError {
         /// What is wrong with it.
         cause: RetryPolicyError,
     },
+    /// A time limit is zero, or too long.
+    #[error(
+        "the time limit for an attempt of consumer {consumer:?} is {limit:?}: it must be longer than zero and at most a day; \
+         change `.timeout(..)`, or leave it out: the default is 10 s"
+    )]
+    InvalidTimeout {
+        /// Name of the consumer.
+        consumer: String,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// A consumer has the name of the queue of dead letters.
+    #[error(
+        "a consumer is named \"dead-letters\": its queue would be that of the dead letters of all consumers; give the \
+         consumer another name"
+    )]
+    ReservedConsumer {},
+    /// A routing key cannot be stored, or is a pattern.
+    #[error(
+        "the routing key of the event type {event:?} is {routing_key:?}: a routing key has 1 to 255 visible ASCII \
+         characters, without spaces, and none of its words between dots is `*` or `#`, which match other keys; set another \
+         one in `#[event(routing_key = \"..\")]`"
+    )]
+    InvalidRoutingKey {
+        /// Name of the event type.
+        event: &'static str,
+        /// Its routing key.
+        routing_key: &'static str,
+    },
+    /// An event type has the routing key of dead letters.
+    #[error(
+        "the routing key of the event type {event:?} is {routing_key:?}, which is that of the dead letters of this service: \
+         the event would become one; set another one in `#[event(routing_key = \"..\")]`, or rename the service"
+    )]
+    DeadLetterKey {
+        /// Name of the event type.
+        event: &'static str,
+        /// Its routing key.
+        routing_key: &'static str,
+    },
+    /// A consumer applies one of two event types with the same routing key.
+    #[error(
+        "the event types {applied:?} and {other:?} have the same routing key, {routing_key:?}, and consumer {consumer:?} has \
+         a function for {applied:?} only: it would receive each {other:?} and record it as a dead letter; give the types \
+         different routing keys, or add a function for {other:?} with `.and(..)`"
+    )]
+    SharedRoutingKey {
+        /// Name of the consumer.
+        consumer: String,
+        /// The routing key.
+        routing_key: &'static str,
+        /// Name of the event type that the consumer applies.
+        applied: &'static str,
+        /// Name of the other event type.
+        other: &'static str,
+    },
     /// A name cannot be stored.
     #[error("the name of {of} is {name:?}: a name has 1 to 64 visible ASCII characters, without spaces")]
     InvalidName {
@@ -131,6 +187,17 @@ pub enum EnqueueError {
         /// Name of the event type.
         event: &'static str,
     },
+    /// The payload contains another key than the event has.
+    #[error(
+        "the payload of {event:?} contradicts its key: {why}; no consumer could apply the event; let serde write the key as \
+         it is: an integer as a number, a text unchanged, a UUID in lower case with hyphens"
+    )]
+    Contradiction {
+        /// Name of the event type.
+        event: &'static str,
+        /// The two values.
+        why: String,
+    },
     /// The text key of the aggregate is empty, too long or contains characters that a store cannot hold.
     #[error("the key {key:?} of {event:?} cannot be the id of an aggregate: {cause}")]
     Key {
@@ -155,6 +222,14 @@ pub enum EnqueueError {
         /// The error of serde.
         cause: serde_json::Error,
     },
+    /// The payload is JSON that relay and consumers cannot read.
+    #[error("no consumer could read the payload of {event:?}: {cause}; nest its values less deeply")]
+    Unreadable {
+        /// Name of the event type.
+        event: &'static str,
+        /// The error of serde.
+        cause: serde_json::Error,
+    },
     /// The database refused the row, or the connection was lost. Roll the transaction back: on PostgreSQL it cannot be
     /// committed any more.
     #[error("the event was not stored: {0}")]
@@ -169,8 +244,10 @@ impl EnqueueError {
             // An outage, which counts no attempt.
             EnqueueError::OlderProcess { cause } => StoreError::Unavailable(Box::new(cause)).into(),
             EnqueueError::NotAnObject { .. }
+            | EnqueueError::Contradiction { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::Payload { .. }
+            | EnqueueError::Unreadable { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),
         }

@@ -9,6 +9,23 @@ use handover_outbox::consumers::{Event as StoredEvent, HandlerError};
 use handover_outbox::ports::OutboxRow;
 
 /// An event as a handler receives it. Dereferences to the payload.
+///
+/// ```
+/// use handover::Event;
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+///
+/// async fn print(event: Event<BookLent>) -> handover::Result {
+///     println!("{}: number {} of book {}", event.event_id(), event.sequence(), event.aggregate_id());
+///     println!("{} has it since {}", event.reader, event.occurred_at()); // a field of the payload
+///     Ok(())
+/// }
+/// # let _ = print;
+/// ```
+///
+/// The derive macro of the same name makes a struct an event type: see [`EventType`].
 // The field names are long, because they would hide fields of the payload with the same names.
 #[derive(Debug, Clone)]
 pub struct Event<E> {

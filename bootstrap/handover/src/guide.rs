@@ -65,3 +65,9 @@ pub mod from_broker {
     //!
     #![doc = include_str!("guide/from_broker.md")]
 }
+
+pub mod comparison {
+    //! Comparison with other outboxes and job queues.
+    //!
+    #![doc = include_str!("guide/comparison.md")]
+}

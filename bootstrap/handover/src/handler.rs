@@ -25,6 +25,26 @@ pub type Result<T = (), E = HandlerError> = std::result::Result<T, E>;
 /// `?` creates it from any error: the event is then retried as the consumer's [`Handlers::retry`] says, and after the last
 /// attempt it becomes a dead letter. An outage of the database, a deadlock and a serialization failure do not count as an
 /// attempt.
+///
+/// ```
+/// use handover::{Event, HandlerError};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+///
+/// async fn index(event: Event<BookLent>) -> handover::Result {
+///     let shelf: u32 = event.reader.parse()?; // retried, then a dead letter
+///     if shelf == 0 {
+///         return Err(HandlerError::permanent("shelf 0 does not exist")); // a dead letter at once
+///     }
+///     if shelf > 90 {
+///         return Err(HandlerError::retryable("the shelf is locked"));
+///     }
+///     Ok(())
+/// }
+/// # let _ = index;
+/// ```
 // It does not implement `Error`, because `From<E: Error>` would then overlap with `From<T> for T`.
 #[derive(Debug)]
 pub struct HandlerError {
@@ -222,6 +242,27 @@ pub type AtLeastOnce = Handlers<EffectCall>;
 ///
 /// The rules for the connection are those of sqlx; in addition, a transaction that the function begins on it is a
 /// savepoint, and COMMIT or ROLLBACK as text is an error.
+///
+/// ```
+/// use handover::{Event, HandlerError, in_transaction};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+/// use sqlx::SqliteConnection;
+///
+/// async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+///     if event.reader.is_empty() {
+///         return Err(HandlerError::permanent("a loan without a reader"));
+///     }
+///     let insert = sqlx::query("INSERT INTO reminders (book, reader) VALUES (?, ?)");
+///     insert.bind(event.book).bind(&event.reader).execute(connection).await?;
+///     Ok(())
+/// }
+///
+/// let consumer = in_transaction(remind); // for `Builder::consumer`
+/// # let _ = consumer;
+/// ```
 pub fn in_transaction<F, E, D, C>(function: F) -> InTransaction<C>
 where
     F: for<'a> InTransactionFn<'a, E, D, C>,
@@ -238,6 +279,23 @@ where
 /// The function runs outside of any transaction, for one event at a time, after its attempt was counted. It is repeated
 /// after an error, and if the process ends before the success was recorded. It should pass
 /// [`Event::event_id`] on as an idempotency key.
+///
+/// ```
+/// use handover::{Data, Event, at_least_once};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+/// # struct Mailer;
+/// # impl Mailer { async fn send(&self, _key: &str, _to: &str) -> Result<(), std::io::Error> { Ok(()) } }
+///
+/// async fn mail(event: Event<BookLent>, mailer: Data<Mailer>) -> Result<(), std::io::Error> {
+///     mailer.send(event.event_id(), &event.reader).await
+/// }
+///
+/// let consumer = at_least_once(mail).timeout(std::time::Duration::from_secs(30)); // for `Builder::consumer`
+/// # let _ = consumer;
+/// ```
 pub fn at_least_once<F, E, D>(function: F) -> AtLeastOnce
 where
     F: AtLeastOnceFn<E, D>,

@@ -21,6 +21,8 @@ use handover_http::{OperatorState, operator_router};
 
 use crate::running::Running;
 
+/// The version of axum whose routers and requests this module uses.
+pub use axum;
 pub use handover_http::Guard;
 pub use handover_http::refusal::Refusal;
 pub use handover_outbox::operations::Operator;

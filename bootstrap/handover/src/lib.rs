@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
+// docs.rs builds with nightly and shows the feature of each item.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive macro generates paths that start with `handover`. This line makes them valid inside this crate.
 extern crate self as handover;
@@ -52,3 +54,5 @@ pub use outbox::Outbox;
 pub use parts::Role;
 pub use report::Report;
 pub use running::Running;
+/// The version of sqlx whose pools, connections and transactions this crate takes.
+pub use sqlx;

@@ -15,7 +15,7 @@ use handover_system::OsRandom;
 use crate::database::Database;
 use crate::enqueue::Enqueuer;
 use crate::error::{BuildError, Error};
-use crate::parts::{Parts, Role};
+use crate::parts::{DEAD_LETTERS, Parts, Role, dead_letter_key};
 use crate::report::Report;
 use crate::running::Running;
 
@@ -86,6 +86,7 @@ impl<DB: Database> Outbox<DB> {
         }
         if self.has(Role::Relay) {
             runtime::start_relay(&services, wake, &RelaySettings::default());
+            runtime::start_gauges(&services);
         }
         if self.has(Role::Consumers) {
             let bound: Vec<Bound> =
@@ -103,7 +104,7 @@ impl<DB: Database> Outbox<DB> {
         match self.transactor(&store).await {
             Ok(tx) => {
                 let mut services = self.services(&tx, &store);
-                services.broker = self.parts.broker.open_for_command(&store, &services.topology);
+                services.broker = self.parts.broker.open_for_command(&store, services.topology());
                 Ok((store, services))
             }
             Err(error) => {
@@ -156,8 +157,8 @@ impl<DB: Database> Outbox<DB> {
         let Parts { name, broker, consumers, .. } = self.parts.as_ref();
         let topology = Topology::new(
             &format!("{name}.events"),
-            &format!("{name}.dead-letters"),
-            &format!("{name}.dead"),
+            &format!("{name}.{DEAD_LETTERS}"),
+            &dead_letter_key(name),
         );
         let mut services = Services::new(tx.outbox(), broker.open(store, name), topology);
         for event in self.enqueuer.events().values() {

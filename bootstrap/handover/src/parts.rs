@@ -8,6 +8,14 @@ use handover_sql::Session;
 use crate::broker::BrokerChoice;
 use crate::database::Location;
 
+/// Last part of the name of the queue of dead letters.
+pub(crate) const DEAD_LETTERS: &str = "dead-letters";
+
+/// Routing key of the dead letters of a service.
+pub(crate) fn dead_letter_key(service: &str) -> String {
+    format!("{service}.dead")
+}
+
 /// A part of a process that runs in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,6 +9,7 @@ use handover_outbox::EventSpec;
 #[derive(Clone)]
 pub(crate) struct Registration {
     pub(crate) name: &'static str,
+    pub(crate) aggregate: &'static str,
     pub(crate) routing_key: &'static str,
     pub(crate) is_ordered: bool,
     pub(crate) spec: EventSpec,
@@ -21,6 +22,7 @@ impl Registration {
     pub(crate) fn of<E: EventType>() -> Registration {
         Registration {
             name: E::NAME,
+            aggregate: E::AGGREGATE,
             routing_key: E::ROUTING_KEY,
             is_ordered: E::IS_ORDERED,
             spec: EventSpec::of::<E>(),

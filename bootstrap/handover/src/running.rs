@@ -9,6 +9,18 @@ use crate::enqueue::Enqueuer;
 use crate::error::Error;
 
 /// The running tasks of an outbox. If it is dropped, they go on.
+///
+/// ```
+/// use std::time::Duration;
+/// use handover::Outbox;
+/// # use sqlx::Sqlite;
+///
+/// async fn serve(outbox: Outbox<Sqlite>) -> Result<(), handover::Error> {
+///     let running = outbox.start().await?;
+///     // serve requests, until the process is asked to stop ...
+///     running.stop(Duration::from_secs(10)).await
+/// }
+/// ```
 #[must_use = "stop it when the service ends"]
 pub struct Running<DB> {
     enqueuer: Enqueuer<DB>,
@@ -29,7 +41,7 @@ impl<DB> Running<DB> {
     /// Finishes the work in progress, then closes the connections. An error if that takes longer than `limit`: the tasks
     /// are then ended where they are, and what they had not committed is repeated after the next start.
     pub async fn stop(self, limit: Duration) -> Result<(), Error> {
-        let tasks = self.services.tx.tasks();
+        let tasks = self.services.tasks();
         let stopped = tokio::time::timeout(limit, tasks.stop()).await;
         if stopped.is_err() {
             tasks.kill();
@@ -42,7 +54,7 @@ impl<DB> Running<DB> {
 
     /// Ends the tasks of an outbox that could not be started.
     pub(crate) async fn abandon(self) {
-        self.services.tx.tasks().kill();
+        self.services.tasks().kill();
         self.enqueuer.set_stopped();
     }
 }

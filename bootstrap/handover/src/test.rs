@@ -79,7 +79,7 @@ impl<DB> Running<DB> {
                 record.is_some_and(|it| it.record.status.is_settled())
             };
             let waits = |row: &OutboxRow| {
-                let consumers = self.services().consumers.iter();
+                let consumers = self.services().consumers().iter();
                 row.status == OutboxStatus::Sent
                     && consumers
                         .filter(|consumer| consumer.event_types.contains(&row.event_type))

@@ -49,8 +49,8 @@ pub fn for_command(
 pub fn report_policies(choice: &BrokerChoice, outbox: &Outbox) {
     let BrokerChoice::Rabbit(settings) = choice else { return };
     let settings = settings.as_ref().clone();
-    let topology = Arc::clone(&outbox.topology);
-    let stopping = outbox.tx.stopping().clone();
+    let topology = Arc::clone(outbox.topology());
+    let stopping = outbox.stopping().clone();
     let report = async move {
         let policies = tokio::select! {
             biased;
@@ -82,7 +82,7 @@ pub fn report_policies(choice: &BrokerChoice, outbox: &Outbox) {
             }
         }
     };
-    drop(outbox.tx.spawn(report));
+    drop(outbox.spawn(report));
 }
 
 /// RabbitMQ for a command. It declares no queues.

@@ -5,6 +5,7 @@
 
 mod broker;
 mod database;
+mod jobs;
 mod port;
 mod report;
 mod subject;
@@ -88,7 +89,7 @@ fn folder(database: &Path) -> Check {
         Err(cause) => Check::fail(
             NAME,
             format!("{} or files next to it cannot be written: {cause}", database.display()),
-            "all orders and events are stored in the database file".to_owned(),
+            "all events are stored in the database file".to_owned(),
             folder_remedy(database, &cause),
         ),
     }

@@ -79,7 +79,7 @@ pub enum Failure {
         cause: StoreError,
     } => if cause.is_outage() && !needs_correction(cause) { Exit::Unavailable } else { Exit::Failed },
     what: format!("cannot use the database {database}: {cause}"),
-    why: "all orders and events are stored in the database",
+    why: "all events are stored in the database",
     do: database_remedy(database, cause);
 
     /// The server refused the login or does not have this database.
@@ -146,7 +146,7 @@ pub enum Failure {
     } => Exit::Failed,
     what: format!("database not found: {}", database.display()),
     why: "the database file was not created yet, or is in another folder",
-    do: "start `handover serve` (or `handover migrate`) here once, or name the file with --database";
+    do: "start the service here once (or run `handover migrate`), or name the file with --database";
 
     /// A newer version of the program migrated the database.
     SchemaNewer {
@@ -276,8 +276,7 @@ pub enum Failure {
     BrokerInMemory {} => Exit::Usage,
     what: "this command cannot access the queues of broker.url = \"memory:\"",
     why: "the queues are in the memory of the serving process",
-    do: "call the API of that process with an operator's token: GET /api/v1/ops/queues, POST \
-         /api/v1/ops/dead-letters/replay";
+    do: "call the operators' routes of that process: GET .../queues, POST .../dead-letters/replay";
 
     /// A named row does not exist.
     Missing {
@@ -354,6 +353,26 @@ pub enum Failure {
          configuration",
         path.display()
     );
+
+    /// A configured secret or key file is invalid.
+    SecretRefused {
+        /// The configuration key.
+        key: &'static str,
+        /// Why the secret or the keys are refused.
+        reason: String,
+        /// What the secrets of the program verify.
+        verifies: &'static [&'static str],
+    } => Exit::Usage,
+    what: format!("{key} is invalid: {reason}"),
+    why: format!("{} are verified with the configured secrets and keys", verifies.join(" and ")),
+    do: format!("correct or remove {key}");
+
+    /// Tokens cannot be signed: only public keys of another issuer are configured.
+    NoSigningSecret {} => Exit::Usage,
+    what: "cannot sign a token: auth.jwt-secret is not set",
+    why: "auth.jwks-file has public keys, which verify tokens but cannot sign them",
+    do: "get a token from the issuer of the public keys, or also set auth.jwt-secret: both kinds of tokens are then \
+         accepted";
 
     /// A secret is not random, and the service can be reached from other machines.
     SecretPlaceholder {

@@ -24,7 +24,7 @@ pub fn load(auth: &AuthConfig) -> Result<Option<KeySet>, String> {
 /// is logged once, and the previous keys stay in use.
 pub fn watch(outbox: &Outbox, tokens: Tokens, path: PathBuf) {
     let clock = outbox.tx.clock().clone();
-    let stopping = outbox.tx.stopping().clone();
+    let stopping = outbox.stopping().clone();
     let mut known = std::fs::read(&path).ok();
     let watching = async move {
         loop {
@@ -50,5 +50,5 @@ pub fn watch(outbox: &Outbox, tokens: Tokens, path: PathBuf) {
             }
         }
     };
-    drop(outbox.tx.tasks().for_background_tasks().spawn(watching));
+    drop(outbox.tasks().for_background_tasks().spawn(watching));
 }

@@ -44,6 +44,8 @@ pub mod stores;
 #[cfg(feature = "process")]
 pub mod telemetry;
 #[cfg(feature = "process")]
+pub mod tokens;
+#[cfg(feature = "process")]
 pub mod webhooks;
 
 pub use explanation::{Exit, Explained, Explanation};

@@ -1,4 +1,4 @@
-//! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
+//! Metrics of this process for Prometheus: collected once the service installs the recorder, exported at `/metrics`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use handover_http::routes::metrics::Render;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{
-    ConsumerQueue, METRICS, Metric, MetricKind, Outbox, PENDING, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS,
-    WEBHOOK_OLDEST_DUE, WEBHOOK_PENDING, WEBHOOK_UNDELIVERED,
+    ConsumerQueue, METRICS, Metric, MetricKind, Outbox, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS,
+    WEBHOOK_OLDEST_DUE, WEBHOOK_PENDING, WEBHOOK_UNDELIVERED, runtime,
 };
 use handover_system::LOG_LINES_DROPPED;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -17,9 +17,9 @@ use crate::terminal::dropped_lines;
 /// The recorder of this process; it can be installed only once.
 static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Shortest interval between counts of pending events and between runs of the recorder's upkeep.
+/// Shortest interval between counts of webhook deliveries and between runs of the recorder's upkeep.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// After a count the task sleeps for at least this multiple of the duration of the count, so that a large outbox is not
+/// After a count the task sleeps for at least this multiple of the duration of the count, so that a large table is not
 /// counted all the time.
 const PAUSE_FACTOR: u32 = 20;
 
@@ -60,8 +60,7 @@ pub fn render() -> Option<Render> {
     }))
 }
 
-/// Registers every metric with an initial value, and spawns the task that counts pending events and
-/// webhooks.
+/// Registers every metric with an initial value, and spawns the tasks that count pending events and webhooks.
 pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
     let Some(collector) = COLLECTOR.get() else { return };
     for metric in of_toolkit().chain(of_application) {
@@ -69,7 +68,7 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
             // A counter that is exported only after its first increment would look like a missing metric until then.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
             MetricKind::CounterOfConsumer => {
-                for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
+                for ConsumerQueue { consumer, .. } in outbox.consumers() {
                     metrics::counter!(metric.name, "consumer" => consumer.clone()).increment(0);
                 }
             }
@@ -78,20 +77,21 @@ pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
             MetricKind::GaugeOfConsumer => {}
         }
     }
+    runtime::start_gauges(outbox);
     let outbox = outbox.for_background_tasks();
-    let stopping = outbox.tx.stopping().clone();
-    let tasks = outbox.tx.tasks().clone();
+    let stopping = outbox.stopping().clone();
+    let tasks = outbox.tasks().clone();
     let upkeep = async move {
         while !stopping.is_cancelled() {
             let begun = now();
-            if let Err(error) = count_pending(&outbox).await {
-                tracing::debug!(%error, "metrics: cannot count pending events and webhooks; keeping the previous values");
+            if let Err(error) = count_webhooks(&outbox).await {
+                tracing::debug!(%error, "metrics: cannot count webhooks; keeping the previous values");
             }
             collector.run_upkeep();
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = outbox.tx.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
+                () = outbox.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
             }
         }
     };
@@ -103,12 +103,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn count_pending(outbox: &Outbox) -> Result<(), StoreError> {
-    let mut view = outbox.view().await?;
-    let counts = view.outbox_view().outbox_counts(None).await?;
-    metrics::gauge!(PENDING).set(gauge(counts.new.saturating_add(counts.retry)));
-    let webhooks = view.outbox_view().webhook_counts().await?;
-    drop(view);
+async fn count_webhooks(outbox: &Outbox) -> Result<(), StoreError> {
+    let webhooks = outbox.view().await?.outbox_view().webhook_counts().await?;
     metrics::gauge!(WEBHOOK_PENDING).set(gauge(webhooks.pending));
     metrics::gauge!(WEBHOOK_UNDELIVERED).set(gauge(webhooks.dead));
     metrics::gauge!(WEBHOOK_DISABLED_ENDPOINTS).set(gauge(webhooks.disabled_endpoints));

@@ -14,9 +14,7 @@ use handover_outbox::ConsumerSettings;
 use crate::config::{Checked, Reader};
 
 pub(crate) use auth::read_keys;
-pub use auth::{
-    AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth, jwt_secret, previous_jwt_secret,
-};
+pub use auth::{AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth};
 pub use consumer::consumer;
 pub use http::{HttpConfig, LISTEN, LISTEN_DEFAULT, http, listen, proxies};
 pub use log::{LogConfig, LogFormat, log};

@@ -1,6 +1,5 @@
 //! The command line.
 
-mod backup;
 mod command;
 mod in_order;
 mod order;
@@ -15,7 +14,6 @@ mod values;
 
 use clap::Parser;
 
-pub use backup::BackupArgs;
 pub use command::Command;
 pub use in_order::InOrder;
 pub use order::{OrderCommand, TimelineArgs};

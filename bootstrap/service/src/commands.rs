@@ -9,21 +9,19 @@ mod timeline;
 use clap::CommandFactory;
 use handover_cli::Session;
 use handover_runtime::terminal::{output, say};
-use handover_runtime::{Exit, Failure, stores};
-use marketplace_wiring::adapters::PARTS;
+use handover_runtime::{Exit, Failure};
+use marketplace_wiring::Secrets;
 use marketplace_wiring::edge::{self, TokenRequest};
 use marketplace_wiring::settings::Config;
-use marketplace_wiring::{MarketFailure, Secrets};
 
 use crate::asyncapi;
-use crate::cli::{BackupArgs, Cli, Command, OrderCommand, TokenArgs};
+use crate::cli::{Cli, Command, OrderCommand, TokenArgs};
 
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command.map(|command| command.0) {
         None => serve::serve(&cli.serve).await?,
         Some(Command::Serve(arguments)) => serve::serve(&arguments).await?,
         Some(Command::Toolkit(command)) => return handover_cli::run::<Config>(&command).await,
-        Some(Command::Backup(arguments)) => backup(&arguments).await?,
         Some(Command::Demo(arguments)) => return marketplace_demo::run(&arguments).await,
         Some(Command::Token(arguments)) => token(&arguments)?,
         Some(Command::Order(OrderCommand::Timeline(arguments))) => timeline::timeline(&arguments).await?,
@@ -47,16 +45,10 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     Ok(say(&String::from_utf8_lossy(&script))?)
 }
 
-async fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
-    let config: Config = arguments.common.load()?;
-    let bytes = stores::backup(&config.database, PARTS, &arguments.file).await?;
-    Ok(say(&format!("{} is copied to {} ({bytes} bytes)\n", config.database, arguments.file.display()))?)
-}
-
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     let config: Config = arguments.common.load()?;
-    let secret = Secrets::jwt(&config)?.ok_or(MarketFailure::NoSigningSecret {})?;
+    let secrets = Secrets::tokens(&config)?;
     let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
-    let token = edge::token(&secret, &config, &TokenRequest { user, tenant, roles, ttl })?;
+    let token = edge::token(&secrets, &config, &TokenRequest { user, tenant, roles, ttl })?;
     Ok(say(&format!("{token}\n"))?)
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use handover_events::TenantId;
-use handover_http::{KeySet, Tokens};
+use handover_http::Tokens;
 use handover_outbox::ports::Clock;
 use handover_outbox::webhooks::Webhooks;
 use handover_runtime::config::Secret;
 use handover_runtime::http::{HttpServer, Listeners, Routers, readiness};
-use handover_runtime::settings::{JWKS_FILE, JWT_SECRET};
 use handover_runtime::stores::Database;
+use handover_runtime::tokens::TokenSecrets;
 use handover_runtime::{Failure, jwks, metrics};
 use handover_system::SystemClock;
 use marketplace::{App, Role};
@@ -18,8 +18,8 @@ use marketplace_http::{CallbackVerifier, Edge, router_with, split_routers};
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{Redis, admission};
+use crate::secrets::{self, Secrets};
 use crate::settings::{Config, GATEWAY_SECRET};
-use crate::{MarketFailure, Secrets};
 
 /// Claims of a token to issue.
 pub struct TokenRequest<'a> {
@@ -33,20 +33,15 @@ pub struct TokenRequest<'a> {
 }
 
 /// Issues a token for a user.
-pub fn token(secret: &Secret, config: &Config, asked: &TokenRequest<'_>) -> Result<String, Failure> {
+pub fn token(secrets: &TokenSecrets, config: &Config, asked: &TokenRequest<'_>) -> Result<String, Failure> {
+    let signer = secrets.signer()?.with_rules(config.auth.rules.clone());
     let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
     let user = UserId::try_from(asked.user).map_err(|error| usage(format!("--user {error}")))?;
     let tenant = TenantId::try_from(asked.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
     let roles: Vec<&str> = asked.roles.iter().map(|role| role.as_str()).collect();
-    own_tokens(secret)?
-        .with_rules(config.auth.rules.clone())
+    signer
         .issue(user.get(), tenant, &roles, asked.ttl, SystemClock.now())
         .map_err(|error| usage(error.to_string()))
-}
-
-/// Tokens signed with `auth.jwt-secret`.
-fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
-    Tokens::new(secret.reveal().as_bytes()).map_err(|error| refused(JWT_SECRET, &error))
 }
 
 /// Verifies all tokens and callbacks that a configuration accepts. Clones share secrets and keys.
@@ -58,45 +53,24 @@ pub(crate) struct Verifiers {
 
 impl Verifiers {
     fn new(config: &Config, secrets: &Secrets) -> Result<Verifiers, Failure> {
-        let keys = load_keys(config)?;
-        let tokens = match (&secrets.jwt, keys) {
-            (Some(secret), Some(keys)) => own_tokens(secret)?.with_keys(keys),
-            (Some(secret), None) => own_tokens(secret)?,
-            (None, keys) => Tokens::from_keys(keys.unwrap_or_default()),
-        };
+        let tokens = secrets.tokens.tokens(&config.auth)?;
         let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
-            .map_err(|error| refused(GATEWAY_SECRET, &error))?;
-        let verifiers = Verifiers { tokens: tokens.with_rules(config.auth.rules.clone()), callbacks };
-        verifiers.replace_secrets(secrets)?;
-        Ok(verifiers)
+            .map_err(|error| secrets::refused(GATEWAY_SECRET, &error))?;
+        replace_secrets(&callbacks, secrets)?;
+        Ok(Verifiers { tokens, callbacks })
     }
 
     /// Replaces secrets and keys by those of this configuration, or changes nothing.
     pub(crate) fn replace(&self, config: &Config, secrets: &Secrets) -> Result<(), Failure> {
-        let keys = load_keys(config)?;
-        self.replace_secrets(secrets)?;
-        if let Some(keys) = keys {
-            self.tokens.replace_keys(keys);
-        }
-        Ok(())
-    }
-
-    fn replace_secrets(&self, secrets: &Secrets) -> Result<(), Failure> {
-        let jwt = secrets.jwt.as_ref().map(|secret| secret.reveal().as_bytes());
-        let previous_jwt = secrets.previous_jwt.as_ref().map(|secret| secret.reveal().as_bytes());
-        self.callbacks
-            .replace(secrets.gateway.reveal(), secrets.previous_gateway.as_ref().map(Secret::reveal))
-            .map_err(|error| refused(GATEWAY_SECRET, &error))?;
-        self.tokens.replace_secrets(jwt, previous_jwt).map_err(|error| refused(JWT_SECRET, &error))
+        secrets.tokens.replace(&config.auth, &self.tokens)?;
+        replace_secrets(&self.callbacks, secrets)
     }
 }
 
-fn load_keys(config: &Config) -> Result<Option<KeySet>, Failure> {
-    jwks::load(&config.auth).map_err(|why| refused(JWKS_FILE, &why))
-}
-
-fn refused(key: &'static str, why: &impl ToString) -> Failure {
-    MarketFailure::SecretRefused { key, reason: why.to_string() }.into()
+fn replace_secrets(callbacks: &CallbackVerifier, secrets: &Secrets) -> Result<(), Failure> {
+    callbacks
+        .replace(secrets.gateway.reveal(), secrets.previous_gateway.as_ref().map(Secret::reveal))
+        .map_err(|error| secrets::refused(GATEWAY_SECRET, &error))
 }
 
 /// The running API.

@@ -21,13 +21,6 @@ pub enum MarketFailure {
          32)), or listen on 127.0.0.1"
     );
 
-    /// Tokens cannot be signed: only public keys of another issuer are configured.
-    NoSigningSecret {} => Exit::Usage,
-    what: "cannot sign a token: auth.jwt-secret is not set",
-    why: "auth.jwks-file has public keys, which verify tokens but cannot sign them",
-    do: "get a token from the issuer of the public keys, or also set auth.jwt-secret: both kinds of tokens are then \
-         accepted";
-
     /// Outside loopback the gateway, even the sandbox, must be configured explicitly.
     GatewayNeeded { listen: SocketAddr } => Exit::Usage,
     what: format!("gateway.url is not set, and {listen} can be reached from other machines"),
@@ -39,12 +32,6 @@ pub enum MarketFailure {
     what: format!("cannot create the client of the payment gateway: {message}"),
     why: "the service sends refund requests to the payment gateway",
     do: "install this system's certificate authorities (ca-certificates), or name them in SSL_CERT_FILE";
-
-    /// A configured secret or key file is invalid.
-    SecretRefused { key: &'static str, reason: String } => Exit::Usage,
-    what: format!("{key} is invalid: {reason}"),
-    why: "tokens and payment callbacks are verified with the configured secrets and keys",
-    do: format!("correct or remove {key}");
 }
 }
 

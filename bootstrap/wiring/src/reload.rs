@@ -1,11 +1,10 @@
 //! SIGHUP: reads log level, public keys and secrets again. A start must follow for all other keys.
 
 use handover_runtime::config::{Configuration, Sources};
-use handover_runtime::settings::{JWT_SECRET, PREVIOUS_JWT_SECRET};
 use handover_runtime::telemetry::Telemetry;
 use handover_runtime::{Explained, Explanation, Failure};
 
-use crate::Service;
+use crate::service::Service;
 use crate::settings::{Config, GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 
 /// Reads the sources again and applies what can change while the service runs. After an error everything stays as it was.
@@ -28,22 +27,19 @@ pub fn reload(sources: &Sources, config: &mut Config, service: &mut Service, tel
 fn with_changes(running: &Config, read: Config) -> Config {
     let mut changed = running.clone();
     changed.log.filter = read.log.filter;
-    changed.jwt_secret = read.jwt_secret;
-    changed.previous_jwt_secret = read.previous_jwt_secret;
+    changed.auth = changed.auth.with_secrets_of(read.auth);
     changed.gateway_secret = read.gateway_secret;
     changed.previous_gateway_secret = read.previous_gateway_secret;
     changed
 }
 
 fn changed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
-    let changes = [
-        ("log.level", before.log.filter != after.log.filter),
-        (JWT_SECRET, before.jwt_secret != after.jwt_secret),
-        (PREVIOUS_JWT_SECRET, before.previous_jwt_secret != after.previous_jwt_secret),
-        (GATEWAY_SECRET, before.gateway_secret != after.gateway_secret),
-        (PREVIOUS_GATEWAY_SECRET, before.previous_gateway_secret != after.previous_gateway_secret),
-    ];
-    changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
+    let level = (before.log.filter != after.log.filter).then_some("log.level");
+    let gateway = (before.gateway_secret != after.gateway_secret).then_some(GATEWAY_SECRET);
+    let previous_gateway =
+        (before.previous_gateway_secret != after.previous_gateway_secret).then_some(PREVIOUS_GATEWAY_SECRET);
+    let tokens = before.auth.changed_secrets(&after.auth);
+    level.into_iter().chain(tokens).chain(gateway).chain(previous_gateway).collect()
 }
 
 /// Logs before the level changes, and after it if the line was not visible before.

@@ -8,23 +8,21 @@ mod tests;
 
 use std::net::SocketAddr;
 
-use handover_http::Tokens;
 use handover_runtime::Failure;
 use handover_runtime::config::Secret;
 use handover_runtime::secrets::{Missing, SecretKind, Source, is_placeholder};
-use handover_runtime::settings::{JWT_SECRET, PREVIOUS_JWT_SECRET};
+use handover_runtime::settings::PREVIOUS_JWT_SECRET;
+use handover_runtime::tokens::{TokenSecrets, signing_secret};
 use marketplace_http::CallbackVerifier;
 
-use crate::MarketFailure;
+use crate::failure::MarketFailure;
 use crate::settings::{Config, GATEWAY_SECRET, PREVIOUS_GATEWAY_SECRET};
 
 /// The secrets in use.
 #[derive(Debug, Clone)]
 pub struct Secrets {
-    /// Signs and verifies tokens (HS256). `None` if only tokens of another issuer (`auth.jwks-file`) are accepted.
-    pub jwt: Option<Secret>,
-    /// Also verifies tokens.
-    pub previous_jwt: Option<Secret>,
+    /// Sign and verify tokens.
+    pub tokens: TokenSecrets,
     /// Signs requests to the gateway and verifies its callbacks: `whsec_...`.
     pub gateway: Secret,
     /// Also verifies callbacks of the gateway.
@@ -58,22 +56,21 @@ impl Secrets {
 
     /// The previous secrets that are set.
     fn previous(config: &Config) -> impl Iterator<Item = (&'static str, &Secret)> {
-        let jwt = config.previous_jwt_secret.as_ref().map(|secret| (PREVIOUS_JWT_SECRET, secret));
+        let jwt = config.auth.previous_secret.as_ref().map(|secret| (PREVIOUS_JWT_SECRET, secret));
         let gateway = config.previous_gateway_secret.as_ref().map(|secret| (PREVIOUS_GATEWAY_SECRET, secret));
         jwt.into_iter().chain(gateway)
     }
 
     /// The secrets that this configuration needs, with the configured values.
     fn required(config: &Config) -> impl Iterator<Item = (&'static SecretKind, Option<&Secret>)> {
-        let jwt = needs_jwt(config).then_some((&JWT, config.jwt_secret.as_ref()));
+        let jwt = config.auth.signs_tokens().then_some((&JWT, config.auth.secret.as_ref()));
         jwt.into_iter().chain([(&GATEWAY, config.gateway_secret.as_ref())])
     }
 
     /// The configured secrets; missing ones are read from the files next to the database, or generated.
     pub fn of(config: &Config) -> Result<Secrets, Failure> {
         Ok(Secrets {
-            jwt: Secrets::jwt(config)?,
-            previous_jwt: config.previous_jwt_secret.clone(),
+            tokens: Secrets::tokens(config)?,
             gateway: Secrets::gateway(config)?,
             previous_gateway: config.previous_gateway_secret.clone(),
         })
@@ -88,10 +85,9 @@ impl Secrets {
         Secrets::of(config)
     }
 
-    /// The secret that signs tokens, unless another issuer signs them.
-    pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
-        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database, Missing::Generate);
-        needs_jwt(config).then(jwt).transpose()
+    /// The secrets of tokens.
+    pub fn tokens(config: &Config) -> Result<TokenSecrets, Failure> {
+        TokenSecrets::of(&JWT, &config.auth, &config.database)
     }
 
     /// The secret that signs requests to the gateway and verifies its callbacks.
@@ -107,21 +103,15 @@ impl Secrets {
     }
 }
 
-/// Whether the service signs tokens itself: without a secret only the tokens of another issuer are accepted.
-fn needs_jwt(config: &Config) -> bool {
-    config.jwt_secret.is_some() || config.auth.keys.is_none()
+/// The error of a configured secret that is invalid.
+pub fn refused(key: &'static str, why: &impl ToString) -> Failure {
+    Failure::SecretRefused { key, reason: why.to_string(), verifies: VERIFIES }
 }
 
 /// What the secrets verify.
 const VERIFIES: &[&str] = &["tokens", "payment callbacks"];
 
-static JWT: SecretKind = SecretKind {
-    key: JWT_SECRET,
-    purpose: "jwt-secret",
-    prefix: "",
-    verifies: VERIFIES,
-    is_valid: |secret| Tokens::new(secret.as_bytes()).is_ok(),
-};
+static JWT: SecretKind = signing_secret(VERIFIES);
 // 64 hexadecimal digits are also valid base64, which the Standard Webhooks specification requires after the prefix.
 static GATEWAY: SecretKind = SecretKind {
     key: GATEWAY_SECRET,

@@ -18,9 +18,9 @@ use marketplace::consumers::webhook_offer;
 use marketplace::{App, service};
 use marketplace_gateway::Signer;
 
-use crate::Secrets;
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
 use crate::edge::Api;
+use crate::secrets::Secrets;
 use crate::settings::Config;
 
 const API: &str = "api";
@@ -201,7 +201,7 @@ impl Service {
             server.close();
             stop.wait_for("HTTP requests", server.ended()).await?;
         }
-        stop.finish("relay, consumers or jobs", self.app.tx.tasks(), self.database).await
+        stop.finish("relay, consumers or jobs", self.app.outbox.tasks(), self.database).await
     }
 }
 

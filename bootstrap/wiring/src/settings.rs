@@ -14,7 +14,7 @@ use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
     AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, WebhookConfig, auth,
-    broker, consumer, database, http, jwt_secret, listen, log, outbox, previous_jwt_secret, proxies, webhook,
+    broker, consumer, database, http, listen, log, outbox, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -40,11 +40,7 @@ pub struct Config {
     pub database: DatabaseChoice,
     /// `broker.*` and `rabbitmq.*`.
     pub broker: BrokerChoice,
-    /// `auth.jwt-secret`, if set.
-    pub jwt_secret: Option<Secret>,
-    /// `auth.previous-jwt-secret`, if set.
-    pub previous_jwt_secret: Option<Secret>,
-    /// The other keys of `auth.*`.
+    /// `auth.*`.
     pub auth: AuthConfig,
     /// `gateway.url`, `gateway.sandbox-delay` and `gateway.require-reference`.
     pub gateway: GatewayConfig,
@@ -76,8 +72,6 @@ impl Configuration for Config {
         let redis = redis::redis(reader);
         let database = database(reader);
         let broker = broker(reader, database.as_ref().ok());
-        let jwt_secret = jwt_secret(reader);
-        let previous_jwt_secret = previous_jwt_secret(reader);
         let auth = auth(reader);
         let gateway = gateway_and_assets::gateway(reader);
         let refund = gateway_and_assets::refund(reader);
@@ -104,8 +98,6 @@ impl Configuration for Config {
             redis: redis?,
             database: database?,
             broker: broker?.with_confirm_timeout(relay.confirm_timeout),
-            jwt_secret: jwt_secret?,
-            previous_jwt_secret: previous_jwt_secret?,
             auth: auth?,
             gateway: gateway.config,
             gateway_secret: gateway.secret,

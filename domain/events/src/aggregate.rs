@@ -17,7 +17,7 @@ use crate::json::Json;
 pub struct AggregateRef {
     /// The tenant that the aggregate belongs to.
     pub tenant: TenantId,
-    /// The aggregate type: `Order`, `Book`, ...
+    /// The aggregate type: `Book`, `Reader`, ...
     pub kind: String,
     /// The id within the aggregate type.
     pub id: AggregateId,
@@ -25,6 +25,7 @@ pub struct AggregateRef {
 
 /// Reason why a value is not the id of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AggregateIdError {
     /// The value is neither an integer of 64 bits nor a valid text key.
     #[error(

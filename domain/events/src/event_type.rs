@@ -19,7 +19,17 @@ use crate::json::Json;
 /// The attribute `#[event(name = "..", aggregate = "..")]` on the struct is required; `routing_key = ".."` (otherwise
 /// the name), `summary = ".."` and `unordered` are optional. `#[event(key)]` marks the field with the id of the
 /// aggregate, and `#[event(visible)]` each field without personal data. Names in JSON follow `#[serde(rename)]`,
-/// `#[serde(rename_all = "camelCase")]` and `#[serde(flatten)]`.
+/// `#[serde(rename_all)]` and `#[serde(flatten)]`.
+///
+/// ```ignore
+/// #[derive(Serialize, Deserialize, handover::Event)]
+/// #[event(name = "book.lent", aggregate = "book")]
+/// struct BookLent {
+///     #[event(key)]
+///     book: Uuid,
+///     reader: String,
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     label = "does not implement `EventType`",

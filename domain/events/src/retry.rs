@@ -14,6 +14,7 @@ pub enum Retry {
 
 /// The delays between attempts, and the number of attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryPolicy {
     /// A fixed delay per failure; the failure after the last delay is final.
     Schedule {

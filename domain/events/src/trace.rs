@@ -8,3 +8,16 @@ pub struct Trace {
     /// The W3C `traceparent` of the caller; `None` if the event was not caused by a request.
     pub traceparent: Option<String>,
 }
+
+impl Trace {
+    /// A trace with this id, and without a parent.
+    pub fn new(trace_id: impl Into<String>) -> Trace {
+        Trace { trace_id: trace_id.into(), traceparent: None }
+    }
+
+    /// Sets the W3C `traceparent` of the caller.
+    #[must_use]
+    pub fn with_parent(self, traceparent: impl Into<String>) -> Trace {
+        Trace { traceparent: Some(traceparent.into()), ..self }
+    }
+}

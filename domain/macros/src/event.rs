@@ -2,11 +2,11 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{
-    Attribute, Data, DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type,
-    parenthesized,
-};
+use syn::{Attribute, Data, DataStruct, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Type};
+
+use crate::serde_names::{Case, has_serde, serde_text};
 
 /// Attributes of the struct.
 #[derive(Default)]
@@ -59,7 +59,12 @@ pub(crate) fn event_type(input: &DeriveInput) -> syn::Result<TokenStream> {
     let key = single_key(&fields)?.ok_or_else(|| no_key(input))?;
     let ident = &input.ident;
     let member = &key.member;
-    let name = &key.name;
+    let Some(name) = &key.name else {
+        return Err(Error::new_spanned(
+            key.ty,
+            "the key is a field of the event itself: the name of a field in a flattened part is not known here",
+        ));
+    };
     let ty = key.ty;
     let key_type = quote_spanned!(ty.span()=> #ty);
     let visible = fields.iter().filter(|field| field.is_visible).filter_map(|field| field.name.as_ref());
@@ -144,9 +149,9 @@ fn fields_of(input: &DeriveInput) -> syn::Result<Vec<PayloadField<'_>>> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "a payload is a struct"));
     };
-    let is_camel_case = has_serde(&input.attrs, "rename_all")?.is_some();
+    let case = serde_text(&input.attrs, "rename_all")?.map(|name| Case::named(&name)).transpose()?;
     match &data.fields {
-        Fields::Named(named) => named.named.iter().map(|field| field_of(field, is_camel_case)).collect(),
+        Fields::Named(named) => named.named.iter().map(|field| field_of(field, case)).collect(),
         // A struct around another payload has its fields and its key.
         Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1 => {
             let part = |field| PayloadField {
@@ -165,7 +170,7 @@ fn fields_of(input: &DeriveInput) -> syn::Result<Vec<PayloadField<'_>>> {
     }
 }
 
-fn field_of(field: &Field, is_camel_case: bool) -> syn::Result<PayloadField<'_>> {
+fn field_of(field: &Field, case: Option<Case>) -> syn::Result<PayloadField<'_>> {
     let Some(ident) = &field.ident else {
         return Err(Error::new_spanned(field, "expected a named field"));
     };
@@ -191,46 +196,12 @@ fn field_of(field: &Field, is_camel_case: bool) -> syn::Result<PayloadField<'_>>
             Ok(())
         })?;
     }
-    if has_serde(&field.attrs, "flatten")?.is_none() {
-        let renamed = has_serde(&field.attrs, "rename")?.flatten();
-        let own = ident.to_string();
-        let default = || if is_camel_case { camel_case(&own) } else { own.clone() };
-        parsed.name = Some(renamed.unwrap_or_else(default));
+    if !has_serde(&field.attrs, "flatten")? {
+        let renamed = serde_text(&field.attrs, "rename")?.map(|name| name.value());
+        let own = ident.unraw().to_string();
+        parsed.name = Some(renamed.unwrap_or_else(|| case.map_or(own.clone(), |case| case.apply(&own))));
     }
     Ok(parsed)
-}
-
-/// The value of a serde attribute: `Some(None)` if it has none, `None` if the attribute is absent.
-fn has_serde(attributes: &[Attribute], name: &str) -> syn::Result<Option<Option<String>>> {
-    let mut found = None;
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
-        attribute.parse_nested_meta(|meta| {
-            let mut value = None;
-            if meta.input.peek(syn::Token![=]) {
-                value = Some(meta.value()?.parse::<LitStr>()?.value());
-            } else if meta.input.peek(syn::token::Paren) {
-                let content;
-                parenthesized!(content in meta.input);
-                content.parse::<TokenStream>()?;
-            }
-            if meta.path.is_ident(name) {
-                found = Some(value);
-            }
-            Ok(())
-        })?;
-    }
-    Ok(found)
-}
-
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut text, word| {
-        let mut chars = word.chars();
-        text.extend(chars.next().map(|first| first.to_ascii_uppercase()));
-        text.push_str(chars.as_str());
-        text
-    })
 }
 
 fn payload_impl(ident: &Ident, fields: &[PayloadField<'_>]) -> TokenStream {

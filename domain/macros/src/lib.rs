@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod event;
+mod serde_names;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;

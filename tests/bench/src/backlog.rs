@@ -1,7 +1,5 @@
 //! Backlogs of outbox rows, as the use cases would have written them.
 
-use std::sync::Arc;
-
 use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::ports::NewEvent;
@@ -75,11 +73,8 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
         if backlog == Backlog::Placed {
             orders.clear();
         }
-        let written = Arc::new((orders, rows));
-        with_tx(&app.tx, move |unit: &mut Work, _| {
-            let written = Arc::clone(&written);
+        with_tx(&app.tx, (orders, rows), |unit: &mut Work, (orders, rows), _| {
             Box::pin(async move {
-                let (orders, rows) = written.as_ref();
                 for order in orders {
                     unit.insert_order(order).await?;
                 }

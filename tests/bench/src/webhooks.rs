@@ -2,11 +2,10 @@
 //! recorded.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use handover_events::{EventId, TenantId, Trace};
 use handover_outbox::operations::Operator;
-use handover_outbox::ports::{EndpointId, NewWebhookDelivery};
+use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery};
 use handover_outbox::webhooks::{EndpointChange, WebhookSettings, Webhooks};
 use handover_outbox::with_tx;
 use handover_runtime::config::Secret as ConfigSecret;
@@ -110,10 +109,8 @@ async fn prepare(
         let end = deliveries.min(first + ROWS_PER_UNIT);
         let rows: Result<Vec<NewWebhookDelivery>, BenchError> =
             endpoints.iter().cycle().zip(first..end).map(|(to, n)| delivery(&app, to.id, n)).collect();
-        let rows = Arc::new(rows?);
-        with_tx(&app.outbox.tx, move |unit, _| {
-            let rows = Arc::clone(&rows);
-            Box::pin(async move { unit.outbox().insert_webhook_deliveries(&rows).await })
+        with_tx(&app.outbox.tx, rows?, |unit, rows, _| {
+            Box::pin(async move { unit.outbox().insert_webhook_deliveries(rows).await })
         })
         .await
         .map_err(service_error)?;
@@ -165,6 +162,7 @@ fn delivery(app: &App, endpoint: EndpointId, n: u32) -> Result<NewWebhookDeliver
         event_type: "order.paid".to_owned(),
         order_key: format!("Order/{n}"),
         body,
+        body_form: BodyForm::Thin,
         dead_because: None,
         at: app.tx.now(),
     })

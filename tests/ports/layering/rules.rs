@@ -238,8 +238,8 @@ pub(crate) fn toolkit(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(folders)
 }
 
-/// The folders of the crates that are part of programs, each with whether it belongs to the toolkit.
-pub(crate) fn production(root: &Path) -> Result<Vec<(PathBuf, bool)>, Box<dyn Error>> {
+/// The folders of the crates that are part of programs.
+pub(crate) fn production(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let workspace = read(root)?;
     let mut folders = Vec::new();
     for package in &workspace.packages {
@@ -247,7 +247,7 @@ pub(crate) fn production(root: &Path) -> Result<Vec<(PathBuf, bool)>, Box<dyn Er
         if let Some(location) = CrateLocation::of_folder(folder)
             && !matches!(location.layer, Layer::Contract | Layer::Tests)
         {
-            folders.push((folder.to_path_buf(), location.half == Half::Toolkit));
+            folders.push(folder.to_path_buf());
         }
     }
     Ok(folders)

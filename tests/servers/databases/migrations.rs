@@ -135,6 +135,16 @@ fn statements(part: &str, file: &str) -> Vec<String> {
     sql.split_inclusive(";\n").map(str::to_owned).collect()
 }
 
+/// Applies the migrations for MariaDB before this version.
+async fn migrate_before(database: &TestDatabase, part: &str, version: i64) {
+    let all = Migrator::new(folder(part, ServerKind::MariaDb).as_path()).await.unwrap();
+    let before = all.iter().filter(|migration| migration.version < version).cloned().collect();
+    let mut migrator = Migrator::with_migrations(before);
+    migrator.dangerous_set_table_name(format!("{part}_migrations"));
+    let mut connection = MySqlConnection::connect(&database.url()).await.unwrap();
+    migrator.run_direct(None, &mut connection, false).await.unwrap();
+}
+
 /// Runs the first statements of a migration, as a process that was interrupted after them.
 async fn interrupt(database: &TestDatabase, part: &str, (version, name): (i64, &str), statements: &[String]) {
     let begun = format!(
@@ -196,11 +206,13 @@ fn upgrade_interrupted_after_any_statement_is_resumed() {
             ("outbox", 3, "0003_compatible_event_types.sql", "compatible event types"),
             ("outbox", 4, "0004_compatible_aggregate_keys.sql", "compatible aggregate keys"),
             ("outbox", 5, "0005_compatible_webhooks.sql", "compatible webhooks"),
+            ("outbox", 6, "0006_compatible_delivery_forms.sql", "compatible delivery forms"),
             ("marketplace", 2, "0002_gateway_reports.sql", "gateway reports"),
         ] {
             let statements = statements(part, file);
             for done in 0..=statements.len() {
                 let (database, store) = of_first_version(ServerKind::MariaDb).await;
+                migrate_before(&database, part, version).await;
                 interrupt(&database, part, (version, name), &statements[..done]).await;
                 let after = format!("after {done} statements of the upgrade of the {part}");
                 assert_resumed(&store, &expected, &after).await;

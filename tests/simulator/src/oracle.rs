@@ -272,7 +272,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
 
 async fn new_checker<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Checker<'a>, StoreError> {
     let mut view = evidence.store.view().await?;
-    let blocked = match evidence.app.outbox.on_failed {
+    let blocked = match evidence.app.outbox.on_failed() {
         OnFailed::Continue => BTreeSet::new(),
         OnFailed::Hold => view
             .outbox_view()

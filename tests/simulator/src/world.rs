@@ -80,8 +80,9 @@ impl World {
             defect: run.defect,
         };
         let app = world.process(0, &Arc::default()).app;
-        world.consumers =
-            Arc::new(app.outbox.consumers.iter().map(|it| (it.queue.clone(), it.consumer.clone())).collect());
+        world.consumers = Arc::new(
+            app.outbox.consumers().iter().map(|it| (it.queue.clone(), it.consumer.clone())).collect(),
+        );
         for slot in 0..processes {
             let killed = Arc::default();
             let CreatedProcess { app, transport, .. } = world.process(slot, &killed);

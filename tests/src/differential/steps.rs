@@ -223,6 +223,9 @@ pub(crate) enum Query {
         limit: u32,
     },
     OutboxCounts(Option<Small>),
+    Backlog {
+        at: Small,
+    },
     Consumption(&'static str, &'static str),
     Consumed {
         tenant: Option<Small>,

@@ -38,7 +38,7 @@ pub(crate) async fn authenticate(
     let Some(trace) = request.extensions().get::<Trace>().cloned() else {
         return missing_trace().into_response();
     };
-    let verified = edge.tokens.authenticate(request.headers(), edge.app.tx.now());
+    let verified = edge.tokens.authenticate(request.headers(), edge.app.now());
     match verified.and_then(|claims| context_of(&claims, trace)) {
         Ok(context) => {
             request.extensions_mut().insert(context);

@@ -124,7 +124,8 @@ pub(crate) async fn handle_idempotency_key(
     // The request runs in a separate task: after a disconnect or a timeout the task still stores the response, and a
     // repeated request gets the stored response.
     let request = Request::from_parts(parts, Body::from(body));
-    match edge.app.tx.spawn(process(request, claim, next)).await {
+    let tx = &edge.app.tx;
+    match tx.spawn(process(request, claim, next)).await {
         Ok(Some(response)) => response,
         Ok(None) => Refusal::from(StoreError::Unavailable("the process is stopping".into())).into_response(),
         Err(error) => match error.try_into_panic() {

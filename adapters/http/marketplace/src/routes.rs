@@ -125,7 +125,7 @@ async fn limit_rate(State(edge): State<Arc<Edge>>, request: Request, next: Next)
 }
 
 fn layers(edge: &Edge) -> Layers {
-    Layers::new(Arc::clone(edge.app.tx.random()), edge.limits.clone())
+    Layers::new(Arc::clone(edge.app.outbox.random()), edge.limits.clone())
 }
 
 /// Health checks, OpenAPI document and documentation page.

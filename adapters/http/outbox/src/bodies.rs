@@ -15,7 +15,7 @@ use handover_outbox::operations::{
 use handover_outbox::ports::OutboxFilter;
 
 use crate::fields::{Fields, ReadField};
-use crate::messages;
+use crate::messages::{self, Text};
 use crate::openapi::kinds;
 
 // `max_items` below is the literal 900, because utoipa accepts only literals as limits of a list.
@@ -112,12 +112,23 @@ crate::bodies! {
     }
 }
 
+/// Name of the field for a text key.
+pub(crate) const AGGREGATE_KEY: &str = "aggregateKey";
+
+/// The id of an aggregate that is named by an integer or by a text key. The error is about [`AGGREGATE_KEY`].
+pub(crate) fn id_or_key(id: Option<i64>, key: Option<AggregateId>) -> Result<Option<AggregateId>, Text> {
+    match (id, key) {
+        (Some(_), Some(_)) => Err(messages::ID_OR_KEY),
+        (id, key) => Ok(key.or(id.map(AggregateId::from))),
+    }
+}
+
 impl ReadField<Option<RedriveFilter>> for Option<RedriveEventFilter> {
     fn read(fields: &mut Fields, name: &str) -> Option<Option<RedriveFilter>> {
         fields.object(name, |body: RedriveEventFilter, fields| {
-            let aggregate_id = match (body.aggregate_id?, body.aggregate_key?) {
-                (Some(_), Some(_)) => return fields.reject("aggregateKey", messages::ID_OR_KEY),
-                (id, key) => key.or(id.map(AggregateId::from)),
+            let aggregate_id = match id_or_key(body.aggregate_id?, body.aggregate_key?) {
+                Ok(id) => id,
+                Err(both) => return fields.reject(AGGREGATE_KEY, both),
             };
             let filter = RedriveFilter::new(OutboxFilter {
                 tenant: body.tenant_id?,

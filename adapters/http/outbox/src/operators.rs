@@ -151,7 +151,7 @@ impl OperatorState {
 /// are included; inside a router with [`Layers`] the outer trace applies.
 pub fn operator_router(state: OperatorState) -> Router {
     let OperatorState { outbox, guard, routes, limits } = state;
-    let layers = Layers::new(Arc::clone(outbox.tx.random()), limits);
+    let layers = Layers::new(Arc::clone(outbox.random()), limits);
     layers.with_concurrency_limit(routes.into_router(outbox, guard, Router::merge))
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A view lists exactly the fields that a client sees. Its fields are private, because it is only serialized.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 mod actions;
 mod consumers;
 mod counts;
@@ -15,6 +18,12 @@ pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
 pub use time::Time;
 pub use webhooks::{OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
+
+/// A view of the rows of a list.
+pub trait Listed: Serialize + ToSchema {
+    /// JSON names of the fields that a table of these rows shows, in this order.
+    const COLUMNS: &'static [&'static str];
+}
 
 /// Declares views. A view is `Name as SchemaName { field: Type, .. }`: the JSON names are the names in camelCase, and every
 /// field is present, `null` if it has no value. The type of a field defines its schema: `kinds::of_types` names the kind of

@@ -11,8 +11,8 @@ use handover_sql::{SqlStore, SqliteOptions, Value, values};
 use marketplace::ports::GatewayReportFilter;
 use marketplace_domain::{OrderId, Purse, Reference, UserId};
 
-use crate::SqlMarket;
 use crate::assets::{balances, operations};
+use crate::store::SqlMarket;
 use crate::{captures, gateway_reports, orders, payments, refunds, requests};
 
 async fn store(directory: &tempfile::TempDir) -> SqlMarket {

@@ -100,7 +100,7 @@ pub(crate) fn driver_error(error: &StoreError) -> Option<&sqlx::Error> {
     }
 }
 
-/// The violated unique key. SQLite names it only in the message: `UNIQUE constraint failed: orders.id`.
+/// The violated unique key. SQLite names it only in the message: `UNIQUE constraint failed: books.id`.
 fn violated_key(error: &dyn DatabaseError) -> String {
     match (error.constraint(), error.message().rsplit_once(": ")) {
         (Some(constraint), _) => constraint.to_owned(),

@@ -15,6 +15,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/sqlite/0004_compatible_aggregate_keys.sql"),
         ),
         (5, "compatible webhooks", include_str!("../migrations/sqlite/0005_compatible_webhooks.sql")),
+        (
+            6,
+            "compatible delivery forms",
+            include_str!("../migrations/sqlite/0006_compatible_delivery_forms.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -26,6 +31,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/mysql/0004_compatible_aggregate_keys.sql"),
         ),
         (5, "compatible webhooks", include_str!("../migrations/mysql/0005_compatible_webhooks.sql")),
+        (
+            6,
+            "compatible delivery forms",
+            include_str!("../migrations/mysql/0006_compatible_delivery_forms.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -37,6 +47,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/postgres/0004_compatible_aggregate_keys.sql"),
         ),
         (5, "compatible webhooks", include_str!("../migrations/postgres/0005_compatible_webhooks.sql")),
+        (
+            6,
+            "compatible delivery forms",
+            include_str!("../migrations/postgres/0006_compatible_delivery_forms.sql"),
+        ),
     ],
 };
 

@@ -12,7 +12,7 @@ use crate::events::EventSource;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
-use handover_outbox::{append, with_tx_using};
+use handover_outbox::{append, with_tx};
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {
@@ -95,7 +95,7 @@ pub(crate) async fn announce_missing(
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
     let max_retry_count = source.max_retry_count();
-    with_tx_using(tx, (audit_entry, source.clone()), move |unit, (audit_entry, source), _| {
+    with_tx(tx, (audit_entry, source.clone()), move |unit, (audit_entry, source), _| {
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {

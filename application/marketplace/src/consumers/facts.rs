@@ -35,11 +35,7 @@ pub(super) fn is_about_order(event: &Event) -> bool {
 
 /// Result of an event whose effect was caused by another event of the same fact.
 pub(super) fn applied_before(order: &Order, fact: &str) -> Applied {
-    Applied {
-        result: Some(ALREADY_APPLIED.to_owned()),
-        idempotency_key: Some(format!("order:{}:{fact}", order.id)),
-        is_repeated: true,
-    }
+    Applied::result(ALREADY_APPLIED).with_key(format!("order:{}:{fact}", order.id)).repeated()
 }
 
 /// Result of an event that is skipped because the current status of the order makes its effect obsolete.

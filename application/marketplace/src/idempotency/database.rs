@@ -7,7 +7,7 @@ use crate::ports::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse, Work,
 };
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{UnitError, with_tx_using};
+use handover_outbox::{UnitError, with_tx};
 
 /// The default [`IdempotencyStore`]: records in the database. Each call is a short unit of work.
 #[derive(Clone)]
@@ -35,18 +35,18 @@ impl UnitError for IdempotencyError {
 #[async_trait]
 impl IdempotencyStore for DatabaseIdempotencyStore {
     async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
-        with_tx_using(&self.tx, claim.clone(), |unit, claim, _| Box::pin(claim_in(unit, claim))).await
+        with_tx(&self.tx, claim.clone(), |unit, claim, _| Box::pin(claim_in(unit, claim))).await
     }
 
     async fn store_response(&self, token: &str, record: &RequestRecord) -> Result<Changed, IdempotencyError> {
-        with_tx_using(&self.tx, (token.to_owned(), record.clone()), |unit, (token, record), _| {
+        with_tx(&self.tx, (token.to_owned(), record.clone()), |unit, (token, record), _| {
             Box::pin(async move { Ok(unit.advance_request(token, record).await?) })
         })
         .await
     }
 
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError> {
-        with_tx_using(&self.tx, (scope.clone(), token.to_owned()), |unit, (scope, token), _| {
+        with_tx(&self.tx, (scope.clone(), token.to_owned()), |unit, (scope, token), _| {
             Box::pin(async move { Ok(unit.drop_request(scope, token).await?) })
         })
         .await

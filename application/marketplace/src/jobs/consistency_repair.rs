@@ -27,7 +27,8 @@ pub struct ConsistencyRepair {
 impl ConsistencyRepair {
     /// Starts the repair on the leader: the repairs of several processes would read the same orders.
     pub fn start(self, leader: &Leader) {
-        let tx = self.payments.tx.outbox();
+        let tx = &self.payments.tx;
+        let tx = tx.outbox();
         Periodic::new("OrderAssetConsistency", self.settings.scan_interval, RunBy::Leader(leader.clone()))
             .start(&tx, self);
     }

@@ -25,7 +25,7 @@ use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Changed, Leadership, OutboxRow, Redrive, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// Actor of the reaper in events and in the outbox history.
 const REAPER: Actor = Actor::System("lock-timeout-reaper");
@@ -124,7 +124,7 @@ impl LockTimeoutReaper {
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
         };
         let event_factory = self.events.factory(&context, 1);
-        with_tx_using(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
+        with_tx(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
             Box::pin(async move {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
@@ -158,7 +158,7 @@ impl LockTimeoutReaper {
             if coupons.is_empty() || self.tx.stopping().is_cancelled() {
                 return Ok(expired);
             }
-            let updated = with_tx_using(&self.tx, coupons, move |unit, coupons, _| {
+            let updated = with_tx(&self.tx, coupons, move |unit, coupons, _| {
                 Box::pin(async move {
                     let mut updated = 0;
                     for coupon in coupons.iter().filter_map(|coupon| coupon.expire(now)) {

@@ -18,7 +18,7 @@ use crate::cash;
 use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
 use handover_outbox::dispatch::{Dispatch, Dispatcher, dispatch_once};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// An attempt that was committed, and its request.
 type Attempted = (Refund, RefundRequest);
@@ -57,7 +57,7 @@ impl RefundDispatcher {
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
     async fn attempt(&self, id: RefundId) -> Result<Option<Attempted>, StoreError> {
         let now = self.tx.now();
-        with_tx_using(&self.tx, self.settings.clone(), move |unit, settings, _| {
+        with_tx(&self.tx, self.settings.clone(), move |unit, settings, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(None) };
                 let is_due = refund.next_attempt_time.is_some_and(|due| due <= now);
@@ -125,7 +125,7 @@ impl RefundDispatcher {
     /// Stores the error in the refund row, for operators.
     async fn store_error(&self, id: RefundId, error: String) -> Result<(), StoreError> {
         let now = self.tx.now();
-        with_tx_using(&self.tx, error, move |unit, error, _| {
+        with_tx(&self.tx, error, move |unit, error, _| {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {
@@ -143,7 +143,7 @@ impl RefundDispatcher {
     /// Makes a refund due whose request was interrupted, unless it has changed since.
     async fn store_interruption(&self, attempted: &Refund) -> Result<(), StoreError> {
         let due = attempted.with_interrupted_request(self.tx.now());
-        with_tx_using(&self.tx, due, |unit, due, _| {
+        with_tx(&self.tx, due, |unit, due, _| {
             Box::pin(async move { unit.advance_refund(due).await.map(drop) })
         })
         .await
@@ -176,7 +176,7 @@ impl Dispatch for RefundDispatcher {
         self.send(attempted).await
     }
 
-    fn interrupted(&self, (refund, request): &Attempted) -> RequestOutcome {
+    fn interrupted(&self, (refund, request): &Attempted, _: DateTime<Utc>) -> RequestOutcome {
         info!(refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
             "[RefundDispatcher] request interrupted by the end of the process; it is due again");
         RequestOutcome::Interrupted

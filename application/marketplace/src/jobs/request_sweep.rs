@@ -29,7 +29,8 @@ impl RequestSweep {
     /// Removes one batch. Returns the number of removed rows.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let now = self.tx.now();
-        with_tx(&self.tx, move |unit, _| Box::pin(unit.delete_expired_requests(now, BATCH.get()))).await
+        with_tx(&self.tx, (), move |unit, (), _| Box::pin(unit.delete_expired_requests(now, BATCH.get())))
+            .await
     }
 }
 

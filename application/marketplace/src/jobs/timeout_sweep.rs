@@ -12,11 +12,11 @@ use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 pub struct TimeoutSweep {
     pub tx: MarketTransactor,
-    pub rules: HandlerContext,
+    pub handlers: HandlerContext,
     pub settings: TimeoutSettings,
 }
 
@@ -30,7 +30,7 @@ impl TimeoutSweep {
 
     /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let cutoff = self.rules.overdue_cutoff(self.tx.now());
+        let cutoff = self.handlers.overdue_cutoff(self.tx.now());
         let overdue = self.tx.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {
@@ -54,8 +54,9 @@ impl TimeoutSweep {
 
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError<OrderRefusal>> {
         let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
-        let command = close_overdue_order::command(&self.rules, "order-timeout-sweep", tenant, order, trace);
-        with_tx_using(&self.tx, command, |unit, command, _| {
+        let command =
+            close_overdue_order::command(&self.handlers, "order-timeout-sweep", tenant, order, trace);
+        with_tx(&self.tx, command, |unit, command, _| {
             Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
         })
         .await

@@ -16,7 +16,7 @@ use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::operations::changed_by_earlier_attempt;
 use handover_outbox::ports::{AuditEntry, Changed, StoreError};
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// How a mismatch was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Payments {
             let input = (command.clone(), self.events.factory(context, 1));
             let refund: RefundId = self.ids.next(IdKind::Refund).await?;
             let refund = (refund, self.ids.reference());
-            with_tx_using(&self.tx, input, move |unit, (command, event_factory), attempt| {
+            with_tx(&self.tx, input, move |unit, (command, event_factory), attempt| {
                 Box::pin(async move {
                     let Some(order) = unit.order_by_id(command.tenant, command.order).await? else {
                         return Ok(None);

@@ -29,6 +29,6 @@ pub struct Operations {
     pub(crate) ids: Arc<Ids>,
     pub(crate) consumers: Consumers,
     /// What the handlers of the consumers use, for the repair of their effects.
-    pub(crate) rules: HandlerContext,
+    pub(crate) handlers: HandlerContext,
     pub(crate) payments: Payments,
 }

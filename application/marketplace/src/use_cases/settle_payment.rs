@@ -14,7 +14,7 @@ use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{append, with_tx_using};
+use handover_outbox::{append, with_tx};
 
 /// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Payments {
             let refund = (refund, self.ids.reference());
             let content = content_of(&command, context, &event_factory);
             let (payment, recorded) =
-                with_tx_using(&self.tx, (command.clone(), content, event_factory), move |unit, input, _| {
+                with_tx(&self.tx, (command.clone(), content, event_factory), move |unit, input, _| {
                     let (SettlePayment { payment: name, report, .. }, content, event_factory) = input;
                     Box::pin(async move {
                         let payment = match find(unit, *name).await? {

@@ -13,7 +13,7 @@ use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ports::Work;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{append, with_tx_using};
+use handover_outbox::{append, with_tx};
 
 /// Maximum number of events of a refund report: of the refund, of its order, and of another refund of the same money.
 pub(super) const MAX_EVENTS: usize = 3;
@@ -46,7 +46,7 @@ impl Payments {
         let event_factory = self.events.factory(context, MAX_EVENTS);
         let content = content_of(&command, context, &event_factory);
         let (refund, recorded) =
-            with_tx_using(&self.tx, (command, content, event_factory), move |unit, input, _| {
+            with_tx(&self.tx, (command, content, event_factory), move |unit, input, _| {
                 let (SettleRefund { refund: name, result, transaction_id, .. }, content, event_factory) =
                     input;
                 Box::pin(async move {

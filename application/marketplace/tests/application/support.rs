@@ -211,9 +211,8 @@ fn proof(id: &str) -> Confirmed {
 impl Process {
     /// Commits events, as a use case does.
     pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
-        with_tx(&self.app.tx, move |unit, _| {
-            let events = events.clone();
-            Box::pin(async move { unit.outbox().append(&events).await })
+        with_tx(&self.app.tx, events, |unit, events, _| {
+            Box::pin(async move { unit.outbox().append(events).await })
         })
         .await
         .unwrap();

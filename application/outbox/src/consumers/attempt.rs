@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
@@ -72,17 +71,13 @@ impl<'p> Attempts<'p> {
         step: &Unapplied,
         counted: &mut Option<CountedAttempt>,
     ) -> Result<AttemptOutcome, StoreError> {
-        let processor = self.processor.clone();
-        let planned = Arc::new(step.clone());
         let started_at = self.processor.outbox.now();
         let effect = match self.external_effect(step, counted).await {
             Ok(effect) => effect,
             Err(error) => return outcome_of(ProcessError::Handler(error)),
         };
-        let result = with_tx(&self.processor.tx, move |unit, _| {
-            let processor = processor.clone();
-            let planned = Arc::clone(&planned);
-            let effect = effect.clone();
+        let input = (self.processor.clone(), step.clone(), effect);
+        let result = with_tx(&self.processor.tx, input, |unit, (processor, planned, effect), _| {
             Box::pin(async move {
                 let earlier = processor
                     .unapplied(unit.outbox(), std::slice::from_ref(&planned.event.aggregate))
@@ -95,7 +90,7 @@ impl<'p> Attempts<'p> {
                     return Err(ProcessError::Stale);
                 }
                 let limit = processor.settings.attempt_timeout;
-                processor.apply(unit, &[&planned], &BTreeMap::new(), limit, effect).await
+                processor.apply(unit, &[planned], &BTreeMap::new(), limit, effect.clone()).await
             })
         })
         .await;
@@ -175,7 +170,7 @@ impl<'p> Attempts<'p> {
             FailureKind::Unrecoverable => Retry::GiveUp,
             FailureKind::Recoverable => self.processor.settings.retry.after(
                 NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN),
-                self.processor.outbox.tx.random().next(),
+                self.processor.outbox.random().next(),
             ),
         };
         // The error may quote a payload from an untrusted source, so it is limited to a text that every store accepts.
@@ -283,11 +278,9 @@ impl<'p> Attempts<'p> {
         record: Consumption,
         dead_letter: Option<DeadLetter>,
     ) -> Result<WriteOutcome, StoreError> {
-        let job = Arc::new((record, dead_letter));
-        let result = with_tx(&self.processor.outbox.tx, move |unit, attempt| {
-            let job = Arc::clone(&job);
+        let input = (record, dead_letter);
+        let result = with_tx(&self.processor.outbox.tx, input, |unit, (record, dead_letter), attempt| {
             Box::pin(async move {
-                let (record, dead_letter) = job.as_ref();
                 let current = unit.outbox().consumption(&record.consumer, &record.event_id).await?;
                 let is_this = |current: &ConsumeRecord| {
                     (current.status, current.attempts, current.consume_time)

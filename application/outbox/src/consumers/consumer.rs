@@ -54,8 +54,8 @@ impl Consumer {
     /// Consumes until the process stops; then settles the deliveries in progress and returns the others to the queue.
     pub async fn run(self) {
         let Some(processor) = self.processor().await else { return };
-        let sweeper = self.outbox.tx.spawn(sweep::run(processor.clone()));
-        let stopping = self.outbox.tx.stopping().clone();
+        let sweeper = self.outbox.spawn(sweep::run(processor.clone()));
+        let stopping = self.outbox.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
             let subscribing = self.outbox.broker.subscribe(&self.bound.queue, processor.settings.prefetch);
@@ -81,7 +81,7 @@ impl Consumer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = self.outbox.tx.sleep(pause) => {}
+                () = self.outbox.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -103,8 +103,8 @@ impl Consumer {
             }
             tokio::select! {
                 biased;
-                () = self.outbox.tx.stopping().cancelled() => return None,
-                () = self.outbox.tx.sleep(pause) => {}
+                () = self.outbox.stopping().cancelled() => return None,
+                () = self.outbox.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -114,10 +114,8 @@ impl Consumer {
 /// Subscribes a consumer permanently under its name. Returns the outbox id after which the consumer handles events.
 pub(crate) async fn subscribe(outbox: &Outbox, consumer: &str) -> Result<i64, StoreError> {
     let now = outbox.now();
-    let consumer: Arc<str> = consumer.into();
-    let subscription = with_tx(&outbox.tx, move |unit, _| {
-        let consumer = Arc::clone(&consumer);
-        Box::pin(async move { unit.outbox().subscribe_consumer(&consumer, now).await })
+    let subscription = with_tx(&outbox.tx, consumer.to_owned(), move |unit, consumer, _| {
+        Box::pin(async move { unit.outbox().subscribe_consumer(consumer, now).await })
     })
     .await?;
     Ok(subscription.after_id)
@@ -137,7 +135,7 @@ struct Worker {
 
 impl Worker {
     fn new(processor: EventProcessor, subscription: Arc<dyn Subscription>) -> Worker {
-        let closing = processor.outbox.tx.stopping().child_token();
+        let closing = processor.outbox.stopping().child_token();
         Worker { processor, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), closing }
     }
 
@@ -205,7 +203,7 @@ impl Worker {
             drop(lanes);
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
-            drop(self.processor.outbox.tx.spawn(lane));
+            drop(self.processor.outbox.spawn(lane));
         }
     }
 
@@ -260,7 +258,7 @@ impl Worker {
                 biased;
                 () = self.closing.cancelled() => {}
                 () = self.processor.breaker.closed(), if is_paused => {}
-                () = self.processor.outbox.tx.sleep(until) => {}
+                () = self.processor.outbox.sleep(until) => {}
             }
         }
     }
@@ -323,11 +321,11 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = worker.closing.cancelled() => {}
-                () = worker.processor.outbox.tx.sleep(wait) => {}
+                () = worker.processor.outbox.sleep(wait) => {}
             }
             worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
         });
-        drop(self.processor.outbox.tx.spawn(task));
+        drop(self.processor.outbox.spawn(task));
     }
 
     /// Settles deliveries. A failed settlement ends the subscription: closing it returns the unsettled deliveries to

@@ -81,7 +81,7 @@ impl DeadLetterDrainer {
     /// Runs until the process stops.
     pub async fn run(self) {
         let this = Arc::new(self);
-        let stopping = this.outbox.tx.stopping().clone();
+        let stopping = this.outbox.stopping().clone();
         let mut is_warned = false;
         while !stopping.is_cancelled() {
             match broker_timeout(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
@@ -99,7 +99,7 @@ impl DeadLetterDrainer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = this.outbox.tx.sleep(PAUSE) => {}
+                () = this.outbox.sleep(PAUSE) => {}
             }
         }
     }
@@ -110,7 +110,7 @@ impl DeadLetterDrainer {
         loop {
             let deliveries = tokio::select! {
                 biased;
-                () = self.outbox.tx.stopping().cancelled() => return,
+                () = self.outbox.stopping().cancelled() => return,
                 next = subscription.next() => match next {
                     Ok(deliveries) => Arc::new(deliveries),
                     Err(error) => return warn!(%error, "[DeadLetters] subscription ended; subscribing again"),
@@ -161,15 +161,11 @@ impl DeadLetterDrainer {
         deliveries: &Arc<Vec<Delivery>>,
         range: Range<usize>,
     ) -> Result<(), ProcessError> {
-        let this = Arc::clone(self);
-        let deliveries = Arc::clone(deliveries);
-        let unknown = with_tx(&self.outbox.tx, move |unit, _| {
-            let this = Arc::clone(&this);
-            let deliveries = Arc::clone(&deliveries);
-            let range = range.clone();
+        let input = (Arc::clone(self), Arc::clone(deliveries), range);
+        let unknown = with_tx(&self.outbox.tx, input, |unit, (this, deliveries, range), _| {
             Box::pin(async move {
                 let mut unknown = Vec::new();
-                for delivery in deliveries.get(range).unwrap_or_default() {
+                for delivery in deliveries.get(range.clone()).unwrap_or_default() {
                     unknown.extend(this.park(unit.outbox(), delivery).await?);
                 }
                 Ok::<_, ProcessError>(unknown)
@@ -187,13 +183,10 @@ impl DeadLetterDrainer {
         let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_DEAD_LETTER_BODY_BYTES, 0] {
-            let dead_letter = Arc::new(unknown.shortened(most));
+            let dead_letter = unknown.shortened(most);
             let parked = UnknownMessage::of(delivery, &dead_letter);
-            outcome = with_tx(&self.outbox.tx, move |unit, _| {
-                let dead_letter = Arc::clone(&dead_letter);
-                Box::pin(
-                    async move { Ok(unit.outbox().park(std::slice::from_ref(dead_letter.as_ref())).await?) },
-                )
+            outcome = with_tx(&self.outbox.tx, dead_letter, |unit, dead_letter, _| {
+                Box::pin(async move { Ok(unit.outbox().park(std::slice::from_ref(dead_letter)).await?) })
             })
             .await;
             match &outcome {

@@ -75,13 +75,10 @@ impl<'p> Groups<'p> {
             return end;
         }
         let input = Arc::new(GroupInput::of(&group));
-        let processor = self.processor.clone();
-        let job = Arc::clone(&input);
         let started_at = self.processor.outbox.now();
-        let settled = with_tx(&self.processor.tx, move |unit, attempt| {
-            let processor = processor.clone();
-            let job = Arc::clone(&job);
-            Box::pin(async move { Groups::of(&processor).settle(unit, attempt, &job, started_at).await })
+        let job = (self.processor.clone(), Arc::clone(&input));
+        let settled = with_tx(&self.processor.tx, job, move |unit, (processor, job), attempt| {
+            Box::pin(async move { Groups::of(processor).settle(unit, attempt, job, started_at).await })
         })
         .await;
         match settled {

@@ -27,9 +27,7 @@ type Key = (String, String);
 /// Registers the event types of the consumers of this process, or renews their leases. Returns the registrations of all
 /// processes, and the current time of the database clock.
 pub(crate) async fn register(outbox: &Outbox) -> Result<(Vec<RegisteredType>, DateTime<Utc>), StoreError> {
-    let consumers = Arc::clone(&outbox.consumers);
-    with_tx(&outbox.tx, move |unit, _| {
-        let consumers = Arc::clone(&consumers);
+    with_tx(&outbox.tx, Arc::clone(&outbox.consumers), |unit, consumers, _| {
         Box::pin(async move {
             for consumer in consumers.iter() {
                 let types: Vec<&str> = consumer.event_types.iter().map(String::as_str).collect();
@@ -51,8 +49,8 @@ pub(crate) async fn keep_registered(outbox: Outbox) {
         }
         tokio::select! {
             biased;
-            () = outbox.tx.stopping().cancelled() => return,
-            () = outbox.tx.sleep(lease / 3) => {}
+            () = outbox.stopping().cancelled() => return,
+            () = outbox.sleep(lease / 3) => {}
         }
     }
 }
@@ -67,10 +65,8 @@ async fn renew(outbox: &Outbox, watch: &mut LeaseWatch<Key>) -> Result<(), Store
     if ended.is_empty() {
         return Ok(());
     }
-    let removed = Arc::clone(&ended);
-    with_tx(&outbox.tx, move |unit, _| {
-        let removed = Arc::clone(&removed);
-        Box::pin(async move { unit.outbox().unregister_types(&removed).await })
+    with_tx(&outbox.tx, Arc::clone(&ended), |unit, ended, _| {
+        Box::pin(async move { unit.outbox().unregister_types(ended).await })
     })
     .await?;
     for RegisteredType { consumer, event_type, .. } in ended.iter() {

@@ -131,9 +131,8 @@ impl<'p> SingleEvents<'p> {
     /// Records a delivery of an event that was already applied.
     async fn record_duplicate(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
         let entry = self.processor.duplicate_entry(row, now);
-        with_tx(&self.processor.outbox.tx, move |unit, attempt| {
-            let entries = vec![entry.clone()];
-            Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
+        with_tx(&self.processor.outbox.tx, entry, |unit, entry, attempt| {
+            Box::pin(async move { history::add(unit.outbox(), attempt, vec![entry.clone()]).await })
         })
         .await?;
         self.processor.log_duplicate(&row.event_id, row.trace_id());
@@ -170,7 +169,7 @@ impl<'p> SingleEvents<'p> {
         }
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
-        let is_stopping = self.processor.outbox.tx.stopping().is_cancelled();
+        let is_stopping = self.processor.outbox.stopping().is_cancelled();
         if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || error.system_fault().is_some()) {
             // The consume log may be writable: the lease would end during the fault, and other workers would count
             // further attempts. An attempt that the end of the process interrupted has not failed.

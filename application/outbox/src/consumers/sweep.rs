@@ -30,13 +30,13 @@ const QUEUED_WAIT_PERCENT: i32 = 150;
 
 /// Runs the sweep periodically until the process stops.
 pub(super) async fn run(processor: EventProcessor) {
-    let stopping = processor.outbox.tx.stopping().clone();
+    let stopping = processor.outbox.stopping().clone();
     metrics::gauge!(LEFT_AGE, "consumer" => processor.bound.name.clone()).set(0.0);
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
-            () = processor.outbox.tx.sleep(processor.settings.sweep_interval) => {}
+            () = processor.outbox.sleep(processor.settings.sweep_interval) => {}
         }
         if let Err(error) = sweep(&processor).await {
             warn!(%error, consumer = processor.name(), "[{}] sweep failed; next run in {:?}", processor.name(), processor.settings.sweep_interval);
@@ -51,7 +51,7 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
         let batch = stale_events(processor).await?;
         let mut postponed = 0;
         for event in &batch {
-            if processor.outbox.tx.stopping().is_cancelled() {
+            if processor.outbox.stopping().is_cancelled() {
                 return Ok(());
             }
             info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
@@ -138,7 +138,7 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     drop(view);
     let mut all_settled = true;
     for row in &lost {
-        if processor.outbox.tx.stopping().is_cancelled() {
+        if processor.outbox.stopping().is_cancelled() {
             return Ok(());
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = processor.queue(),
@@ -157,9 +157,8 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
 
 async fn set_checked_until(processor: &EventProcessor, until: DateTime<Utc>) -> Result<(), StoreError> {
     let name = Arc::clone(&processor.bound.name);
-    with_tx(&processor.outbox.tx, move |unit, _| {
-        let name = Arc::clone(&name);
-        Box::pin(async move { unit.outbox().set_checked_until(&name, until).await })
+    with_tx(&processor.outbox.tx, name, move |unit, name, _| {
+        Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
     })
     .await
 }
@@ -200,8 +199,8 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
                 warn!(%error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
                 tokio::select! {
                     biased;
-                    () = processor.outbox.tx.stopping().cancelled() => return Err(error),
-                    () = processor.outbox.tx.sleep(OUTAGE_PAUSE) => {}
+                    () = processor.outbox.stopping().cancelled() => return Err(error),
+                    () = processor.outbox.sleep(OUTAGE_PAUSE) => {}
                 }
             }
             Err(error) => {

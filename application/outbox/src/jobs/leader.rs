@@ -247,22 +247,17 @@ impl Leader {
     }
 
     async fn acquire(&self, seen: LeaderLease) -> Result<Changed, StoreError> {
-        let id = self.shared.id.clone();
         let lease_ms = self.shared.lease_ms;
-        with_tx(&self.shared.tx, move |unit, _| {
-            let id = id.clone();
-            let seen = seen.clone();
-            Box::pin(async move { unit.outbox().acquire_leadership(&id, &seen, lease_ms).await })
+        with_tx(&self.shared.tx, (self.shared.id.clone(), seen), move |unit, (id, seen), _| {
+            Box::pin(async move { unit.outbox().acquire_leadership(id, seen, lease_ms).await })
         })
         .await
     }
 
     async fn renew(&self, leadership: &Leadership) -> Result<Changed, StoreError> {
-        let leadership = leadership.clone();
         let lease_ms = self.shared.lease_ms;
-        with_tx(&self.shared.tx, move |unit, _| {
-            let leadership = leadership.clone();
-            Box::pin(async move { unit.outbox().renew_leadership(&leadership, lease_ms).await })
+        with_tx(&self.shared.tx, leadership.clone(), move |unit, leadership, _| {
+            Box::pin(async move { unit.outbox().renew_leadership(leadership, lease_ms).await })
         })
         .await
     }
@@ -270,9 +265,8 @@ impl Leader {
     async fn release(&self) -> Result<(), StoreError> {
         let Some(leadership) = self.last_leadership() else { return Ok(()) };
         self.set_term(None);
-        with_tx(&self.shared.tx, move |unit, _| {
-            let leadership = leadership.clone();
-            Box::pin(async move { unit.outbox().release_leadership(&leadership).await })
+        with_tx(&self.shared.tx, leadership, |unit, leadership, _| {
+            Box::pin(async move { unit.outbox().release_leadership(leadership).await })
         })
         .await
     }

@@ -154,12 +154,10 @@ impl Runner {
             return Ok(());
         }
         let job = self.plan.name;
-        let leadership = leadership.cloned();
-        with_tx(&self.tx, move |unit, _| {
-            let leadership = leadership.clone();
+        with_tx(&self.tx, leadership.cloned(), move |unit, leadership, _| {
             Box::pin(async move {
                 let outbox = unit.outbox();
-                if let Some(leadership) = &leadership
+                if let Some(leadership) = leadership
                     && !outbox.fence_leader(leadership).await?
                 {
                     return Ok(());

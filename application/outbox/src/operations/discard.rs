@@ -220,10 +220,8 @@ async fn close(
     outbox: &Outbox,
     unit: &Arc<ActionUnit<Candidate>>,
 ) -> Result<Vec<Option<&'static str>>, StoreError> {
-    let job = Arc::clone(unit);
-    with_tx(&outbox.tx, move |unit, attempt| {
-        let job = Arc::clone(&job);
-        Box::pin(async move { close_in_unit(unit.outbox(), attempt, &job).await })
+    with_tx(&outbox.tx, Arc::clone(unit), |unit, job, attempt| {
+        Box::pin(async move { close_in_unit(unit.outbox(), attempt, job).await })
     })
     .await
 }

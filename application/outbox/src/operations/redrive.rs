@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
-use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, Json, OutboxStatus, TenantId};
@@ -181,7 +180,7 @@ pub async fn redrive_events(
     let after = command.rows.after();
     // The redrive runs in a separate task, so that a cancelled caller cannot interrupt it between its units of work.
     let ended =
-        outbox.tx.spawn(async move { redrive_units(&task, units, required, after, redriven).await }).await;
+        outbox.spawn(async move { redrive_units(&task, units, required, after, redriven).await }).await;
     match ended {
         Ok(Some(ended)) => ended,
         Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),
@@ -248,11 +247,8 @@ async fn redrive_unit(
     entry: AuditEntry,
 ) -> Result<u64, OperationError> {
     let ids: Vec<EventId> = due.iter().map(|it| it.event_id.clone()).collect();
-    let job = Arc::new((due, ids, entry));
-    with_tx(&outbox.tx, move |unit, attempt| {
-        let job = Arc::clone(&job);
+    with_tx(&outbox.tx, (due, ids, entry), move |unit, (due, ids, entry), attempt| {
         Box::pin(async move {
-            let (due, ids, entry) = &*job;
             if let Some(changed) = changed_by_earlier_attempt(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }

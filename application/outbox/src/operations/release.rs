@@ -35,17 +35,15 @@ pub async fn release_aggregate(
     ]);
     let action = Action { name: "outbox.release", selection, reason };
     let entry = AuditEntry { tenant, ..action.entry(operator, (1, 1), outbox.now()) };
-    let job = Arc::new((aggregate, entry, Arc::clone(&outbox.registry)));
-    let released: Result<u64, StoreError> = with_tx(&outbox.tx, move |unit, attempt| {
-        let job = Arc::clone(&job);
+    let input = (aggregate, entry, Arc::clone(&outbox.registry));
+    let released = with_tx(&outbox.tx, input, |unit, (aggregate, entry, registry), attempt| {
         Box::pin(async move {
-            let (aggregate, entry, registry) = &*job;
             if let Some(changed) = changed_by_earlier_attempt(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }
             let changed = unit.outbox().release(aggregate, registry.unordered(), entry.at).await?;
             unit.outbox().audit(&AuditEntry { matched: changed, changed, ..entry.clone() }).await?;
-            Ok(changed)
+            Ok::<_, StoreError>(changed)
         })
     })
     .await;

@@ -100,7 +100,7 @@ pub async fn replay_dead_letters(
         let task = outbox.clone();
         let last = part + 1 == parts;
         // The batch runs in a separate task, so that a cancelled caller cannot interrupt it between its steps.
-        let ended = match outbox.tx.spawn(async move { batch.run(&task).await }).await {
+        let ended = match outbox.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
             Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into())),
             Err(panic) => Err(StoreError::Backend(Box::new(panic))),

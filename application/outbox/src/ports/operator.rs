@@ -103,6 +103,16 @@ pub struct OutboxCounts {
     pub oldest_pending: Option<DateTime<Utc>>,
 }
 
+/// The events that are not published yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Number of `NEW` and `RETRY` rows.
+    pub pending: u64,
+    /// Earliest time since which one of the due rows is due: its `next_retry_time` or, without one, its `create_time`.
+    /// `None` if no row is due.
+    pub oldest_due: Option<DateTime<Utc>>,
+}
+
 /// Reads the outbox, for operators.
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
@@ -164,6 +174,11 @@ pub trait OperatorQueries: Send {
 
     /// Counts the rows of a tenant (`None`: all tenants).
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
+
+    /// The events of all tenants that are not published yet. A row is due as in
+    /// [`OutboxQueries::outbox_due`](super::OutboxQueries::outbox_due), also if an earlier event of its aggregate blocks it.
+    /// The cost MUST NOT depend on the number of published rows.
+    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError>;
 }
 
 /// Changes published and failed rows, for operators.

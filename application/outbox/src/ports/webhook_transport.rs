@@ -23,11 +23,24 @@ pub enum SecretError {
     NoRandomness,
 }
 
-/// Reason why a request got no complete response. The text names the cause: refused address, DNS, connection, TLS, time
-/// limit, HTTP.
+/// Reason why a request got no complete response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SendError(pub String);
+pub enum SendError {
+    /// The text names the cause: refused address, DNS, connection, TLS, time limit, HTTP. It MUST NOT contain text of a
+    /// response, because it is not masked.
+    #[error("{0}")]
+    NoResponse(String),
+    /// This process cannot sign requests to the endpoint, so that none was sent.
+    #[error("the request was not sent: {0}")]
+    NotSigned(#[from] SecretError),
+}
+
+impl SendError {
+    /// [`SendError::NoResponse`] with this cause.
+    pub fn no_response(cause: impl fmt::Display) -> SendError {
+        SendError::NoResponse(cause.to_string())
+    }
+}
 
 /// A new secret.
 #[derive(Clone)]

@@ -269,6 +269,8 @@ pub struct NewWebhookDelivery {
     pub order_key: String,
     /// Body of every attempt.
     pub body: String,
+    /// Content of the body.
+    pub body_form: BodyForm,
     /// Reason why the delivery is `DEAD` from the beginning, if it is.
     pub dead_because: Option<String>,
     /// Time of the write, and of the first attempt.
@@ -294,6 +296,9 @@ pub struct WebhookDelivery {
     pub order_key: String,
     /// Body of every attempt.
     pub body: String,
+    /// Content of the body, whatever the endpoint gets now. A delivery that a version without this value wrote is
+    /// [`BodyForm::Unmasked`], because its body may contain personal data.
+    pub body_form: BodyForm,
     /// State.
     pub state: DeliveryState,
     /// Time of the next attempt; for a claimed delivery, the end of the claim.
@@ -321,7 +326,7 @@ pub struct ClaimId(pub String);
 /// Request for deliveries that are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookClaim {
-    /// Id of this claim, never used before.
+    /// Id of this claim, never used before, except by an earlier call of a repeated claim.
     pub id: ClaimId,
     /// Current time.
     pub now: DateTime<Utc>,
@@ -329,6 +334,8 @@ pub struct WebhookClaim {
     pub until: DateTime<Utc>,
     /// Maximum number of deliveries.
     pub limit: u32,
+    /// Whether an earlier call with this id may have been committed.
+    pub is_repeated: bool,
 }
 
 /// A delivery that this process must attempt before its claim ends.
@@ -410,7 +417,8 @@ pub struct SettledDelivery {
     pub endpoint: EndpointId,
     /// The claim under which the attempt was made.
     pub claim: ClaimId,
-    /// The attempt; `None` if the delivery is `DEAD` because its claims ended without a result.
+    /// The attempt; `None` if nothing was sent, because earlier claims ended without a result or the request could not be
+    /// signed.
     pub attempt: Option<WebhookAttempt>,
     /// State after the attempt.
     pub after: AfterAttempt,
@@ -429,10 +437,26 @@ pub struct DeliveryFilter {
     pub event_type: Option<String>,
     /// Only deliveries whose last response had this HTTP status.
     pub status: Option<u16>,
+    /// Only deliveries whose body has this content.
+    pub body_form: Option<BodyForm>,
     /// Only deliveries written at or after this time.
     pub from: Option<DateTime<Utc>>,
     /// Only deliveries written before this time.
     pub to: Option<DateTime<Utc>>,
+}
+
+/// Selects the `DEAD` deliveries of an endpoint that can be sent again: those that have a body and no later redelivery of
+/// their event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadDeliveries {
+    /// Endpoint.
+    pub endpoint: EndpointId,
+    /// Only deliveries written at or after this time.
+    pub from: DateTime<Utc>,
+    /// Only deliveries written before this time.
+    pub to: DateTime<Utc>,
+    /// Only deliveries with ([`BodyForm::Unmasked`]) or without an unmasked payload.
+    pub is_unmasked: Option<bool>,
 }
 
 /// Numbers of attempts at an endpoint.
@@ -464,10 +488,18 @@ pub trait WebhookQueries: Send {
     /// The endpoint in any status.
     async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError>;
 
-    /// The endpoints of these tenants that are not deleted, ordered by tenant and id.
+    /// The health of these endpoints, in any order. Endpoints that do not exist are omitted.
+    async fn webhook_health(
+        &mut self,
+        ids: &[EndpointId],
+    ) -> Result<Vec<(EndpointId, EndpointHealth)>, StoreError>;
+
+    /// The endpoints of these tenants that are not deleted, ordered by tenant and id. An endpoint that cannot be read MUST be
+    /// logged and omitted, so that it does not stop the others.
     async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError>;
 
-    /// At most `limit` endpoints of all tenants that are not deleted, with an id above `after`, ordered by id.
+    /// At most `limit` endpoints of all tenants that are not deleted, with an id above `after`, ordered by id. One that
+    /// cannot be read MUST be logged and omitted.
     async fn webhook_endpoints_after(
         &mut self,
         after: Option<EndpointId>,
@@ -489,6 +521,13 @@ pub trait WebhookQueries: Send {
     /// All deliveries of these events, ordered by id.
     async fn webhook_deliveries_of(&mut self, events: &[EventId])
     -> Result<Vec<WebhookDelivery>, StoreError>;
+
+    /// Number of these deliveries, at most `limit`.
+    async fn count_dead_webhook_deliveries(
+        &mut self,
+        dead: &DeadDeliveries,
+        limit: u32,
+    ) -> Result<u64, StoreError>;
 
     /// All attempts at the delivery, ordered by their record.
     async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError>;
@@ -533,13 +572,16 @@ pub trait WebhookRepo: Send {
     /// Claims pending deliveries whose `due_time` has come, the longest due first. A claimed delivery has the claim, its
     /// end as `due_time`, and one more of `claims`.
     ///
+    /// - A repeated claim MUST first return the deliveries of its earlier calls, unchanged: nothing else would return them
+    ///   before the claim ends.
     /// - Only enabled endpoints whose `paused_until` is not in the future are used.
     /// - Of all processes together, an endpoint MUST NOT have more claims that have not ended than
     ///   [`WebhookEndpoint::in_flight_limit`], and not more attempts than [`AttemptRate`] permits. Each claim counts as
     ///   an attempt.
     /// - Of an ordered endpoint, a delivery is claimed only if no delivery with the same `order_key` and a smaller id is
     ///   pending.
-    /// - An endpoint from which nothing can be claimed MUST NOT prevent claims from others.
+    /// - An endpoint from which nothing can be claimed MUST NOT prevent claims from others. Nor may an endpoint or delivery
+    ///   that cannot be read: it is logged and left out.
     async fn claim_webhook_deliveries(
         &mut self,
         claim: &WebhookClaim,
@@ -559,13 +601,11 @@ pub trait WebhookRepo: Send {
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError>;
 
-    /// Sets at most `limit` `DEAD` deliveries of the endpoint that were written in this period (`from` inclusive, `to`
-    /// exclusive) to `PENDING`, due at `at` and without attempts, the oldest first. Returns their number.
+    /// Sets at most `limit` of these deliveries to `PENDING`, due at `at` and without attempts, the oldest first. Returns
+    /// their number.
     async fn resend_webhook_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError>;

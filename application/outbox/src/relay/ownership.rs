@@ -138,15 +138,12 @@ impl Ownership {
 
     /// Sends the heartbeat and renews leases; returns the heartbeats and leases that the database then contains.
     async fn renew(&self) -> Result<LeaseSnapshot, StoreError> {
-        let id = self.id.clone();
         let lease_ms = self.lease_ms;
-        let owned_partitions = self.owned_partitions();
-        with_tx(&self.tx, move |unit, _| {
-            let id = id.clone();
-            let owned_partitions = owned_partitions.clone();
+        let input = (self.id.clone(), self.owned_partitions());
+        with_tx(&self.tx, input, move |unit, (id, owned_partitions), _| {
             Box::pin(async move {
-                unit.outbox().heartbeat(&id, lease_ms).await?;
-                let owned = unit.outbox().renew_partitions(&id, &owned_partitions, lease_ms).await?;
+                unit.outbox().heartbeat(id, lease_ms).await?;
+                let owned = unit.outbox().renew_partitions(id, owned_partitions, lease_ms).await?;
                 let heartbeats = unit.outbox().heartbeats().await?;
                 let leases = unit.outbox().partition_leases().await?;
                 Ok(LeaseSnapshot { now: unit.outbox().database_now().await?, owned, heartbeats, leases })
@@ -173,11 +170,8 @@ impl Ownership {
         let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));
         if owned.len() > share && surplus == Surplus::Release {
             let extra = owned.split_off(share);
-            let id = self.id.clone();
-            with_tx(&self.tx, move |unit, _| {
-                let id = id.clone();
-                let extra = extra.clone();
-                Box::pin(async move { unit.outbox().release_partitions(&id, &extra).await })
+            with_tx(&self.tx, (self.id.clone(), extra), |unit, (id, extra), _| {
+                Box::pin(async move { unit.outbox().release_partitions(id, extra).await })
             })
             .await?;
         }
@@ -213,13 +207,11 @@ impl Ownership {
         free: Vec<PartitionLease>,
         wanted: usize,
     ) -> Result<Vec<OwnedPartition>, StoreError> {
-        let id = self.id.clone();
         let lease_ms = self.lease_ms;
-        with_tx(&self.tx, move |unit, attempt| {
-            let id = id.clone();
-            let mut ours = unrecorded.clone();
-            let free = free.clone();
+        let input = (self.id.clone(), unrecorded, free);
+        with_tx(&self.tx, input, move |unit, (id, unrecorded, free), attempt| {
             Box::pin(async move {
+                let mut ours = unrecorded.clone();
                 if attempt.may_be_committed() {
                     // An earlier attempt may have committed: this relay then already owns some of the free partitions.
                     let of_free = |lease: &PartitionLease| OwnedPartition {
@@ -228,12 +220,12 @@ impl Ownership {
                     };
                     ours.extend(free.iter().map(of_free));
                 }
-                let mut taken = unit.outbox().renew_partitions(&id, &ours, lease_ms).await?;
-                for lease in &free {
+                let mut taken = unit.outbox().renew_partitions(id, &ours, lease_ms).await?;
+                for lease in free {
                     if taken.len() >= wanted {
                         break;
                     }
-                    match unit.outbox().acquire_partition(&id, lease, lease_ms).await? {
+                    match unit.outbox().acquire_partition(id, lease, lease_ms).await? {
                         Changed::One => {
                             taken.push(OwnedPartition { partition: lease.partition, epoch: lease.epoch + 1 })
                         }
@@ -251,10 +243,9 @@ impl Ownership {
         if ended.is_empty() {
             return Ok(());
         }
-        with_tx(&self.tx, move |unit, _| {
-            let ended = ended.clone();
+        with_tx(&self.tx, ended, |unit, ended, _| {
             Box::pin(async move {
-                for relay in &ended {
+                for relay in ended {
                     unit.outbox().delete_heartbeat(relay).await?;
                 }
                 Ok(())
@@ -272,15 +263,12 @@ impl Ownership {
 
     /// Releases all partitions and removes the heartbeat when the relay ends.
     pub(super) async fn release(&mut self) -> Result<(), StoreError> {
-        let id = self.id.clone();
-        let owned_partitions = self.owned_partitions();
+        let input = (self.id.clone(), self.owned_partitions());
         self.owned_leases.clear();
-        with_tx(&self.tx, move |unit, _| {
-            let id = id.clone();
-            let owned_partitions = owned_partitions.clone();
+        with_tx(&self.tx, input, |unit, (id, owned_partitions), _| {
             Box::pin(async move {
-                unit.outbox().release_partitions(&id, &owned_partitions).await?;
-                unit.outbox().delete_heartbeat(&id).await
+                unit.outbox().release_partitions(id, owned_partitions).await?;
+                unit.outbox().delete_heartbeat(id).await
             })
         })
         .await

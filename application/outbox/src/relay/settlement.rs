@@ -77,12 +77,10 @@ impl Settlement {
             return Ok(Vec::new());
         }
         let job = Arc::new(self);
-        let work = Arc::clone(&job);
-        let clock = Arc::clone(outbox.tx.clock());
-        let ours = with_tx(&outbox.tx, move |unit, attempt| {
+        let input = (Arc::clone(&job), Arc::clone(outbox.tx.clock()));
+        let ours = with_tx(&outbox.tx, input, |unit, (job, clock), attempt| {
             // Each attempt at the unit of work reads the clock again: `now` becomes the send time of the rows, which
             // the search for lost events uses.
-            let job = Arc::clone(&work);
             let now = clock.now();
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
         })

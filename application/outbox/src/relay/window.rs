@@ -68,7 +68,7 @@ impl Window<'_> {
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
             blocked_sequences.extend(unconfirmed.map(|row| sequence_key(row, unordered)));
-            if results.broker_unreachable || self.outbox.tx.stopping().is_cancelled() {
+            if results.broker_unreachable || self.outbox.stopping().is_cancelled() {
                 break;
             }
         }
@@ -110,7 +110,7 @@ impl Window<'_> {
     /// Finds the messages that the broker rejects, and counts a failure only for their events.
     async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
-            if self.outbox.tx.stopping().is_cancelled() {
+            if self.outbox.stopping().is_cancelled() {
                 return;
             }
             let Ok(message) = outgoing(&self.outbox.registry, &self.outbox.texts, row) else { continue };
@@ -135,7 +135,7 @@ impl Window<'_> {
     async fn confirm(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let broker = Arc::clone(&self.outbox.broker);
         let limit = self.settings.confirm_timeout;
-        let stopping = self.outbox.tx.stopping().clone();
+        let stopping = self.outbox.stopping().clone();
         let publish = async move {
             tokio::select! {
                 biased;
@@ -146,7 +146,7 @@ impl Window<'_> {
                 } => late,
             }
         };
-        let mut answer = self.outbox.tx.spawn(publish);
+        let mut answer = self.outbox.spawn(publish);
         loop {
             tokio::select! {
                 biased;
@@ -160,10 +160,10 @@ impl Window<'_> {
                         Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
                     };
                 }
-                () = self.outbox.tx.sleep(self.ownership.until_tick()) => {
+                () = self.outbox.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
                         warn!(%error, "[OutboxRelay] cannot renew leases; retrying");
-                        self.outbox.tx.sleep(RENEWAL_PAUSE).await;
+                        self.outbox.sleep(RENEWAL_PAUSE).await;
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl Window<'_> {
     fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
         let retry_count = row.retry_count.saturating_add(1);
         let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
-        let next = match self.settings.retry.after(failures, self.outbox.tx.random().next()) {
+        let next = match self.settings.retry.after(failures, self.outbox.random().next()) {
             Retry::After(delay) if retry_count <= row.max_retry_count => {
                 TimeDelta::from_std(delay).ok().map(|delay| self.outbox.now() + delay)
             }

@@ -1,13 +1,14 @@
 //! Writes the deliveries of events.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateId, Envelope, EventId, EventType, TenantId};
+use handover_events::{Envelope, EventId, TenantId};
 use tracing::info;
 
-use super::events::{DeliveryDead, EndpointDisabled, event_descriptions};
+use super::events::event_descriptions;
 use super::offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType};
 use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::outbox::Outbox;
@@ -22,7 +23,7 @@ impl Outbox {
     /// registry decides which fields are masked. Also returns the consumer, for the processes that run consumers.
     pub fn with_webhooks<U: UnitOfWork + ?Sized + 'static>(
         self,
-        queue: &'static str,
+        queue: impl Into<Cow<'static, str>>,
         offer: &Arc<Offer>,
     ) -> (Outbox, Subscriber<U>) {
         let about_webhooks = event_descriptions();
@@ -85,7 +86,7 @@ impl DeliveryWriter {
         Ok(results)
     }
 
-    /// The deliveries of an event. An event about an endpoint is not sent to this endpoint.
+    /// The deliveries of an event.
     fn deliveries(
         &self,
         endpoints: &[WebhookEndpoint],
@@ -93,24 +94,15 @@ impl DeliveryWriter {
         now: DateTime<Utc>,
     ) -> Result<Vec<NewWebhookDelivery>, HandlerError> {
         let Some(offered) = self.offer.of_row(&event.row.event_type) else { return Ok(Vec::new()) };
-        let tenant = event.row.aggregate.tenant;
-        let about_webhooks = is_about_webhooks(&event.row.event_type);
-        let receivers = endpoints.iter().filter(|endpoint| {
-            endpoint.tenant == tenant
-                && self.offer.wanted(endpoint, offered)
-                && !(about_webhooks && event.row.aggregate.id == AggregateId::from(endpoint.id.0))
-        });
+        let aggregate = &event.row.aggregate;
+        let receivers =
+            endpoints.iter().filter(|endpoint| self.offer.is_receiver(endpoint, offered, aggregate));
         let deliveries = receivers.map(|endpoint| {
             new_delivery(&self.registry, offered, endpoint, &event.envelope, now)
                 .map_err(HandlerError::Unrecoverable)
         });
         deliveries.collect()
     }
-}
-
-/// Whether events of this type are about webhooks. Their deliveries announce nothing themselves.
-pub(super) fn is_about_webhooks(event_type: &str) -> bool {
-    event_type == EndpointDisabled::NAME || event_type == DeliveryDead::NAME
 }
 
 /// The first delivery of an event to an endpoint. The error says why the event has no body.
@@ -141,6 +133,7 @@ pub(super) fn new_delivery(
         event_type: offered.name.clone(),
         order_key: format!("{}/{}", event.aggregate_type, event.aggregate_id),
         body,
+        body_form: endpoint.body_form,
         dead_because,
         at: now,
     })

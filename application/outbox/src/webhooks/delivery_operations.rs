@@ -2,6 +2,7 @@
 
 use handover_events::{Envelope, EventId, Json};
 
+use super::access::may_send_unmasked;
 use super::deliveries::new_delivery;
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
@@ -15,10 +16,10 @@ use crate::ports::{
     WebhookDelivery, WebhookEndpoint,
 };
 use crate::privacy::MASK;
-use crate::transaction::with_tx_using;
+use crate::transaction::with_tx;
 
-/// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is the body
-/// of an endpoint that gets personal data.
+/// A delivery with its attempts. Responses are masked for operators without access to personal data, and so is a body
+/// with unmasked payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownDelivery {
     /// The delivery.
@@ -40,7 +41,7 @@ impl Webhooks {
         let offered = self.offer.named(name).ok_or_else(|| invalid("must name one event type".to_owned()))?;
         let endpoint = self.not_deleted(operator, id).await?;
         let now = self.outbox.now();
-        let event_id = format!("test-{}", uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let event_id = format!("test-{}", uuid_v7(now, self.outbox.random().as_ref()));
         let event_id: EventId = event_id.parse().map_err(|_| invalid("has no example".to_owned()))?;
         let example = Envelope {
             event_id,
@@ -73,7 +74,7 @@ impl Webhooks {
         drop(view);
         let mut page = Page::cut(rows, limit, |row| row.id);
         for delivery in &mut page.items {
-            mask_body(operator, &endpoint, delivery);
+            mask_body(operator, delivery);
         }
         let fields = present_fields([
             ("state", filter.state.map(|state| state.as_str().into())),
@@ -103,7 +104,7 @@ impl Webhooks {
                 attempt.response = attempt.response.take().map(|_| MASK.to_owned());
             }
         }
-        mask_body(operator, &endpoint, &mut delivery);
+        mask_body(operator, &mut delivery);
         let fields = vec![("deliveryId".to_owned(), delivery.id.into())];
         self.record_read("webhooks.delivery", operator, &endpoint, fields, 1).await?;
         Ok(ShownDelivery { delivery, attempts })
@@ -132,9 +133,15 @@ impl Webhooks {
             // A redelivery is not held back by earlier events.
             order_key: format!("redelivery/{}", delivery.id),
             body: delivery.body,
+            body_form: delivery.body_form,
             dead_because: None,
             at: self.outbox.now(),
         };
+        if new.body_form == BodyForm::Unmasked && !may_send_unmasked(operator, &endpoint) {
+            let why = "has an unmasked payload, which the endpoint does not get any more: only an operator who may see personal \
+                       data (pii) can send it again";
+            return Err(InvalidEndpoint::new("delivery", why).into());
+        }
         if new.body.is_empty() {
             return Err(InvalidEndpoint::new("delivery", "has no body: it was too large to be sent").into());
         }
@@ -159,7 +166,7 @@ impl Webhooks {
         delivery: NewWebhookDelivery,
     ) -> Result<WebhookDelivery, WebhookError> {
         let entry = audit(operator, name, endpoint.id, endpoint.tenant, fields, delivery.at);
-        let id = with_tx_using(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
+        let id = with_tx(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {
@@ -177,8 +184,8 @@ impl Webhooks {
     }
 }
 
-fn mask_body(operator: &Operator, endpoint: &WebhookEndpoint, delivery: &mut WebhookDelivery) {
-    if endpoint.body_form == BodyForm::Unmasked && !operator.sees_personal_data {
+fn mask_body(operator: &Operator, delivery: &mut WebhookDelivery) {
+    if delivery.body_form == BodyForm::Unmasked && !operator.sees_personal_data {
         MASK.clone_into(&mut delivery.body);
     }
 }

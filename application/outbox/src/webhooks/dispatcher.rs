@@ -1,24 +1,27 @@
 //! Sends deliveries.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::operations::Webhooks;
 use super::record::{Recording, record};
 use super::schedule;
+use super::sweep::Sweep;
 use crate::dispatch::{Dispatch, Dispatcher};
-use crate::metrics::{WEBHOOK_DELIVERED, WEBHOOK_FAILED, WEBHOOK_INTERRUPTED};
+use crate::metrics::{WEBHOOK_DELIVERED, WEBHOOK_FAILED, WEBHOOK_INTERRUPTED, WEBHOOK_NOT_SIGNED};
 use crate::ports::{
-    AfterAttempt, AttemptOutcome, ClaimId, ClaimedDelivery, SendError, SettledDelivery, StoreError,
-    WebhookAttempt, WebhookClaim, WebhookRequest, WebhookResponse, WebhookTransport,
+    AfterAttempt, AttemptOutcome, ClaimId, ClaimedDelivery, EndpointId, SecretError, SendError,
+    SettledDelivery, StoreError, WebhookAttempt, WebhookClaim, WebhookRequest, WebhookResponse,
+    WebhookTransport,
 };
 use crate::storable_text::storable;
-use crate::transaction::{Transactor, with_tx_using};
+use crate::transaction::{Transactor, with_tx};
 
 /// Longest stored part of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1024;
@@ -26,6 +29,8 @@ const MAX_RESPONSE_BYTES: usize = 1024;
 const MAX_ERROR_BYTES: usize = 1024;
 /// Number of claims that may end without a result.
 const MAX_CLAIMS: u32 = 5;
+/// Time until a delivery whose request could not be signed is claimed again.
+const NOT_SIGNED_DELAY: TimeDelta = TimeDelta::seconds(10);
 /// Time from the time limit of an attempt to the end of its claim.
 const CLAIM_MARGIN: TimeDelta = TimeDelta::seconds(15);
 
@@ -59,35 +64,42 @@ impl Default for WebhookSettings {
 
 /// Sends due deliveries and records the results. Several processes share the work.
 pub struct WebhookDispatcher {
-    /// Runs units of work.
-    pub tx: Transactor,
-    /// Sends requests.
-    pub transport: Arc<dyn WebhookTransport>,
-    /// Settings.
-    pub settings: WebhookSettings,
+    tx: Transactor,
+    transport: Arc<dyn WebhookTransport>,
+    settings: WebhookSettings,
+    /// The endpoints whose requests this process cannot sign, as it logged.
+    not_signed: Mutex<BTreeSet<EndpointId>>,
 }
 
 impl Webhooks {
     /// The dispatcher of these webhooks.
     pub fn dispatcher(&self, settings: WebhookSettings) -> WebhookDispatcher {
-        let tx = self.outbox.tx.for_background_tasks();
-        WebhookDispatcher { tx, transport: Arc::clone(&self.transport), settings }
+        let tx = self.outbox.for_background_tasks().tx;
+        WebhookDispatcher {
+            tx,
+            transport: Arc::clone(&self.transport),
+            settings,
+            not_signed: Mutex::default(),
+        }
     }
 }
 
 /// What became of a claimed delivery.
 enum SendResult {
     Response(WebhookResponse),
-    NoResponse(SendError),
+    NoResponse(String),
+    /// This process cannot sign the request: nothing was sent.
+    NotSigned(SecretError),
     Interrupted,
     /// Too many claims ended without a result: nothing was sent.
     GivenUp,
 }
 
 impl WebhookDispatcher {
-    /// Starts the dispatcher in this process.
+    /// Starts the dispatcher in this process, and the sweep that cancels deliveries to deleted endpoints.
     pub fn start(self) {
         let tx = self.tx.clone();
+        Sweep { tx: tx.clone() }.start();
         let WebhookSettings { scan_interval: interval, concurrency, .. } = self.settings;
         Dispatcher { name: "WebhookDispatcher", interval, concurrency }.start(&tx, self);
     }
@@ -118,8 +130,13 @@ impl WebhookDispatcher {
                 let attempt = attempt(AttemptOutcome::Interrupted, None, Some(why), None);
                 (Some(attempt), AfterAttempt::Released(now), None)
             }
+            SendResult::NotSigned(error) => {
+                let why = SendError::NotSigned(error.clone()).to_string();
+                // The key of another process may be right.
+                (None, AfterAttempt::Released(now + NOT_SIGNED_DELAY), Some(why))
+            }
             SendResult::NoResponse(error) => {
-                let why = storable(&error.0, MAX_ERROR_BYTES).into_owned();
+                let why = storable(error, MAX_ERROR_BYTES).into_owned();
                 let attempt = attempt(AttemptOutcome::Failed, None, Some(why.clone()), None);
                 let after = delay.map_or(AfterAttempt::Dead, |delay| AfterAttempt::Retry(now + delay));
                 (Some(attempt), after, Some(why))
@@ -147,7 +164,13 @@ impl WebhookDispatcher {
                 }
             }
         };
-        log_attempt(claimed, attempt.as_ref(), &after);
+        match result {
+            SendResult::NotSigned(error) => self.log_not_signed(claimed, error),
+            SendResult::Response(_)
+            | SendResult::NoResponse(_)
+            | SendResult::Interrupted
+            | SendResult::GivenUp => log_attempt(claimed, attempt.as_ref(), &after),
+        }
         Recording {
             settled: SettledDelivery {
                 delivery: delivery.id,
@@ -160,12 +183,26 @@ impl WebhookDispatcher {
             },
             event_id: delivery.event_id.clone(),
             event_type: delivery.event_type.clone(),
-            seen: claimed.endpoint.health.clone(),
+            claim_end: delivery.due_time,
             pause,
             is_gone,
             announced_as: crate::event_id(&self.tx),
             disabled_as: crate::event_id(&self.tx),
         }
+    }
+
+    /// One error per endpoint, until a request to it is signed: all its deliveries have the same cause.
+    fn log_not_signed(&self, claimed: &ClaimedDelivery, error: &SecretError) {
+        let endpoint = claimed.endpoint.id;
+        if self.not_signed().insert(endpoint) {
+            error!(endpointId = %endpoint, %error, "[Webhooks] cannot sign requests to the endpoint; its deliveries wait, no \
+                attempt is counted");
+        }
+        metrics::counter!(WEBHOOK_NOT_SIGNED).increment(1);
+    }
+
+    fn not_signed(&self) -> MutexGuard<'_, BTreeSet<EndpointId>> {
+        self.not_signed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -225,9 +262,11 @@ impl Dispatch for WebhookDispatcher {
             now,
             until: now + timeout + CLAIM_MARGIN,
             limit: limit.get(),
+            is_repeated: false,
         };
-        with_tx_using(&self.tx, claim, |unit, claim, _| {
-            Box::pin(async move { unit.outbox().claim_webhook_deliveries(claim).await })
+        with_tx(&self.tx, claim, |unit, claim, attempt| {
+            let claim = WebhookClaim { is_repeated: attempt.may_be_committed(), ..claim.clone() };
+            Box::pin(async move { unit.outbox().claim_webhook_deliveries(&claim).await })
         })
         .await
     }
@@ -247,13 +286,17 @@ impl Dispatch for WebhookDispatcher {
         };
         let result = match self.transport.send(&request).await {
             Ok(response) => SendResult::Response(response),
-            Err(error) => SendResult::NoResponse(error),
+            Err(SendError::NoResponse(cause)) => SendResult::NoResponse(cause),
+            Err(SendError::NotSigned(error)) => SendResult::NotSigned(error),
         };
+        if !matches!(result, SendResult::NotSigned(_)) {
+            self.not_signed().remove(&claimed.endpoint.id);
+        }
         self.recording(claimed, at, &result)
     }
 
-    fn interrupted(&self, claimed: &ClaimedDelivery) -> Recording {
-        self.recording(claimed, self.tx.now(), &SendResult::Interrupted)
+    fn interrupted(&self, claimed: &ClaimedDelivery, began_at: DateTime<Utc>) -> Recording {
+        self.recording(claimed, began_at, &SendResult::Interrupted)
     }
 
     async fn record(&self, outcomes: &[(ClaimedDelivery, Recording)]) -> Result<(), StoreError> {

@@ -189,29 +189,32 @@ pub(super) struct CheckedChange {
 }
 
 impl CheckedChange {
-    /// The field that decides who gets the bodies, or which, if the change has one.
-    fn redirecting_field(&self) -> Option<&'static str> {
-        let fields = [
-            ("url", self.change.url.is_some()),
-            ("eventTypes", self.change.event_types.is_some()),
-            ("headers", self.headers.is_some()),
-        ];
+    /// The field that decides who gets the bodies that are stored, if the change has one.
+    pub(super) fn redirecting_field(&self) -> Option<&'static str> {
+        let fields = [("url", self.change.url.is_some()), ("headers", self.headers.is_some())];
         fields.into_iter().find_map(|(name, is_changed)| is_changed.then_some(name))
     }
 
+    /// The field that decides who gets the bodies, or which, if the change has one.
+    fn personal_data_field(&self) -> Option<&'static str> {
+        let fields =
+            [("eventTypes", self.change.event_types.is_some()), ("full", self.change.body_form.is_some())];
+        let field = fields.into_iter().find_map(|(name, is_changed)| is_changed.then_some(name));
+        self.redirecting_field().or(field)
+    }
+
     /// The endpoint with the new values. An endpoint that gets personal data is not redirected by an operator who may not
-    /// see it.
+    /// see it. Nor does such an operator change the form of its bodies: the consumer may be writing one in the form before
+    /// the change, which a later change of the URL would redirect.
     pub(super) fn applied(
         &self,
         operator: &Operator,
         before: WebhookEndpoint,
     ) -> Result<WebhookEndpoint, InvalidEndpoint> {
         let change = &self.change;
-        let gets_personal_data = before.body_form == BodyForm::Unmasked
-            && change.body_form.is_none_or(|it| it == BodyForm::Unmasked);
-        if gets_personal_data
+        if before.body_form == BodyForm::Unmasked
             && !operator.sees_personal_data
-            && let Some(field) = self.redirecting_field()
+            && let Some(field) = self.personal_data_field()
         {
             let why = "of an endpoint that gets unmasked payloads can be changed only by an operator who may see \
                        personal data (pii)";

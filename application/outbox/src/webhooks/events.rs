@@ -1,12 +1,18 @@
 //! The events that webhooks announce about themselves.
 
-use handover_events::EventDescription;
+use handover_events::{EventDescription, EventType as _};
 use serde::Serialize;
 use uuid::Uuid;
 
 /// Descriptions of the events in this file. An application registers them, and offers them to its endpoints.
 pub fn event_descriptions() -> [EventDescription; 2] {
     [EventDescription::of::<EndpointDisabled>(), EventDescription::of::<DeliveryDead>()]
+}
+
+/// Whether outbox rows with this event type are about webhooks. Their deliveries announce nothing themselves, and their
+/// payloads have no personal data: a reason is a text of this program, never one of a receiver.
+pub(super) fn is_about_webhooks(event_type: &str) -> bool {
+    event_type == EndpointDisabled::NAME || event_type == DeliveryDead::NAME
 }
 
 /// An endpoint was disabled automatically.
@@ -43,7 +49,8 @@ pub struct DeliveryDead {
     /// Delivery.
     #[event(visible)]
     pub delivery_id: i64,
-    /// Event that was not delivered.
+    /// Event that was not delivered. In bodies of webhooks this is `payloadEventId`, because `eventId` is the id of this
+    /// event.
     #[event(visible)]
     pub event_id: String,
     /// Reason.

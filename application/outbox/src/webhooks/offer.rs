@@ -1,11 +1,12 @@
 //! The event types that endpoints can ask for, and the bodies that they get.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::SecondsFormat;
-use handover_events::{Envelope, EventDescription, EventType, Json, TenantId};
+use handover_events::{AggregateId, AggregateRef, Envelope, EventDescription, EventType, Json, TenantId};
 
-use super::events::event_descriptions;
+use super::events::{event_descriptions, is_about_webhooks};
 use crate::ports::{BodyForm, WebhookEndpoint};
 use crate::privacy::masked_json;
 use crate::registry::EventRegistry;
@@ -14,6 +15,19 @@ use crate::registry::EventRegistry;
 pub const LARGE_BODY_BYTES: usize = 20 * 1024;
 /// Size above which a body is not sent.
 pub const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Fields of `data` in every body.
+pub const COMMON_FIELDS: [&str; 4] = ["tenantId", "eventId", "aggregateType", "aggregateId"];
+
+/// Name of a payload field in `data`. A field with the name of a common one begins with `payload` there.
+pub fn body_field(name: &str) -> Cow<'_, str> {
+    match name.split_at_checked(1) {
+        Some((first, rest)) if COMMON_FIELDS.contains(&name) => {
+            format!("payload{}{rest}", first.to_ascii_uppercase()).into()
+        }
+        Some(_) | None => name.into(),
+    }
+}
 
 /// An event type that endpoints can ask for.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,9 +183,19 @@ impl Offer {
         Err(UnknownType { pattern: pattern.to_owned(), nearest })
     }
 
-    /// The name of the type if the endpoint asked for this event type.
-    pub(super) fn wanted(&self, endpoint: &WebhookEndpoint, offered: &OfferedType) -> bool {
-        endpoint.event_types.iter().any(|pattern| matches(pattern, &offered.name))
+    /// Whether the endpoint gets an event of this type about this aggregate. An event about an endpoint is not sent to this
+    /// endpoint.
+    pub(super) fn is_receiver(
+        &self,
+        endpoint: &WebhookEndpoint,
+        offered: &OfferedType,
+        aggregate: &AggregateRef,
+    ) -> bool {
+        let is_about_itself =
+            is_about_webhooks(&offered.event_type) && aggregate.id == AggregateId::from(endpoint.id.0);
+        endpoint.tenant == aggregate.tenant
+            && endpoint.event_types.iter().any(|pattern| matches(pattern, &offered.name))
+            && !is_about_itself
     }
 }
 
@@ -197,6 +221,8 @@ impl OfferedType {
         let payload = registry.with_closed_fields(Some(&event.event_type), &payload);
         let payload = match form {
             BodyForm::Unmasked => payload.into_owned(),
+            // The reason is a sentence, which would be masked like any text that can contain personal data.
+            BodyForm::Thin | BodyForm::Full if is_about_webhooks(&self.event_type) => payload.into_owned(),
             BodyForm::Thin | BodyForm::Full => masked_json(registry, &payload),
         };
         let Ok(Json::Object(payload)) = Json::parse(&payload) else {
@@ -213,8 +239,9 @@ impl OfferedType {
                 BodyForm::Thin => self.thin.contains(&name),
                 BodyForm::Full | BodyForm::Unmasked => true,
             };
+            let name = body_field(&name);
             if is_included && data.iter().all(|(present, _)| *present != name) {
-                data.push((name, value));
+                data.push((name.into_owned(), value));
             }
         }
         let occurred_at = event.occurred_at.to_rfc3339_opts(SecondsFormat::Micros, true);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Json, TenantId};
 
+use super::access::{not_deleted, not_found, visible};
 use super::endpoints::{
     CheckedChange, DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError,
 };
@@ -19,7 +20,7 @@ use crate::ports::{
     AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, DeliveryState, EndpointHealth, EndpointId,
     EndpointStatus, NewSecret, OutboxUnit, StoreError, WebhookEndpoint, WebhookTransport,
 };
-use crate::transaction::{Attempt, with_tx_using};
+use crate::transaction::{Attempt, with_tx};
 
 /// Everything that operations on webhooks need. Clones share it.
 #[derive(Clone)]
@@ -58,6 +59,8 @@ pub(super) enum Effect {
     None,
     ResetHealth,
     CancelDeliveries,
+    /// Refuses the change of this field while a delivery with an unmasked payload is pending.
+    RefuseUnmasked(&'static str),
 }
 
 impl Webhooks {
@@ -80,7 +83,7 @@ impl Webhooks {
         let event_types = change.event_types.clone().ok_or_else(|| required("eventTypes"))?;
         change.body_form.get_or_insert(BodyForm::Thin);
         let now = self.outbox.now();
-        let id = EndpointId(uuid_v7(now, self.outbox.tx.random().as_ref()));
+        let id = EndpointId(uuid_v7(now, self.outbox.random().as_ref()));
         let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let secret = self.transport.new_secret(id)?;
         let endpoint = WebhookEndpoint {
@@ -106,7 +109,7 @@ impl Webhooks {
         };
         let endpoint = checked.applied(operator, endpoint)?;
         let entry = audit(operator, "webhooks.create", id, tenant, checked.fields(), now);
-        let endpoint = with_tx_using(&self.outbox.tx, (endpoint, entry), |unit, (endpoint, entry), _| {
+        let endpoint = with_tx(&self.outbox.tx, (endpoint, entry), |unit, (endpoint, entry), _| {
             Box::pin(insert(unit.outbox(), endpoint, entry))
         })
         .await?;
@@ -175,10 +178,14 @@ impl Webhooks {
     ) -> Result<WebhookEndpoint, WebhookError> {
         let checked = change.check(&self.offer, self.transport.as_ref(), operator, id)?;
         let fields = checked.fields();
+        let effect = match checked.redirecting_field() {
+            Some(field) if !operator.sees_personal_data => Effect::RefuseUnmasked(field),
+            Some(_) | None => Effect::None,
+        };
         let change = move |operator: &Operator, before, checked: &CheckedChange| {
             Ok(checked.applied(operator, before)?)
         };
-        self.change(operator, ("webhooks.update", fields), id, checked, change, Effect::None).await
+        self.change(operator, ("webhooks.update", fields), id, checked, change, effect).await
     }
 
     /// Enables an endpoint: its deliveries are sent, also those written while it was disabled, and its failures are
@@ -223,11 +230,7 @@ impl Webhooks {
         operator: &Operator,
         id: EndpointId,
     ) -> Result<WebhookEndpoint, WebhookError> {
-        let endpoint = self.find(operator, id).await?;
-        match endpoint.status {
-            EndpointStatus::Enabled | EndpointStatus::Disabled => Ok(endpoint),
-            EndpointStatus::Deleted => Err(not_found()),
-        }
+        not_deleted(self.find(operator, id).await?)
     }
 
     pub(super) async fn record_read(
@@ -266,30 +269,25 @@ impl Webhooks {
     {
         let now = self.outbox.now();
         let job = (operator.clone(), input, fields);
-        with_tx_using(
-            &self.outbox.tx,
-            (job, change),
-            move |unit, ((operator, input, fields), change), attempt| {
-                Box::pin(async move {
-                    let unit = unit.outbox();
-                    let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
-                    let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
-                    if is_done(unit, attempt, &entry).await? {
-                        return Ok(before);
-                    }
-                    if before.status == EndpointStatus::Deleted {
-                        return Err(not_found());
-                    }
-                    let version = before.version + 1;
-                    let after =
-                        WebhookEndpoint { version, update_time: now, ..change(operator, before, input)? };
-                    unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
-                    let after = carry_out(unit, effect, after, now).await?;
-                    unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry }).await?;
-                    Ok(after)
-                })
-            },
-        )
+        with_tx(&self.outbox.tx, (job, change), move |unit, ((operator, input, fields), change), attempt| {
+            Box::pin(async move {
+                let unit = unit.outbox();
+                let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
+                let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
+                if is_done(unit, attempt, &entry).await? {
+                    return Ok(before);
+                }
+                if before.status == EndpointStatus::Deleted {
+                    return Err(not_found());
+                }
+                let version = before.version + 1;
+                let after = WebhookEndpoint { version, update_time: now, ..change(operator, before, input)? };
+                unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
+                let after = carry_out(unit, effect, after, now).await?;
+                unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry }).await?;
+                Ok(after)
+            })
+        })
         .await
     }
 }
@@ -307,7 +305,7 @@ async fn carry_out(
     effect: Effect,
     after: WebhookEndpoint,
     now: DateTime<Utc>,
-) -> Result<WebhookEndpoint, StoreError> {
+) -> Result<WebhookEndpoint, WebhookError> {
     match effect {
         Effect::None => Ok(after),
         Effect::ResetHealth => {
@@ -319,6 +317,19 @@ async fn carry_out(
         Effect::CancelDeliveries => {
             unit.cancel_webhook_deliveries(Some(after.id), now).await?;
             Ok(after)
+        }
+        Effect::RefuseUnmasked(field) => {
+            let unmasked = DeliveryFilter {
+                state: Some(DeliveryState::Pending),
+                body_form: Some(BodyForm::Unmasked),
+                ..DeliveryFilter::default()
+            };
+            if unit.webhook_deliveries_page(after.id, &unmasked, None, 1).await?.is_empty() {
+                return Ok(after);
+            }
+            let why = "can be changed only by an operator who may see personal data (pii) while deliveries with unmasked \
+                       payloads are pending";
+            Err(InvalidEndpoint::new(field, why).into())
         }
     }
 }
@@ -340,15 +351,6 @@ async fn insert(
     unit.insert_webhook_endpoint(&endpoint).await?;
     unit.audit(&AuditEntry { matched: 1, changed: 1, ..entry.clone() }).await?;
     Ok(endpoint)
-}
-
-fn not_found() -> WebhookError {
-    OperationError::NotFound { what: "webhook endpoint" }.into()
-}
-
-fn visible(operator: &Operator, found: Option<WebhookEndpoint>) -> Result<WebhookEndpoint, WebhookError> {
-    let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
-    found.ok_or_else(not_found)
 }
 
 /// Audit entry of a change of an endpoint.

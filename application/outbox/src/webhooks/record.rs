@@ -1,21 +1,20 @@
 //! Records the results of attempts: deliveries, health of endpoints, and the events about both, in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, EventId, EventType, TenantId};
 use serde::Serialize;
-use tracing::warn;
+use tracing::{error, warn};
 
-use super::deliveries::is_about_webhooks;
-use super::events::{DeliveryDead, EndpointDisabled};
+use super::events::{DeliveryDead, EndpointDisabled, is_about_webhooks};
 use crate::metrics::{WEBHOOK_DEAD, WEBHOOK_DISABLED, WEBHOOK_FAILING, append, count_on_commit};
 use crate::operations::{Action, Operator};
 use crate::ports::{
     AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
     NewEvent, OutboxUnit, SettledDelivery, StoreError, WebhookEndpoint,
 };
-use crate::transaction::{Transactor, with_tx_using};
+use crate::transaction::{Transactor, with_tx};
 use handover_events::Trace;
 
 /// Age of the stored time of the last success from which it is stored again: a busy endpoint is not written at each
@@ -33,8 +32,8 @@ pub struct Recording {
     pub(super) event_id: EventId,
     /// Type of the event in outbox rows or for receivers.
     pub(super) event_type: String,
-    /// Health of the endpoint when the delivery was claimed.
-    pub(super) seen: EndpointHealth,
+    /// End of the claim.
+    pub(super) claim_end: DateTime<Utc>,
     /// End of the pause that the receiver asked for.
     pub(super) pause: Option<DateTime<Utc>>,
     /// Whether the receiver answered that the endpoint does not exist any more.
@@ -49,13 +48,21 @@ impl Recording {
         self.settled.attempt.as_ref().map(|attempt| attempt.outcome)
     }
 
-    /// Whether the health of the endpoint changes.
-    fn changes_health(&self) -> bool {
+    /// Whether the result can change the health of its endpoint.
+    fn has_effect(&self) -> bool {
+        match self.outcome() {
+            Some(AttemptOutcome::Delivered | AttemptOutcome::Failed) => true,
+            Some(AttemptOutcome::Interrupted) | None => false,
+        }
+    }
+
+    /// Whether the result changes this health of its endpoint.
+    fn changes(&self, health: &EndpointHealth) -> bool {
         match self.outcome() {
             Some(AttemptOutcome::Delivered) => {
                 let is_stale =
                     |last: DateTime<Utc>| self.settled.at.signed_duration_since(last) >= SUCCESS_RESOLUTION;
-                self.seen.failing_since.is_some() || self.seen.last_success.is_none_or(is_stale)
+                health.failing_since.is_some() || health.last_success.is_none_or(is_stale)
             }
             Some(AttemptOutcome::Failed) => true,
             Some(AttemptOutcome::Interrupted) | None => false,
@@ -85,50 +92,95 @@ struct Job {
     max_retry_count: u32,
 }
 
-/// Records the results in one unit of work. Results whose claims ended change nothing but the health of their endpoints.
+/// Records the results in one unit of work. A result whose claim has ended has no effect.
 pub(super) async fn record(
     tx: &Transactor,
     recordings: Vec<Recording>,
     max_retry_count: u32,
 ) -> Result<(), StoreError> {
-    with_tx_using(tx, Job { recordings, max_retry_count }, |unit, job, _| {
+    let recordings = of_latest_claims(recordings);
+    with_tx(tx, Job { recordings, max_retry_count }, |unit, job, _| {
         Box::pin(async move { job.run(unit.outbox()).await })
     })
     .await
 }
 
+/// One result per delivery: that of its latest claim. The others have ended.
+fn of_latest_claims(recordings: Vec<Recording>) -> Vec<Recording> {
+    let mut latest: BTreeMap<i64, Recording> = BTreeMap::new();
+    for recording in recordings {
+        match latest.get(&recording.settled.delivery) {
+            Some(other) if other.claim_end >= recording.claim_end => {}
+            Some(_) | None => drop(latest.insert(recording.settled.delivery, recording)),
+        }
+    }
+    let mut recordings: Vec<Recording> = latest.into_values().collect();
+    recordings.sort_by_key(|recording| recording.settled.at);
+    recordings
+}
+
 impl Job {
     async fn run(&self, unit: &mut dyn OutboxUnit) -> Result<(), StoreError> {
-        let mut by_endpoint: BTreeMap<EndpointId, Vec<&Recording>> = BTreeMap::new();
-        for recording in &self.recordings {
-            by_endpoint.entry(recording.settled.endpoint).or_default().push(recording);
-        }
-        let mut events = Vec::new();
         // Endpoints are locked in the order of their ids, and before their deliveries.
-        for (endpoint, recordings) in by_endpoint {
-            if recordings.iter().any(|recording| recording.changes_health()) {
-                events.extend(self.update(unit, endpoint, &recordings).await?);
+        let endpoints = self.lock_changed(unit).await?;
+        let settled: Vec<SettledDelivery> = self.recordings.iter().map(|it| it.settled.clone()).collect();
+        let recorded: BTreeSet<i64> = unit.settle_webhook_deliveries(&settled).await?.into_iter().collect();
+        let recorded: Vec<&Recording> =
+            self.recordings.iter().filter(|it| recorded.contains(&it.settled.delivery)).collect();
+        let mut events = Vec::new();
+        for endpoint in endpoints {
+            let of_endpoint = |it: &&Recording| it.settled.endpoint == endpoint.id && it.has_effect();
+            let recorded: Vec<&Recording> = recorded.iter().copied().filter(of_endpoint).collect();
+            if !recorded.is_empty() {
+                events.extend(self.update(unit, endpoint, recorded).await?);
             }
         }
-        let settled: Vec<SettledDelivery> = self.recordings.iter().map(|it| it.settled.clone()).collect();
-        let recorded = unit.settle_webhook_deliveries(&settled).await?;
-        for recording in &self.recordings {
-            if recording.settled.after == AfterAttempt::Dead && recorded.contains(&recording.settled.delivery)
-            {
+        for recording in recorded {
+            if recording.settled.after == AfterAttempt::Dead {
                 events.extend(self.announce_dead(unit, recording).await?);
             }
         }
         if events.is_empty() { Ok(()) } else { append(unit, &events).await }
     }
 
+    /// Locks the endpoints whose health these results change. Most results are successes of healthy endpoints, which change
+    /// nothing.
+    async fn lock_changed(&self, unit: &mut dyn OutboxUnit) -> Result<Vec<WebhookEndpoint>, StoreError> {
+        let with_effect = || self.recordings.iter().filter(|recording| recording.has_effect());
+        let ids: BTreeSet<EndpointId> = with_effect().map(|recording| recording.settled.endpoint).collect();
+        let ids: Vec<EndpointId> = ids.into_iter().collect();
+        let health: BTreeMap<EndpointId, EndpointHealth> = if ids.is_empty() {
+            BTreeMap::new()
+        } else {
+            unit.webhook_health(&ids).await?.into_iter().collect()
+        };
+        let changes = |recording: &&Recording| {
+            health.get(&recording.settled.endpoint).is_some_and(|health| recording.changes(health))
+        };
+        let changed: BTreeSet<EndpointId> =
+            with_effect().filter(changes).map(|recording| recording.settled.endpoint).collect();
+        let mut locked = Vec::new();
+        for id in changed {
+            match unit.lock_webhook_endpoint(id).await {
+                Ok(endpoint) => locked.extend(endpoint),
+                // Otherwise its results, and those of every endpoint in the group, would be repeated forever.
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    error!(endpointId = %id, %error, "[Webhooks] endpoint cannot be read; its health is not updated");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(locked)
+    }
+
     /// Updates the health of an endpoint, and disables it if it does not exist any more or fails for too long.
     async fn update(
         &self,
         unit: &mut dyn OutboxUnit,
-        id: EndpointId,
-        recordings: &[&Recording],
+        endpoint: WebhookEndpoint,
+        recordings: Vec<&Recording>,
     ) -> Result<Option<NewEvent>, StoreError> {
-        let Some(endpoint) = unit.lock_webhook_endpoint(id).await? else { return Ok(None) };
+        let id = endpoint.id;
         let mut health = endpoint.health.clone();
         let mut disabled = None;
         for recording in recordings {
@@ -139,17 +191,15 @@ impl Job {
                     "[Webhooks] endpoint is failing: its last {FAILING_AFTER} attempts failed");
                 count_on_commit(metrics::counter!(WEBHOOK_FAILING), 1);
             }
-            let at = recording.settled.at;
-            let is_hopeless = health.failing_since.is_some_and(|since| at - since >= MAX_FAILING);
             let reason = if recording.is_gone {
                 Some("the receiver answered 410 Gone")
-            } else if is_hopeless {
+            } else if is_hopeless(unit, id, &mut health, recording.settled.at).await? {
                 Some("all attempts of 5 days failed")
             } else {
                 None
             };
             if disabled.is_none() {
-                disabled = reason.map(|reason| (reason, *recording));
+                disabled = reason.map(|reason| (reason, recording));
             }
         }
         unit.set_webhook_health(id, &health).await?;
@@ -168,10 +218,6 @@ impl Job {
         reason: &str,
         recording: &Recording,
     ) -> Result<Option<NewEvent>, StoreError> {
-        // The record is repeated after a commit of unknown outcome. An operator may have enabled the endpoint in between.
-        if !unit.outbox_by_event(std::slice::from_ref(&recording.disabled_as)).await?.is_empty() {
-            return Ok(None);
-        }
         let at = recording.settled.at;
         let (id, tenant) = (endpoint.id, endpoint.tenant);
         let after = WebhookEndpoint {
@@ -232,6 +278,26 @@ impl Job {
             due: None,
         })
     }
+}
+
+/// Whether every attempt failed for so long that the endpoint is disabled. A success that was recorded at the same time as
+/// the first failure did not see it: then the failures begin now.
+async fn is_hopeless(
+    unit: &mut dyn OutboxUnit,
+    id: EndpointId,
+    health: &mut EndpointHealth,
+    at: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let Some(since) = health.failing_since.filter(|since| at.signed_duration_since(*since) >= MAX_FAILING)
+    else {
+        return Ok(false);
+    };
+    if unit.webhook_attempt_counts(id, since).await?.delivered == 0 {
+        return Ok(true);
+    }
+    health.failing_since = Some(at);
+    health.failures = 1;
+    Ok(false)
 }
 
 /// Whether a type with this name for receivers is about webhooks.

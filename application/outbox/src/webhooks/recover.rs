@@ -3,16 +3,17 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, Json, OutboxStatus};
 
+use super::access::{lock, may_send_unmasked};
 use super::deliveries::{new_delivery, without_delivery};
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
 use crate::message::envelope_of;
 use crate::operations::{Operator, changed_by_earlier_attempt, present_fields, rfc3339};
 use crate::ports::{
-    AuditEntry, DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow,
-    StoreError, WebhookEndpoint,
+    AuditEntry, DeadDeliveries, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow, StoreError,
+    WebhookEndpoint, WebhookQueries,
 };
-use crate::transaction::with_tx_using;
+use crate::transaction::with_tx;
 
 /// Maximum number of deliveries that one call sends again, and maximum number that it creates.
 pub const MAX_RECOVERED: u32 = 10_000;
@@ -47,8 +48,9 @@ pub struct Recovered {
 }
 
 impl Webhooks {
-    /// Sends the `DEAD` deliveries of an endpoint again that were written in a period. With `include_missing`, events of
-    /// the period that the endpoint asks for and has no delivery of are delivered as well.
+    /// Sends the `DEAD` deliveries of an endpoint again that were written in a period and have a body, unless their event
+    /// was redelivered. With `include_missing`, events of the period that the endpoint asks for and has no delivery of are
+    /// delivered as well, the oldest first.
     pub async fn recover(
         &self,
         operator: &Operator,
@@ -61,7 +63,6 @@ impl Webhooks {
         if command.since >= until {
             return Err(InvalidEndpoint::new("since", "must be before the end of the period").into());
         }
-        let period = (command.since, until);
         let fields = present_fields([
             ("since", Some(rfc3339(command.since))),
             ("until", command.until.map(rfc3339)),
@@ -69,58 +70,45 @@ impl Webhooks {
             ("dryRun", command.dry_run.then_some(Json::Bool(true))),
         ]);
         let entry = audit(operator, "webhooks.recover", id, endpoint.tenant, fields, now);
-        let mut recovered = Recovered { dry_run: command.dry_run, ..Recovered::default() };
-        let (dead, more_dead) = self.count_dead(id, period).await?;
+        let all = DeadDeliveries { endpoint: id, from: command.since, to: until, is_unmasked: None };
+        let (dead, more_dead) = self.count_dead(&all).await?;
         let (missing, more_missing) = if command.include_missing {
-            self.missing(&endpoint, period, now).await?
+            self.missing(&endpoint, (command.since, until), now).await?
         } else {
             (Vec::new(), false)
         };
-        recovered.more = more_dead || more_missing;
+        let more = more_dead || more_missing;
         if command.dry_run {
-            recovered.resent = dead;
-            recovered.created = missing.len() as u64;
-            let matched = recovered.resent + recovered.created;
-            self.audit_alone(AuditEntry { matched, ..entry }).await?;
-            return Ok(recovered);
+            refuse_unmasked(self.outbox.view().await?.outbox_view(), operator, &endpoint, &all).await?;
+            let created = missing.len() as u64;
+            self.audit_alone(AuditEntry { matched: dead + created, ..entry }).await?;
+            return Ok(Recovered { dry_run: true, resent: dead, created, more });
         }
-        recovered.resent = self.resend(id, period, AuditEntry { matched: dead, ..entry.clone() }).await?;
+        let entry_of_dead = AuditEntry { matched: dead, ..entry.clone() };
+        let resent = self.resend(operator.clone(), all, entry_of_dead).await?;
+        let mut created = 0;
         for (part, deliveries) in missing.chunks(PAGE as usize).enumerate() {
             let entry = AuditEntry {
                 selection: format!("{{\"endpointId\":\"{id}\",\"created\":true,\"part\":{}}}", part + 1),
                 matched: deliveries.len() as u64,
                 ..entry.clone()
             };
-            recovered.created += self.create_deliveries(deliveries.to_vec(), entry).await?;
+            created += self.create_deliveries(deliveries.to_vec(), entry).await?;
         }
-        Ok(recovered)
+        Ok(Recovered { dry_run: false, resent, created, more })
     }
 
-    /// Number of `DEAD` deliveries of a period, up to the limit of a call, and whether there are more.
-    async fn count_dead(
-        &self,
-        id: EndpointId,
-        (from, to): (DateTime<Utc>, DateTime<Utc>),
-    ) -> Result<(u64, bool), StoreError> {
-        let filter = DeliveryFilter {
-            state: Some(DeliveryState::Dead),
-            from: Some(from),
-            to: Some(to),
-            ..DeliveryFilter::default()
-        };
+    /// Number of deliveries that can be sent again, up to the limit of a call, and whether there are more.
+    async fn count_dead(&self, dead: &DeadDeliveries) -> Result<(u64, bool), StoreError> {
         let mut view = self.outbox.view().await?;
-        let (mut before, mut dead) = (None, 0_u64);
-        while dead < u64::from(MAX_RECOVERED) {
-            let page = view.outbox_view().webhook_deliveries_page(id, &filter, before, PAGE).await?;
-            let Some(last) = page.last() else { return Ok((dead, false)) };
-            before = Some(last.id);
-            dead += page.len() as u64;
-        }
-        Ok((dead, true))
+        let found = view.outbox_view().count_dead_webhook_deliveries(dead, MAX_RECOVERED + 1).await?;
+        let limit = u64::from(MAX_RECOVERED);
+        Ok((found.min(limit), found > limit))
     }
 
     /// Deliveries of published events of a period that the endpoint has no delivery of, in the order of the events, and
-    /// whether there may be more.
+    /// whether there are more. The oldest are created first, so that a repeated call does not create an event's delivery
+    /// after those of later events.
     async fn missing(
         &self,
         endpoint: &WebhookEndpoint,
@@ -134,30 +122,29 @@ impl Webhooks {
             to: Some(to),
             ..OutboxFilter::default()
         };
+        let limit = MAX_RECOVERED as usize;
         let mut view = self.outbox.view().await?;
-        let mut before = None;
+        let mut after = None;
         let mut missing = Vec::new();
-        loop {
-            let rows = view.outbox_view().outbox_page(&filter, before, PAGE).await?;
+        while missing.len() <= limit {
+            let rows = view.outbox_view().outbox_after(&filter, after, PAGE).await?;
             let Some(last) = rows.last() else { break };
-            before = Some(last.id);
+            after = Some(last.id);
             let wanted: Vec<&OutboxRow> = rows.iter().filter(|row| self.is_wanted(endpoint, row)).collect();
             let ids: Vec<EventId> = wanted.iter().map(|row| row.event_id.clone()).collect();
             let without = without_delivery(view.outbox_view(), endpoint.id, &ids).await?;
             let rows = wanted.into_iter().filter(|row| without.contains(&row.event_id));
             missing.extend(rows.filter_map(|row| self.delivery_of_row(endpoint, row, now)));
-            if missing.len() >= MAX_RECOVERED as usize {
-                break;
-            }
         }
-        // The newest events were read first.
-        missing.reverse();
-        let is_cut = missing.len() >= MAX_RECOVERED as usize;
+        let is_cut = missing.len() > limit;
+        missing.truncate(limit);
         Ok((missing, is_cut))
     }
 
     fn is_wanted(&self, endpoint: &WebhookEndpoint, row: &OutboxRow) -> bool {
-        self.offer.of_row(&row.event_type).is_some_and(|offered| self.offer.wanted(endpoint, offered))
+        self.offer
+            .of_row(&row.event_type)
+            .is_some_and(|offered| self.offer.is_receiver(endpoint, offered, &row.aggregate))
     }
 
     /// `None` for a row whose payload is not a JSON object: no consumer could apply it either.
@@ -174,17 +161,22 @@ impl Webhooks {
 
     async fn resend(
         &self,
-        id: EndpointId,
-        (from, to): (DateTime<Utc>, DateTime<Utc>),
+        operator: Operator,
+        all: DeadDeliveries,
         entry: AuditEntry,
-    ) -> Result<u64, StoreError> {
-        with_tx_using(&self.outbox.tx, entry, move |unit, entry, attempt| {
+    ) -> Result<u64, WebhookError> {
+        with_tx(&self.outbox.tx, (operator, entry), move |unit, (operator, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
+                let endpoint = lock(unit, operator, all.endpoint).await?;
                 if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
                     return Ok(changed);
                 }
-                let changed = unit.resend_webhook_deliveries(id, from, to, entry.at, MAX_RECOVERED).await?;
+                refuse_unmasked(unit, operator, &endpoint, &all).await?;
+                // A further delivery can become `DEAD` after this check.
+                let is_unmasked = if may_send_unmasked(operator, &endpoint) { None } else { Some(false) };
+                let dead = DeadDeliveries { is_unmasked, ..all };
+                let changed = unit.resend_webhook_deliveries(&dead, entry.at, MAX_RECOVERED).await?;
                 unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
                 Ok(changed)
             })
@@ -197,7 +189,7 @@ impl Webhooks {
         deliveries: Vec<NewWebhookDelivery>,
         entry: AuditEntry,
     ) -> Result<u64, StoreError> {
-        with_tx_using(&self.outbox.tx, (deliveries, entry), |unit, (deliveries, entry), attempt| {
+        with_tx(&self.outbox.tx, (deliveries, entry), |unit, (deliveries, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
@@ -212,7 +204,7 @@ impl Webhooks {
     }
 
     async fn audit_alone(&self, entry: AuditEntry) -> Result<(), StoreError> {
-        with_tx_using(&self.outbox.tx, entry, |unit, entry, attempt| {
+        with_tx(&self.outbox.tx, entry, |unit, entry, attempt| {
             Box::pin(async move {
                 if changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
                     unit.outbox().audit(entry).await?;
@@ -222,4 +214,21 @@ impl Webhooks {
         })
         .await
     }
+}
+
+/// Refuses to send deliveries with unmasked payloads again to an endpoint that an operator without access to personal data
+/// can have redirected.
+async fn refuse_unmasked(
+    unit: &mut (impl WebhookQueries + ?Sized),
+    operator: &Operator,
+    endpoint: &WebhookEndpoint,
+    all: &DeadDeliveries,
+) -> Result<(), WebhookError> {
+    let unmasked = DeadDeliveries { is_unmasked: Some(true), ..*all };
+    if may_send_unmasked(operator, endpoint) || unit.count_dead_webhook_deliveries(&unmasked, 1).await? == 0 {
+        return Ok(());
+    }
+    let why = "begins a period with unmasked payloads, which the endpoint does not get any more: only an operator who may \
+               see personal data (pii) can send them again";
+    Err(InvalidEndpoint::new("since", why).into())
 }

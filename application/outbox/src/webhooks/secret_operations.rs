@@ -6,13 +6,22 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Effect, NewEndpoint, Webhooks};
-use crate::operations::Operator;
-use crate::ports::{EndpointId, EndpointSecret, WebhookEndpoint};
+use crate::operations::{OperationError, Operator};
+use crate::ports::{EndpointId, EndpointSecret, SecretError, WebhookEndpoint};
 
 /// Maximum number of valid secrets of an endpoint.
 const MAX_SECRETS: usize = 10;
 /// Longest time for which a replaced secret stays valid.
 pub const MAX_OVERLAP_HOURS: u32 = 168;
+
+/// Result of a rotation of the key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RotatedKeys {
+    /// Number of endpoints whose secrets were encrypted with the current key.
+    pub changed: u64,
+    /// The endpoints whose secrets could not be decrypted, and why.
+    pub failed: Vec<(EndpointId, SecretError)>,
+}
 
 impl Webhooks {
     /// Replaces the secret of an endpoint. Requests are also signed with the previous secrets for some hours (24 unless
@@ -47,27 +56,39 @@ impl Webhooks {
         Ok(NewEndpoint { endpoint, secret })
     }
 
-    /// Encrypts the secrets of all endpoints with the current key. Returns the number of changed endpoints.
-    pub async fn rotate_key(&self, operator: &Operator) -> Result<u64, WebhookError> {
+    /// Encrypts the secrets of all endpoints with the current key. An endpoint whose secrets this process cannot decrypt does
+    /// not end the run.
+    pub async fn rotate_key(&self, operator: &Operator) -> Result<RotatedKeys, WebhookError> {
         let mut after = None;
-        let mut changed = 0;
+        let mut rotated = RotatedKeys::default();
         loop {
             let page = self.outbox.view().await?.outbox_view().webhook_endpoints_after(after, 100).await?;
-            let Some(last) = page.last() else { return Ok(changed) };
+            let Some(last) = page.last() else { return Ok(rotated) };
             after = Some(last.id);
             for endpoint in page {
-                if self.transport.reseal(&endpoint)?.is_none() {
-                    continue;
+                match self.reseal(operator, &endpoint).await {
+                    Ok(is_changed) => rotated.changed += u64::from(is_changed),
+                    Err(WebhookError::Secret(error)) => rotated.failed.push((endpoint.id, error)),
+                    // The endpoint was deleted in the meantime, with its secrets.
+                    Err(WebhookError::Operation(OperationError::NotFound { .. })) => {}
+                    Err(error) => return Err(error),
                 }
-                let transport = Arc::clone(&self.transport);
-                let change = move |_: &Operator, before: WebhookEndpoint, (): &()| {
-                    Ok(transport.reseal(&before)?.unwrap_or(before))
-                };
-                let action = ("webhooks.rotate-key", Vec::new());
-                self.change(operator, action, endpoint.id, (), change, Effect::None).await?;
-                changed += 1;
             }
         }
+    }
+
+    /// Encrypts the secrets of an endpoint with the current key, if they are not.
+    async fn reseal(&self, operator: &Operator, endpoint: &WebhookEndpoint) -> Result<bool, WebhookError> {
+        if self.transport.reseal(endpoint)?.is_none() {
+            return Ok(false);
+        }
+        let transport = Arc::clone(&self.transport);
+        let change = move |_: &Operator, before: WebhookEndpoint, (): &()| {
+            Ok(transport.reseal(&before)?.unwrap_or(before))
+        };
+        self.change(operator, ("webhooks.rotate-key", Vec::new()), endpoint.id, (), change, Effect::None)
+            .await?;
+        Ok(true)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
+use crate::jobs::{Job, Periodic, Progress, RunBy};
 use crate::ports::{Leadership, StoreError};
 use crate::transaction::{Transactor, with_tx};
 
@@ -13,24 +13,24 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The sweep. The consumer does not lock endpoints, so that a delivery can be committed after the deletion of its
 /// endpoint was.
-pub struct WebhookSweep {
-    /// Runs units of work.
-    pub tx: Transactor,
+pub(super) struct Sweep {
+    pub(super) tx: Transactor,
 }
 
-impl WebhookSweep {
-    /// Starts the sweep on the leader.
-    pub fn start(self, leader: &Leader) {
+impl Sweep {
+    /// Starts the sweep. Every process that sends webhooks runs it, so that it needs no lease: a run of another process
+    /// finds nothing left to cancel.
+    pub(super) fn start(self) {
         let tx = self.tx.clone();
-        Periodic::new("WebhookSweep", INTERVAL, RunBy::Leader(leader.clone())).start(&tx, self);
+        Periodic::new("WebhookSweep", INTERVAL, RunBy::EveryProcess).start(&tx, self);
     }
 }
 
 #[async_trait]
-impl Job for WebhookSweep {
+impl Job for Sweep {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
         let now = self.tx.now();
-        with_tx(&self.tx, move |unit, _| {
+        with_tx(&self.tx, (), move |unit, (), _| {
             Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, now).await })
         })
         .await?;

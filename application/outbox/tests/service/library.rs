@@ -95,7 +95,8 @@ impl Library {
     /// Another process on the same store and broker, with one consumer.
     pub(crate) fn next_process(&self, subscriber: &Subscriber<MemoryUnit>) -> Library {
         let next = self.another_process([]);
-        let outbox = Outbox { tx: next.tx.outbox(), ..self.outbox.clone() };
+        let mut outbox = self.outbox.clone();
+        outbox.tx = next.tx.outbox();
         let consumers = vec![subscriber.bind(next.tx.store())];
         Library { outbox, consumers, ..next }
     }
@@ -139,9 +140,8 @@ impl Library {
     }
 
     pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
-        let appended = with_tx(&self.tx, move |unit, _| {
-            let events = events.clone();
-            Box::pin(async move { unit.outbox().append(&events).await })
+        let appended = with_tx(&self.tx, events, |unit, events, _| {
+            Box::pin(async move { unit.outbox().append(events).await })
         });
         appended.await.unwrap();
     }

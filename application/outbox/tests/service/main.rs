@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod external;
+mod gauges;
 mod jobs;
 mod library;
 mod lists;
@@ -144,7 +145,7 @@ async fn custom_event_types_are_applied_once_and_in_order() {
     library.redrive("first").await;
     assert_eq!(library.ids("LOAN_NOTED").await, notes, "the duplicate has no effect");
     assert_eq!(library.consumed("loans", "first").await, Some((ConsumeStatus::Success, 1)));
-    let queues = library.outbox.topology.queues.iter().map(|queue| queue.name.as_str());
+    let queues = library.outbox.topology().queues.iter().map(|queue| queue.name.as_str());
     assert_eq!(queues.collect::<Vec<_>>(), [QUEUE, "library.dead-letters"]);
 }
 
@@ -327,7 +328,7 @@ fn kind_of_an_error_does_not_contain_its_values() {
     assert_eq!(kind("no row for 0192f3c1-77aa at 10:30"), kind("no row for 5d2e at 11:00"));
     assert_ne!(kind("order 17 is locked"), kind("order 17 is unpaid"));
     let corrupt = |key: &str| StoreError::Corrupt {
-        table: "orders",
+        table: "books",
         column: "status",
         key: key.to_owned(),
         why: "unknown status".to_owned(),

@@ -276,7 +276,7 @@ async fn events_wait_while_new_process_is_restarted() {
     let killed = new_version(&old).started().await;
     killed.commit(vec![killed.written("e1", "BOOK_RETURNED", 7, 1)]).await;
     eventually(async || old.noted().await == ["e1"]).await;
-    killed.outbox.tx.tasks().kill();
+    killed.outbox.tasks().kill();
     old.commit(vec![killed.written("e2", "BOOK_RETURNED", 7, 2), killed.written("e3", "BOOK_LENT", 7, 3)])
         .await;
     pass(Duration::from_secs(60)).await;
@@ -298,7 +298,7 @@ async fn event_is_dead_lettered_when_no_running_process_has_registered_its_type(
         .commit(vec![ended.written("e1", "BOOK_RETURNED", 7, 1), ended.written("e2", "BOOK_LENT", 7, 2)])
         .await;
     eventually(async || old.statuses(&["e1", "e2"]).await == [WAITING; 2]).await;
-    ended.outbox.tx.tasks().kill();
+    ended.outbox.tasks().kill();
     pass(Duration::from_secs(75)).await;
     assert_eq!(old.statuses(&["e1", "e2"]).await, [WAITING; 2], "the lease has not ended");
     pass(Duration::from_secs(60)).await;
@@ -354,7 +354,7 @@ async fn stopped_new_version_is_forgotten_when_all_leases_end() {
     let new = new_version(&new);
     new.prepare().await;
     new.commit(vec![new.written("e1", "BOOK_RETURNED", 7, 1)]).await;
-    new.outbox.tx.tasks().kill();
+    new.outbox.tasks().kill();
     let old = new.another_process([lent(), noted()]).with(&notes_of(&["BOOK_LENT"]));
     let mut unit = old.tx.begin().await.unwrap();
     unit.outbox().release_all_leases().await.unwrap();

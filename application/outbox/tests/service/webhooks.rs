@@ -1,8 +1,5 @@
 //! Webhooks on the toolkit alone: which events get deliveries, schedule, pauses, disabling, order, shutdown, operations.
 
-mod in_time;
-mod observed;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -22,12 +19,22 @@ use handover_outbox::{EventSpec, Outbox, Tasks, Transactor, WakeupNotifier, with
 
 use crate::library::eventually;
 
+mod announcements;
+mod in_time;
+mod keys;
+mod observed;
+mod privacy;
+mod recording;
+mod recovery;
+
 /// What the receiver does with a request.
 #[derive(Debug, Clone)]
 enum Reply {
     Status(u16),
     RetryAfter(u16, String),
     NoConnection,
+    /// The process has another key than the endpoint.
+    NotSigned,
     Hang,
 }
 
@@ -46,6 +53,8 @@ struct Seen {
 struct Receiver {
     replies: Mutex<VecDeque<Reply>>,
     seen: Mutex<Vec<Seen>>,
+    /// The endpoint whose secrets cannot be decrypted.
+    other_key: Mutex<Option<EndpointId>>,
 }
 
 #[async_trait]
@@ -76,6 +85,9 @@ impl WebhookTransport for Receiver {
     }
 
     fn reseal(&self, endpoint: &WebhookEndpoint) -> Result<Option<WebhookEndpoint>, SecretError> {
+        if *self.other_key.lock().unwrap() == Some(endpoint.id) {
+            return Err(SecretError::OtherKey(endpoint.id));
+        }
         let mut after = endpoint.clone();
         for secret in &mut after.secrets {
             secret.sealed = Sealed(secret.sealed.0.replace("key-1", "key-2"));
@@ -97,7 +109,8 @@ impl WebhookTransport for Receiver {
         match reply {
             Reply::Status(status) => Ok(response(status, None)),
             Reply::RetryAfter(status, header) => Ok(response(status, Some(header))),
-            Reply::NoConnection => Err(SendError("DNS: no such host".to_owned())),
+            Reply::NoConnection => Err(SendError::NoResponse("DNS: no such host".to_owned())),
+            Reply::NotSigned => Err(SecretError::OtherKey(request.endpoint.id).into()),
             Reply::Hang => std::future::pending().await,
         }
     }
@@ -147,6 +160,33 @@ fn lent() -> OfferedType {
     }
 }
 
+const PAYLOAD: &str = r#"{"copies":3,"reader":"Ada Lovelace"}"#;
+
+fn new_event(tenant: TenantId, id: &str, book: i64, at: DateTime<Utc>, payload: &str) -> NewEvent {
+    NewEvent {
+        event_id: id.parse().unwrap(),
+        event_type: "BOOK_LENT".to_owned(),
+        aggregate: AggregateRef { tenant, kind: "Book".to_owned(), id: book.into() },
+        aggregate_seq: None,
+        payload: payload.to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: at,
+        max_retry_count: 3,
+        routing_key: None,
+        due: None,
+    }
+}
+
+async fn append(tx: &Transactor, events: Vec<NewEvent>) {
+    with_tx(tx, events, |unit, events, _| Box::pin(async move { unit.outbox().append(events).await }))
+        .await
+        .unwrap();
+}
+
+fn trusted() -> Operator {
+    Operator { sees_personal_data: true, ..operator(TENANT) }
+}
+
 impl World {
     fn new() -> World {
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
@@ -186,11 +226,7 @@ impl World {
     }
 
     fn dispatcher(&self) -> WebhookDispatcher {
-        WebhookDispatcher {
-            tx: self.tx.clone(),
-            transport: self.receiver.clone(),
-            settings: WebhookSettings::default(),
-        }
+        WebhookDispatcher::new(self.tx.clone(), self.receiver.clone(), WebhookSettings::default())
     }
 
     async fn create(&self, change: EndpointChange) -> WebhookEndpoint {
@@ -199,28 +235,11 @@ impl World {
 
     /// Publishes an event of a book and applies it at the consumer.
     async fn event(&self, id: &str, book: i64) {
-        self.event_of(TENANT, id, book, r#"{"copies":3,"reader":"Ada Lovelace"}"#).await;
+        self.event_of(TENANT, id, book, PAYLOAD).await;
     }
 
     async fn event_of(&self, tenant: TenantId, id: &str, book: i64, payload: &str) {
-        let new = NewEvent {
-            event_id: id.parse().unwrap(),
-            event_type: "BOOK_LENT".to_owned(),
-            aggregate: AggregateRef { tenant, kind: "Book".to_owned(), id: book.into() },
-            aggregate_seq: None,
-            payload: payload.to_owned(),
-            metadata: EventMetadata::default(),
-            occurred_at: self.tx.now(),
-            max_retry_count: 3,
-            routing_key: None,
-            due: None,
-        };
-        with_tx(&self.tx, move |unit, _| {
-            let new = new.clone();
-            Box::pin(async move { unit.outbox().append(std::slice::from_ref(&new)).await })
-        })
-        .await
-        .unwrap();
+        append(&self.tx, vec![new_event(tenant, id, book, self.tx.now(), payload)]).await;
         self.apply(id).await;
     }
 
@@ -274,6 +293,27 @@ impl World {
         let due = self.only_delivery(endpoint).await.due_time;
         self.tx.sleep((due - self.tx.now()).to_std().unwrap_or_default()).await;
         assert_eq!(self.dispatch().await, 1);
+    }
+
+    /// Gives up a delivery at its first failed attempt.
+    fn impatient(&self) -> WebhookDispatcher {
+        let settings = WebhookSettings { delays: Vec::new(), ..WebhookSettings::default() };
+        WebhookDispatcher::new(self.tx.clone(), self.receiver.clone(), settings)
+    }
+
+    /// Sends every due delivery once; those that fail are `DEAD`.
+    async fn fail(&self) {
+        self.replies(std::iter::repeat_n(Reply::Status(500), 20));
+        dispatch_once(&self.tx, &self.impatient(), NonZeroU32::new(20).unwrap()).await.unwrap();
+        self.receiver.replies.lock().unwrap().clear();
+        self.seen();
+    }
+
+    /// The ids of the events about webhooks, the newest first.
+    async fn about_webhooks(&self) -> Vec<EventId> {
+        let mut view = self.tx.view().await.unwrap();
+        let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
+        rows.into_iter().filter(|row| row.event_type.starts_with("WEBHOOK")).map(|row| row.event_id).collect()
     }
 
     async fn outbox_types(&self) -> Vec<String> {
@@ -517,6 +557,7 @@ async fn attempt_that_the_end_of_the_process_interrupts_is_not_counted() {
     world.replies([Reply::Hang]);
     world.dispatcher().start();
     eventually(async || !world.receiver.seen.lock().unwrap().is_empty()).await;
+    let began_at = world.receiver.seen.lock().unwrap()[0].at;
     world.tx.tasks().stop().await;
     let next = World::on(world.store.clone(), restarted(&world));
     let delivery = next.only_delivery(endpoint.id).await;
@@ -524,6 +565,8 @@ async fn attempt_that_the_end_of_the_process_interrupts_is_not_counted() {
     assert_eq!(delivery.claim, None);
     let attempts = next.attempts(&delivery).await;
     assert_eq!(attempts.iter().map(|it| it.outcome).collect::<Vec<_>>(), [AttemptOutcome::Interrupted]);
+    assert_eq!(attempts[0].at, began_at, "the begin of the attempt, not its end");
+    assert!(attempts[0].duration_ms >= 5_000, "{attempts:?}");
     assert_eq!(next.endpoint(endpoint.id).await.health, EndpointHealth::default());
     assert_eq!(next.dispatch().await, 1, "the delivery is due at once");
 }
@@ -545,11 +588,11 @@ async fn delivery_whose_claims_end_without_a_result_is_dead_after_five() {
             now: world.tx.now(),
             until: world.tx.now() + minutes(1),
             limit: 10,
+            is_repeated: false,
         };
         // The process ends before it records a result.
-        let claimed = with_tx(&world.tx, move |unit, _| {
-            let claim = claim.clone();
-            Box::pin(async move { unit.outbox().claim_webhook_deliveries(&claim).await })
+        let claimed = with_tx(&world.tx, claim, |unit, claim, _| {
+            Box::pin(async move { unit.outbox().claim_webhook_deliveries(claim).await })
         });
         assert_eq!(claimed.await.unwrap().len(), 1, "claim {number}");
         world.tx.sleep(Duration::from_secs(61)).await;
@@ -571,12 +614,7 @@ async fn endpoint_that_hangs_delays_no_other() {
     }
     // The fake receiver decides by order of arrival: hang for the slow endpoint only.
     let receiver = Arc::new(HangsFor(slow.id, Receiver::default()));
-    let dispatcher = WebhookDispatcher {
-        transport: receiver.clone(),
-        settings: WebhookSettings::default(),
-        tx: world.tx.clone(),
-    };
-    dispatcher.start();
+    WebhookDispatcher::new(world.tx.clone(), receiver.clone(), WebhookSettings::default()).start();
     let delivered = async || {
         let deliveries = world.deliveries(fast.id).await;
         deliveries.iter().all(|it| it.state == DeliveryState::Delivered)
@@ -717,8 +755,8 @@ async fn replaced_secret_stays_valid_for_the_overlap_and_at_most_ten_are_kept() 
     // An overlap of 0 ends the current secret at once, and expired secrets are removed.
     world.tx.sleep(Duration::from_secs(169 * 3600)).await;
     assert_eq!(rotate(0).await.unwrap().endpoint.secrets.len(), 1);
-    assert_eq!(world.webhooks.rotate_key(&ROTATOR).await.unwrap(), 1);
-    assert_eq!(world.webhooks.rotate_key(&ROTATOR).await.unwrap(), 0);
+    assert_eq!(world.webhooks.rotate_key(&ROTATOR).await.unwrap().changed, 1);
+    assert_eq!(world.webhooks.rotate_key(&ROTATOR).await.unwrap(), RotatedKeys::default());
     let dump = format!("{:?} {:?}", world.endpoint(endpoint.id).await, world.store.rows());
     assert!(!dump.contains("canary"), "a secret is stored or shown in clear text");
 }
@@ -737,6 +775,33 @@ async fn deleted_endpoint_keeps_its_deliveries_without_secrets() {
     let again = world.webhooks.enable(&operator(TENANT), endpoint.id).await.unwrap_err();
     assert!(matches!(again, WebhookError::Operation(OperationError::NotFound { .. })), "{again}");
     assert_eq!(world.dispatch().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivery_written_during_the_deletion_of_its_endpoint_is_cancelled_where_webhooks_are_sent() {
+    let world = World::new();
+    let endpoint = world.create(to("https://a.example", &["*"])).await;
+    world.webhooks.delete(&operator(TENANT), endpoint.id).await.unwrap();
+    // The consumer had read the endpoint before the deletion was committed.
+    let late = NewWebhookDelivery {
+        endpoint: endpoint.id,
+        tenant: TENANT,
+        event_id: "event-1".parse().unwrap(),
+        redelivery: 0,
+        event_type: "book.lent".to_owned(),
+        order_key: "Book/5".to_owned(),
+        body: "{}".to_owned(),
+        dead_because: None,
+        at: world.tx.now(),
+    };
+    let mut unit = world.store.begin().await.unwrap();
+    assert_eq!(unit.outbox().insert_webhook_deliveries(&[late]).await.unwrap(), 1);
+    unit.commit().await.unwrap();
+    assert_eq!(world.only_delivery(endpoint.id).await.state, DeliveryState::Pending);
+    world.dispatcher().start();
+    eventually(async || world.only_delivery(endpoint.id).await.state == DeliveryState::Cancelled).await;
+    assert_eq!(world.seen(), []);
+    world.tx.tasks().stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -809,10 +874,9 @@ async fn recovery_sends_dead_deliveries_and_missing_events() {
 async fn mark_sent(world: &World, id: &str) {
     let id: EventId = id.parse().unwrap();
     let now = world.tx.now();
-    let confirmed = Arc::new(crate::versions::confirmed(id.as_str()));
-    with_tx(&world.tx, move |unit, _| {
-        let confirmed = Arc::clone(&confirmed);
-        Box::pin(async move { unit.outbox().mark_sent(&[&confirmed], now).await })
+    let confirmed = crate::versions::confirmed(id.as_str());
+    with_tx(&world.tx, confirmed, move |unit, confirmed, _| {
+        Box::pin(async move { unit.outbox().mark_sent(&[confirmed], now).await })
     })
     .await
     .unwrap();

@@ -1,9 +1,10 @@
 //! Arguments of `outbox`.
 
 use chrono::{DateTime, Utc};
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
+use handover_outbox::ports::OutboxFilter;
 use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
@@ -11,7 +12,7 @@ use super::PageArgs;
 use crate::values::{aggregate_id, aggregate_key, cursor, event, pace, reason, status, tenant, time, whole};
 
 const LIST_HELP: &str = "\
-Newest first, like the API (GET /api/v1/ops/outbox).
+Newest first, like the operators' route GET /outbox.
 
 Examples:
   handover outbox list --status failed
@@ -65,12 +66,9 @@ pub enum OutboxCommand<F: Args> {
     Release(OutboxReleaseArgs<F>),
 }
 
-/// Arguments of `outbox list`.
+/// Filter of events. The events that have all these values are selected.
 #[derive(Debug, Clone, Args)]
-pub struct OutboxListArgs<F: Args> {
-    /// Flags of every command.
-    #[command(flatten)]
-    pub common: F,
+pub struct EventFilterArgs {
     /// Only events in this status: new, retry, sent, failed
     #[arg(long, value_name = "STATUS", value_parser = status)]
     pub status: Option<OutboxStatus>,
@@ -86,9 +84,45 @@ pub struct OutboxListArgs<F: Args> {
     /// Only events about the aggregate with this text key, such as a UUID
     #[arg(long, value_name = "KEY", value_parser = aggregate_key, conflicts_with = "aggregate_id")]
     pub aggregate_key: Option<AggregateId>,
-    /// Only rows of this tenant [default: all]
+    /// Only events of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Only events that occurred at or after this time, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<DateTime<Utc>>,
+    /// Only events that occurred before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<DateTime<Utc>>,
+}
+
+impl EventFilterArgs {
+    /// The names of the arguments.
+    const NAMES: [&str; 8] =
+        ["status", "event_type", "aggregate_type", "aggregate_id", "aggregate_key", "tenant", "from", "to"];
+
+    pub(crate) fn into_filter(self) -> OutboxFilter {
+        OutboxFilter {
+            tenant: self.tenant,
+            status: self.status,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_key.or(self.aggregate_id.map(AggregateId::from)),
+            from: self.from,
+            to: self.to,
+            ..OutboxFilter::default()
+        }
+    }
+}
+
+/// Arguments of `outbox list`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxListArgs<F: Args> {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: F,
+    /// Filter of the events.
+    #[command(flatten)]
+    pub filter: EventFilterArgs,
     /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,
@@ -111,36 +145,24 @@ pub struct OutboxShowArgs<F: Args> {
     pub output: OutputArgs,
 }
 
+/// The filter of `outbox redrive` selects events in two statuses only.
+fn with_redriven_status(argument: Arg) -> Arg {
+    if argument.get_id() != "status" {
+        return argument;
+    }
+    argument.help("Only events in this status: failed (if no status is given) or sent")
+}
+
 /// Arguments of `outbox redrive`.
 #[derive(Debug, Clone, Args)]
+#[command(mut_args(with_redriven_status))]
 pub struct OutboxRedriveArgs<F: Args> {
     /// Ids of the events; or use a filter
-    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = ["status", "event_type", "aggregate_type", "aggregate_id", "aggregate_key", "tenant", "from", "to"])]
+    #[arg(value_name = "EVENT_ID", value_parser = event, conflicts_with_all = EventFilterArgs::NAMES)]
     pub events: Vec<EventId>,
-    /// Events in this status: failed (if no status is given) or sent
-    #[arg(long, value_name = "STATUS", value_parser = status)]
-    pub status: Option<OutboxStatus>,
-    /// Events of this type, such as BOOK_LENT
-    #[arg(long, value_name = "TYPE")]
-    pub event_type: Option<String>,
-    /// Events about books, readers, ...: Book, Reader, ...
-    #[arg(long, value_name = "TYPE")]
-    pub aggregate_type: Option<String>,
-    /// Events about the book, reader, ... with this id
-    #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
-    pub aggregate_id: Option<i64>,
-    /// Events about the aggregate with this text key, such as a UUID
-    #[arg(long, value_name = "KEY", value_parser = aggregate_key, conflicts_with = "aggregate_id")]
-    pub aggregate_key: Option<AggregateId>,
-    /// Events of this tenant
-    #[arg(long, value_name = "ID", value_parser = tenant)]
-    pub tenant: Option<TenantId>,
-    /// Events that occurred at or after this time, such as 2026-01-31T08:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub from: Option<DateTime<Utc>>,
-    /// Events that occurred before this time
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub to: Option<DateTime<Utc>>,
+    /// Filter of the events.
+    #[command(flatten)]
+    pub filter: EventFilterArgs,
     /// Continue after the redrive that returned this `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,

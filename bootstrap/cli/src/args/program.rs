@@ -1,5 +1,7 @@
 //! Arguments of the commands that need a configuration.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use handover_runtime::terminal::{Address, Common, OutputArgs};
 
@@ -10,6 +12,27 @@ Exit codes: 0 no check failed, 1 a check failed, 2 only configuration checks fai
 
 Example:
   handover doctor --output json | jq '.checks[] | select(.status != \"ok\")'";
+
+pub(crate) const BACKUP_HELP: &str = "\
+The copy contains everything that was committed when the command started, is verified and on disk when the \
+command ends, and only its owner may read it. An existing file is never overwritten. Meanwhile `serve` \
+continues; its write-ahead log grows until the copy is complete. A database on a server has its own program: \
+mariadb-dump --single-transaction (mysqldump) or pg_dump.
+
+Examples:
+  handover backup /backup/handover-$(date +%F).db
+  handover backup /backup/copy.db --database sqlite:///srv/handover/handover.db";
+
+/// Arguments of `backup`.
+#[derive(Debug, Clone, Args)]
+pub struct BackupArgs {
+    /// The new file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+}
 
 /// Arguments of `doctor`.
 #[derive(Debug, Clone, Args)]

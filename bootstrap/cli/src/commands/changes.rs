@@ -2,14 +2,13 @@
 //! serves it.
 
 use clap::Args;
-use handover_events::{AggregateId, EventId};
+use handover_events::EventId;
 use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
     DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
     RedriveSelection, ReplayDeadLetters,
 };
-use handover_outbox::ports::OutboxFilter;
 use handover_runtime::terminal::{Output, OutputError, note};
 use serde::Serialize;
 
@@ -51,17 +50,7 @@ fn rows<F: Args>(arguments: &OutboxRedriveArgs<F>) -> Result<RedriveSelection, C
         let named = Named::new(arguments.events.clone());
         return named.map(RedriveSelection::Events).ok_or_else(|| usage(too_many("events")));
     }
-    let filter = OutboxFilter {
-        tenant: arguments.tenant,
-        status: arguments.status,
-        event_type: arguments.event_type.clone(),
-        aggregate_type: arguments.aggregate_type.clone(),
-        aggregate_id: arguments.aggregate_key.clone().or(arguments.aggregate_id.map(AggregateId::from)),
-        from: arguments.from,
-        to: arguments.to,
-        ..OutboxFilter::default()
-    };
-    match RedriveFilter::new(filter) {
+    match RedriveFilter::new(arguments.filter.clone().into_filter()) {
         Ok(filter) => Ok(RedriveSelection::Filter { filter, after: arguments.cursor }),
         Err(operations::InvalidRedriveFilter::Empty) => {
             Err(usage("name events, or a filter such as --status failed".to_owned()))

@@ -1,11 +1,10 @@
 //! `outbox list|show|blocked`, `dlq list`, `audit list`: read directly from the database; `queues`: reads from the
 //! broker. All of them also work while a process serves the database.
 
-use handover_events::AggregateId;
 use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView};
 use handover_outbox::Page;
 use handover_outbox::operations;
-use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
+use handover_outbox::ports::{AuditFilter, DeadLetterFilter};
 
 use crate::access::{Access, Reach};
 use crate::args::{
@@ -18,26 +17,12 @@ pub(crate) async fn outbox<A: Access>(
     source: &A::Source,
     arguments: &OutboxListArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 7] =
-        ["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"];
     let session = A::open(source, &arguments.common, Reach::Store).await?;
-    let filter = OutboxFilter {
-        tenant: arguments.tenant,
-        status: arguments.status,
-        event_type: arguments.event_type.clone(),
-        aggregate_type: arguments.aggregate_type.clone(),
-        aggregate_id: arguments.aggregate_key.clone().or(arguments.aggregate_id.map(AggregateId::from)),
-        ..OutboxFilter::default()
-    };
+    let filter = arguments.filter.clone().into_filter();
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
     let page = operations::outbox(session.outbox(), session.operator(), filter, before, limit).await;
-    Ok(list(
-        arguments.output.output,
-        &COLUMNS,
-        page.map_err(|error| session.failed(error))?,
-        EventView::from,
-    )?)
+    Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, EventView::from)?)
 }
 
 /// `outbox show`.
@@ -58,28 +43,12 @@ pub(crate) async fn blocked<A: Access>(
     source: &A::Source,
     arguments: &OutboxBlockedArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 9] = [
-        "aggregateType",
-        "aggregateId",
-        "tenantId",
-        "eventType",
-        "waitsFor",
-        "until",
-        "held",
-        "since",
-        "lastError",
-    ];
     let session = A::open(source, &arguments.common, Reach::Store).await?;
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
     let page =
         operations::blocked(session.outbox(), session.operator(), arguments.tenant, before, limit).await;
-    Ok(list(
-        arguments.output.output,
-        &COLUMNS,
-        page.map_err(|error| session.failed(error))?,
-        BlockedView::from,
-    )?)
+    Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, BlockedView::from)?)
 }
 
 /// `dlq list`.
@@ -87,7 +56,6 @@ pub(crate) async fn dead_letters<A: Access>(
     source: &A::Source,
     arguments: &DlqListArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 6] = ["key", "queue", "eventType", "status", "diedAt", "reason"];
     let session = A::open(source, &arguments.common, Reach::Store).await?;
     let filter = DeadLetterFilter {
         tenant: arguments.tenant,
@@ -98,12 +66,7 @@ pub(crate) async fn dead_letters<A: Access>(
     let before = arguments.cursor;
     let limit = arguments.limit;
     let page = operations::dead_letters(session.outbox(), session.operator(), filter, before, limit).await;
-    Ok(list(
-        arguments.output.output,
-        &COLUMNS,
-        page.map_err(|error| session.failed(error))?,
-        DeadLetterView::from,
-    )?)
+    Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, DeadLetterView::from)?)
 }
 
 /// `audit list`.
@@ -111,18 +74,12 @@ pub(crate) async fn audit<A: Access>(
     source: &A::Source,
     arguments: &AuditListArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 7] = ["createTime", "actor", "action", "matched", "changed", "reason", "selection"];
     let session = A::open(source, &arguments.common, Reach::Store).await?;
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
     let filter = AuditFilter { tenant: arguments.tenant, changes: arguments.changes };
     let page = operations::audit_log(session.outbox(), session.operator(), filter, before, limit).await;
-    Ok(list(
-        arguments.output.output,
-        &COLUMNS,
-        page.map_err(|error| session.failed(error))?,
-        AuditView::from,
-    )?)
+    Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, AuditView::from)?)
 }
 
 /// `queues`.
@@ -130,9 +87,8 @@ pub(crate) async fn queues<A: Access>(
     source: &A::Source,
     arguments: &QueuesArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 4] = ["name", "ready", "unacked", "consumers"];
     let session = A::open(source, &arguments.common, Reach::Broker).await?;
     let queues = operations::queues(session.outbox(), session.operator()).await;
     let items = queues.map_err(|error| session.failed(error))?;
-    Ok(list(arguments.output.output, &COLUMNS, Page { items, next: None }, QueueView::from)?)
+    Ok(list(arguments.output.output, Page { items, next: None }, QueueView::from)?)
 }

@@ -1,12 +1,12 @@
-//! `migrate` and `doctor`.
+//! `migrate`, `backup` and `doctor`.
 
 use handover_runtime::doctor::{CONFIGURATION, Check, Report, Subject, examine};
-use handover_runtime::stores::Database;
+use handover_runtime::stores::{self, Database};
 use handover_runtime::terminal::{Common, say, warn};
 use handover_runtime::{Exit, Failure, telemetry};
 use handover_sql::SchemaVersion;
 
-use crate::args::DoctorArgs;
+use crate::args::{BackupArgs, DoctorArgs};
 use crate::program::{CommandConfig, Program};
 
 pub(crate) async fn migrate<P: Program>(common: &Common) -> Result<(), Failure> {
@@ -18,6 +18,13 @@ pub(crate) async fn migrate<P: Program>(common: &Common) -> Result<(), Failure> 
     let version = |it: &SchemaVersion| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part);
     let versions: Vec<String> = migrated?.iter().map(version).collect();
     Ok(say(&format!("{database} is at {}\n", versions.join(" and ")))?)
+}
+
+pub(crate) async fn backup<P: Program>(arguments: &BackupArgs) -> Result<(), Failure> {
+    let program: P = arguments.common.load()?;
+    let database = program.config().database;
+    let bytes = stores::backup(database, P::PARTS, &arguments.file).await?;
+    Ok(say(&format!("{database} is copied to {} ({bytes} bytes)\n", arguments.file.display()))?)
 }
 
 /// Runs all checks.

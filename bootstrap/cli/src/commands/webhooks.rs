@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use handover_http::views::{RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 use handover_outbox::Page;
 use handover_outbox::ports::{BodyForm, DeliveryFilter, EndpointId, WebhookEndpoint};
-use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, WebhookError, Webhooks};
+use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, RotatedKeys, WebhookError, Webhooks};
 use handover_runtime::terminal::{OutputArgs, note, say};
 
 use crate::access::Reach;
@@ -133,13 +133,12 @@ pub(crate) async fn list_endpoints<A: WebhookAccess>(
     source: &A::Source,
     arguments: &WebhookListArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 5] = ["endpointId", "url", "eventTypes", "status", "disabledReason"];
     let opened = Opened::<A>::new(source, &arguments.common).await?;
     let items = opened.webhooks.list(opened.session.operator(), Some(arguments.tenant)).await;
     let items = opened.end(items, None).await?;
     let now = opened.webhooks.outbox.now();
     let view = |endpoint| WebhookView::new(endpoint, now);
-    Ok(list(arguments.output.output, &COLUMNS, Page { items, next: None }, view)?)
+    Ok(list(arguments.output.output, Page { items, next: None }, view)?)
 }
 
 /// `webhook show`.
@@ -208,9 +207,13 @@ pub(crate) async fn rotate_key<A: WebhookAccess>(
     arguments: &WebhookRotateKeyArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
     let opened = Opened::<A>::new(source, &arguments.common).await?;
-    let changed = opened.webhooks.rotate_key(opened.session.operator()).await;
-    let changed = opened.end(changed, None).await?;
-    Ok(say(&format!("{changed} endpoints are encrypted with the current key now\n"))?)
+    let rotated = opened.webhooks.rotate_key(opened.session.operator()).await;
+    let RotatedKeys { changed, failed } = opened.end(rotated, None).await?;
+    say(&format!("{changed} endpoints are encrypted with the current key now\n"))?;
+    for (_, error) in &failed {
+        note(&error.to_string());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(CommandFailure::NotEncrypted { failed: failed.len() }.into()) }
 }
 
 /// `webhook test`.
@@ -230,8 +233,6 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
     source: &A::Source,
     arguments: &WebhookDeliveriesArgs<A::Flags>,
 ) -> Result<(), A::Failure> {
-    const COLUMNS: [&str; 7] =
-        ["deliveryId", "eventId", "type", "state", "failedAttempts", "lastStatus", "lastError"];
     let of = &arguments.of;
     let opened = Opened::<A>::new(source, &of.common).await?;
     let filter = DeliveryFilter {
@@ -240,13 +241,14 @@ pub(crate) async fn deliveries<A: WebhookAccess>(
         status: arguments.status,
         from: arguments.from,
         to: arguments.to,
+        ..DeliveryFilter::default()
     };
     let operator = opened.session.operator();
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
     let page = opened.webhooks.deliveries(operator, of.endpoint, &filter, before, limit).await;
     let page = opened.end(page, Some(of.endpoint)).await?;
-    Ok(list(of.output.output, &COLUMNS, page, WebhookDeliveryView::from)?)
+    Ok(list(of.output.output, page, WebhookDeliveryView::from)?)
 }
 
 /// `webhook redeliver`.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use handover_runtime::config::Secret;
+use handover_runtime::tokens::TokenSecrets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -31,8 +32,11 @@ async fn serve(listener: TcpListener, responses: [(&str, &str); 3]) -> Vec<Strin
 
 fn api(address: SocketAddr) -> Api {
     let secrets = Secrets {
-        jwt: Some(Secret::new("0123456789abcdef0123456789abcdef")),
-        previous_jwt: None,
+        tokens: TokenSecrets {
+            current: Some(Secret::new("0123456789abcdef0123456789abcdef")),
+            previous: None,
+            verifies: &["tokens"],
+        },
         gateway: Secret::new("whsec_MDEyMzQ1Njc4OWFiY2RlZg=="),
         previous_gateway: None,
     };

@@ -93,6 +93,21 @@ async fn invalid_retry_policy_is_refused() -> TestResult {
 }
 
 #[tokio::test]
+async fn time_limit_in_which_no_attempt_could_end_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let with = |limit| library.builder().consumer("a", in_transaction(remind).timeout(limit)).build();
+    assert_eq!(
+        refusal(with(Duration::ZERO)),
+        "the time limit for an attempt of consumer \"a\" is 0ns: it must be longer than zero and at most a day; change \
+         `.timeout(..)`, or leave it out: the default is 10 s"
+    );
+    let day = Duration::from_secs(24 * 60 * 60);
+    assert!(refusal(with(Duration::MAX)).contains("at most a day"));
+    assert_eq!(refusal(with(day)), "not refused");
+    Ok(())
+}
+
+#[tokio::test]
 async fn name_that_cannot_be_stored_is_refused() -> TestResult {
     let library = Library::open().await?;
     assert_eq!(

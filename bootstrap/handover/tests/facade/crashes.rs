@@ -1,5 +1,4 @@
-//! The example `crash`: effects after a process has ended in the middle of its work. The other fault of the example takes
-//! longer, until the leases of an attempt have expired.
+//! The example `crash`: effects after a process has ended in the middle of its work.
 
 use std::fs;
 use std::path::Path;
@@ -18,11 +17,14 @@ fn each_loan_has_one_reminder_after_a_crash() -> TestResult {
         let mut command = Command::new(folder.path().join("program"));
         command.current_dir(folder.path()).env("FAULT", fault).output()
     };
-    let output = run("after_commit")?;
-    assert!(!output.status.success());
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "the process ends here: after_commit\n");
-    let output = run("")?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "2 loans, 2 with a reminder, 0 reminders too many\n");
+    for (fault, loans) in [("after_commit", 2), ("in_handler", 4)] {
+        let output = run(fault)?;
+        assert!(!output.status.success());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("the process ends here: {fault}\n"));
+        let output = run("")?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let expected = format!("{loans} loans, {loans} with a reminder, 0 reminders too many\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
     Ok(())
 }

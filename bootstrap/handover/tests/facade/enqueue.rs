@@ -225,6 +225,71 @@ fn derive_macro_reads_its_attributes_and_the_names_of_serde() {
     assert_eq!(BookLent::ROUTING_KEY, "book.lent");
 }
 
+/// Declares an event whose names in JSON have a case of serde, and checks the names of the derive macro.
+macro_rules! follows_serde {
+    ($case:literal, $type:ident) => {{
+        #[derive(Serialize, Deserialize, Event)]
+        #[serde(rename_all = $case)]
+        #[event(name = "book.cased", aggregate = "book")]
+        struct $type {
+            #[event(key, visible)]
+            book_number: i64,
+            #[event(visible)]
+            r#type: i64,
+            #[event(visible)]
+            _shelf_2b: i64,
+            #[event(visible)]
+            #[serde(rename(serialize = "Written", deserialize = "Read"))]
+            other: i64,
+        }
+        let event = $type { book_number: 3, r#type: 1, _shelf_2b: 2, other: 4 };
+        let json = serde_json::to_value(&event).unwrap();
+        let names = $type::visible_fields();
+        assert_eq!(json.as_object().unwrap().len(), names.len());
+        for name in names {
+            assert!(json.get(name).is_some(), "{}: {name} is not in {json}", $case);
+        }
+        assert_eq!(json[$type::KEY_FIELD], 3, "{}", $case);
+    }};
+}
+
+#[test]
+fn derive_macro_follows_every_case_of_serde() {
+    follows_serde!("lowercase", Lower);
+    follows_serde!("UPPERCASE", Upper);
+    follows_serde!("PascalCase", Pascal);
+    follows_serde!("camelCase", Camel);
+    follows_serde!("snake_case", Snake);
+    follows_serde!("SCREAMING_SNAKE_CASE", UpperSnake);
+    follows_serde!("kebab-case", Kebab);
+    follows_serde!("SCREAMING-KEBAB-CASE", UpperKebab);
+}
+
+/// An event that is nested too deeply to be read.
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "shelf.nested", aggregate = "shelf")]
+struct ShelfNested {
+    #[event(key)]
+    shelf: i64,
+    content: serde_json::Value,
+}
+
+#[tokio::test]
+async fn payload_that_is_nested_too_deeply_to_be_read_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<ShelfNested>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    let content = (0..200).fold(serde_json::Value::Null, |content, _| serde_json::json!([content]));
+    let refused = outbox.enqueue(&mut tx, ShelfNested { shelf: 1, content }).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "no consumer could read the payload of \"shelf.nested\": recursion limit exceeded; nest its values less \
+         deeply"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn event_that_is_not_due_holds_back_later_events_of_its_aggregate_only() -> TestResult {
     let library = Library::open().await?;

@@ -95,3 +95,45 @@ async fn text_that_cannot_be_a_key_is_refused() -> TestResult {
     assert_eq!(key, "A1");
     Ok(())
 }
+
+/// An event whose key serde writes differently from the id of the aggregate.
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "reader.left", aggregate = "reader")]
+struct ReaderLeft {
+    #[event(key)]
+    #[serde(with = "uuid::serde::simple")]
+    reader: Uuid,
+}
+
+/// An event whose key has a name in JSON that is no name in Rust.
+#[derive(Serialize, Deserialize, Event)]
+#[serde(rename_all = "kebab-case")]
+#[event(name = "reader.moved", aggregate = "reader")]
+struct ReaderMoved {
+    #[event(key)]
+    #[serde(with = "uuid::serde::simple")]
+    library_reader: Uuid,
+}
+
+#[tokio::test]
+async fn payload_that_contradicts_the_key_is_refused_and_the_transaction_stays_usable() -> TestResult {
+    let library = Library::open().await?;
+    let builder = library.builder().event::<ReaderLeft>().event::<ReaderMoved>().event::<BookLent>();
+    let outbox = builder.build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, ReaderLeft { reader: Uuid::from_u128(7) }).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the payload of \"reader.left\" contradicts its key: aggregate_id is 00000000-0000-0000-0000-000000000007, but the \
+         payload's reader is \"00000000000000000000000000000007\"; no consumer could apply the event; let serde write the \
+         key as it is: an integer as a number, a text unchanged, a UUID in lower case with hyphens"
+    );
+    let moved = ReaderMoved { library_reader: Uuid::from_u128(7) };
+    let refused = outbox.enqueue(&mut tx, moved).await.unwrap_err();
+    assert!(refused.to_string().contains("the payload's library-reader is"), "{refused}");
+    outbox.enqueue(&mut tx, BookLent::to("ann")).await?;
+    tx.commit().await?;
+    assert_eq!(library.count("SELECT count(*) FROM outbox_events").await?, 1);
+    Ok(())
+}

@@ -5,10 +5,6 @@ use crate::names::names;
 /// Separates a section from what is below it in the name of a variable.
 pub(super) const SECTION_MARK: &str = "__";
 
-/// Variables that are not settings, without the prefix: the path of the file, and the variables of the tests.
-pub(super) const NON_SETTINGS: [&str; 9] =
-    ["CONFIG", "BIN", "LONG", "SEED", "DECODER", "FUZZ", "SIMULATE", "SCHEMATHESIS", "WRITE_GOLDEN"];
-
 /// `HANDOVER_SECTION__KEY`, with the prefix of this program: dots become two underscores, dashes one.
 pub fn variable_of(path: &str) -> String {
     format!("{}{}", names().prefix, path.replace('.', SECTION_MARK).replace('-', "_").to_ascii_uppercase())

@@ -2,7 +2,7 @@
 //! those that Kubernetes sets in every container for a Service named `handover`.
 
 use super::keys::{Key, Keys};
-use super::names::{NON_SETTINGS, SECTION_MARK, path_of, variable_of};
+use super::names::{SECTION_MARK, path_of, variable_of};
 use super::sources::Sources;
 use crate::names::names;
 
@@ -31,8 +31,7 @@ pub(super) struct IgnoredVariable {
 impl Keys {
     /// Classifies a variable; `None` if it does not concern the configuration.
     pub(super) fn classify(&self, name: &str) -> Option<Variable<'_>> {
-        let own_name = name.strip_prefix(names().prefix)?;
-        if NON_SETTINGS.contains(&own_name) {
+        if !name.starts_with(names().prefix) || name == names().file_variable {
             return None;
         }
         if let Some(key) = self.iter().find(|key| variable_of(key.path) == name) {

@@ -59,7 +59,7 @@ async fn queues(subject: &Subject<'_>, broker: Arc<dyn Broker>, place: &str) -> 
     match missing.as_slice() {
         [] => Check::ok(BROKER, format!("{place} is reachable and has all {} queues", topology.queues.len())),
         _ if queues.is_empty() => {
-            Check::ok(BROKER, format!("{place} is reachable; the first `serve` declares its queues"))
+            Check::ok(BROKER, format!("{place} is reachable; the service declares its queues when it starts"))
         }
         missing => Check::warn(
             BROKER,
@@ -68,7 +68,7 @@ async fn queues(subject: &Subject<'_>, broker: Arc<dyn Broker>, place: &str) -> 
                 "a process of another version{} declared the existing queues",
                 subject.queues_depend_on.map_or_else(String::new, |key| format!(", or with another {key},"))
             ),
-            "no action is needed if the next `handover serve` uses this configuration: it declares the missing queues",
+            "no action is needed if the service starts with this configuration: it declares the missing queues",
         ),
     }
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{OutboxFilter, Store, StoreError, View};
 
 use super::broker;
+use super::jobs::{self, JOBS};
 use super::report::Check;
 use super::subject::Subject;
 use crate::failure::Failure;
@@ -62,7 +63,8 @@ async fn examine(subject: &Subject<'_>, now: DateTime<Utc>, found: &mut Found) {
             return checks.extend(failed(&failure));
         }
         Err(Failure::NoDatabase { .. }) => {
-            let what = format!("{} does not exist yet; `serve` or `migrate` creates it", subject.database);
+            let what =
+                format!("{} does not exist yet; the service or `migrate` creates it", subject.database);
             return checks.extend([Check::ok(DATABASE, what), clock(now, None)]);
         }
         Err(failure) => return checks.extend(failed(&failure)),
@@ -94,6 +96,10 @@ async fn examine(subject: &Subject<'_>, now: DateTime<Utc>, found: &mut Found) {
         Ok(false) => checks.push(audit_log()),
         Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(subject.database)(cause))),
     }
+    match jobs::check(&database.store).await {
+        Ok(check) => checks.extend(check),
+        Err(cause) => checks.push(Check::failed(JOBS, &Failure::database(subject.database)(cause))),
+    }
     checks.extend(subject.application.of_tables(&database.store).await);
     checks.push(match times(&database).await {
         Ok((newest, theirs)) if facts.is_some() => server_clock(now, newest, theirs),
@@ -113,7 +119,8 @@ fn durability(setting: &String) -> Check {
         "durability",
         format!("unsafe setting of the database server: {setting}"),
         "a crash of the server's machine can lose acknowledged commits",
-        "change the setting as described in bootstrap/docs/operations.md, \"Settings of the servers\"",
+        "change it so that a commit is on disk before it is confirmed: fsync, full_page_writes and synchronous_commit on; \
+         innodb_flush_log_at_trx_commit = 1, innodb_doublewrite = ON, sync_binlog = 1",
     )
 }
 
@@ -122,7 +129,7 @@ fn audit_log() -> Check {
         AUDIT,
         "the database user can change the audit log".to_owned(),
         "an attacker who controls the service could hide actions",
-        "use one user for `migrate` and another for `serve`, with the rights of .deploy/mysql-rights.sql",
+        "use one user for `migrate` and another for the service, who may only SELECT and INSERT in outbox_audit_log",
     )
 }
 
@@ -140,14 +147,12 @@ fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
             "an older version of handover created the schema; only a backup can undo a migration",
             match version.found {
                 Some(_) => {
-                    "run `handover backup FILE`, then `handover migrate` or `handover serve`, which migrates too"
+                    "run `handover backup FILE`, then `handover migrate`, or start the service, which migrates too"
                 }
-                None => {
-                    "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it"
-                }
+                None => "copy the file, then run `handover migrate`, or start the service, which migrates it",
             },
         ),
-        // `serve` migrates database files only.
+        // The service migrates database files only.
         (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),
         (newer @ Schema::Newer(_), _) => refused(newer, database),
     }

@@ -27,7 +27,7 @@ pub struct Check {
     check: &'static str,
     /// Result of the check.
     pub status: Status,
-    what: String,
+    pub(super) what: String,
     why: Option<String>,
     #[serde(rename = "do")]
     remedy: Option<String>,
@@ -55,7 +55,7 @@ impl Check {
         Check { check, status: Status::Fail, what, why, remedy, exit: Exit::Failed }
     }
 
-    /// The error with which `serve` would end.
+    /// The error with which the service would end.
     pub fn failed(check: &'static str, failure: &Failure) -> Check {
         Check { exit: failure.exit(), ..Check::explained(check, failure.explanation()) }
     }

@@ -15,23 +15,44 @@ pub const PREVIOUS_JWT_SECRET: &str = "auth.previous-jwt-secret";
 pub const JWKS_FILE: &str = "auth.jwks-file";
 const AUDIENCE: &str = "auth.audience";
 
-/// Keys of another token issuer, and the claims that every token must have.
+/// The secrets of tokens, keys of another token issuer, and the claims that every token must have.
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
+    /// `auth.jwt-secret`, if set.
+    pub secret: Option<Secret>,
+    /// `auth.previous-jwt-secret`, if set.
+    pub previous_secret: Option<Secret>,
     /// `auth.jwks-file`, if set. The file exists and contains keys.
     pub keys: Option<PathBuf>,
     /// `auth.audience`, `auth.issuer`, `auth.leeway`.
     pub rules: TokenRules,
 }
 
-/// Reads `auth.jwt-secret`.
-pub fn jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
+impl AuthConfig {
+    /// Whether the program signs tokens itself: without a secret only the tokens of another issuer are accepted.
+    pub fn signs_tokens(&self) -> bool {
+        self.secret.is_some() || self.keys.is_none()
+    }
+
+    /// This configuration with the secrets of `read`, which can change while a process runs.
+    pub fn with_secrets_of(self, read: AuthConfig) -> AuthConfig {
+        AuthConfig { secret: read.secret, previous_secret: read.previous_secret, ..self }
+    }
+
+    /// The keys of the secrets that differ.
+    pub fn changed_secrets(&self, after: &AuthConfig) -> impl Iterator<Item = &'static str> + use<> {
+        let current = (self.secret != after.secret).then_some(JWT_SECRET);
+        let previous = (self.previous_secret != after.previous_secret).then_some(PREVIOUS_JWT_SECRET);
+        current.into_iter().chain(previous)
+    }
+}
+
+fn jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key to have a secret generated";
     reader.optional(Kind::Secret { is_generated: true }, JWT_SECRET, |item| strong(item, otherwise))
 }
 
-/// Reads `auth.previous-jwt-secret`.
-pub fn previous_jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
+fn previous_jwt_secret(reader: &Reader<'_>) -> Checked<Option<Secret>> {
     let otherwise = "remove the key if no token with another secret is in use";
     reader.optional(Kind::Secret { is_generated: false }, PREVIOUS_JWT_SECRET, |item| strong(item, otherwise))
 }
@@ -53,8 +74,10 @@ fn strong(item: &Item, otherwise: &str) -> Result<Secret, ConfigError> {
     Ok(Secret::new(secret))
 }
 
-/// Reads the other keys of `auth.*`.
+/// Reads `auth.*`.
 pub fn auth(reader: &Reader<'_>) -> Checked<AuthConfig> {
+    let secret = jwt_secret(reader);
+    let previous_secret = previous_jwt_secret(reader);
     let keys = reader.optional(Kind::Text, JWKS_FILE, keys);
     let audience = reader.optional(Kind::Text, AUDIENCE, claim);
     let issuer = reader.optional(Kind::Text, "auth.issuer", claim);
@@ -66,7 +89,7 @@ pub fn auth(reader: &Reader<'_>) -> Checked<AuthConfig> {
         reader.report(reader.item(JWKS_FILE).refused(why, remedy).related_to(&[AUDIENCE]));
     }
     let rules = TokenRules { audience: audience?, issuer: issuer?, leeway: leeway? };
-    Ok(AuthConfig { keys: keys?, rules })
+    Ok(AuthConfig { secret: secret?, previous_secret: previous_secret?, keys: keys?, rules })
 }
 
 fn claim(item: &Item) -> Result<String, ConfigError> {

@@ -94,6 +94,7 @@ fn longest(policy: &RetryPolicy) -> Duration {
     match policy {
         RetryPolicy::Schedule { delays } => delays.iter().copied().max().unwrap_or_default(),
         RetryPolicy::Exponential { cap, .. } => *cap,
+        other => other.longest_delay(),
     }
 }
 

@@ -105,7 +105,7 @@ fn database_of(item: &Item) -> Result<DatabaseChoice, ConfigError> {
         let remedy = "write sqlite://handover.db, mysql://user:password@host:3306/database or \
                       postgres://user:password@host:5432/database";
         if url.contains(":memory:") {
-            return Err(item.refused("a database in memory would lose acknowledged orders", remedy));
+            return Err(item.refused("a database in memory would lose acknowledged commits", remedy));
         }
         let server = ServerOptions::parse(&url).map_err(|error| item.refused(&error.to_string(), remedy))?;
         return Ok(DatabaseChoice::Server(Box::new(server)));

@@ -11,7 +11,7 @@ use handover_system::{LineWriter, LineWriterOptions};
 /// The queue of this process, if it has one.
 static QUEUE: OnceLock<LineWriter> = OnceLock::new();
 
-/// Memory for lines while the reader stalls: several hundred orders at the default level. Docker's non-blocking log
+/// Memory for lines while the reader stalls: several hundred requests at the default level. Docker's non-blocking log
 /// drivers have the same limit.
 const MAX_BYTES: usize = 1024 * 1024;
 /// Longest time that the end of the process waits for the reader.

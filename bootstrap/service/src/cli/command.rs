@@ -6,7 +6,6 @@ use handover_cli::args::WebhookCommand;
 use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
-use super::backup::{self, BackupArgs};
 use super::order::OrderCommand;
 use super::payment::PaymentCommand;
 use super::reconcile::{self, ReconcileArgs};
@@ -50,9 +49,6 @@ pub enum Command {
     Serve(ServeArgs),
     #[command(flatten)]
     Toolkit(handover_cli::Command),
-    /// Copy a database file (SQLite) into a new file; also while `serve` runs
-    #[command(after_help = backup::HELP)]
-    Backup(BackupArgs),
     /// Simulate a market day with failures, and verify that every promise is kept
     #[command(after_help = marketplace_demo::HELP)]
     Demo(DemoArgs),

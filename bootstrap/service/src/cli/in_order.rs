@@ -29,7 +29,8 @@ const SEQUENCE: [&str; 19] = [
 ];
 
 /// Words of the toolkit's help, and the words of the marketplace in their place.
-const WORDS: [(&str, &str); 14] = [
+const WORDS: [(&str, &str); 15] = [
+    ("the operators' route GET /outbox", "the API (GET /api/v1/ops/outbox)"),
     ("stores the events", "stores orders and events"),
     ("BOOK_LENT", "ORDER_CREATED"),
     ("BOOK_RETURNED", "ORDER_PAID"),
@@ -81,5 +82,24 @@ impl Subcommand for InOrder {
 
     fn has_subcommand(name: &str) -> bool {
         Command::has_subcommand(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_replaced_text_is_in_the_help_of_the_toolkit() {
+        let mut pages = vec![Command::augment_subcommands(Definition::new("handover"))];
+        let mut texts = String::new();
+        while let Some(mut page) = pages.pop() {
+            texts += &page.render_long_help().to_string();
+            pages.extend(page.get_subcommands().cloned());
+        }
+        for (from, to) in WORDS {
+            assert!(texts.contains(from), "{from}");
+            texts = texts.replace(from, to);
+        }
     }
 }

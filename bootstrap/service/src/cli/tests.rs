@@ -162,10 +162,12 @@ fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
         other => panic!("{other:?}"),
     };
     let plain = list("handover outbox list");
-    assert_eq!((plain.page.limit, plain.tenant, plain.output.output), (20, None, Output::Table));
+    assert_eq!((plain.page.limit, plain.filter.tenant, plain.output.output), (20, None, Output::Table));
     let narrow = list("handover outbox list --status retry --aggregate-id -3 --limit 1 --output json");
-    assert_eq!((narrow.status, narrow.aggregate_id), (Some(OutboxStatus::Retry), Some(-3)));
+    assert_eq!((narrow.filter.status, narrow.filter.aggregate_id), (Some(OutboxStatus::Retry), Some(-3)));
     assert_eq!((narrow.page.limit, narrow.output.output), (1, Output::Json));
+    let hour = list("handover outbox list --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z").filter;
+    assert_eq!(hour.to.zip(hour.from).map(|(to, from)| to - from), Some(chrono::TimeDelta::hours(1)));
 }
 
 #[test]

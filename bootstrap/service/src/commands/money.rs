@@ -37,20 +37,6 @@ pub(super) async fn refund(command: &RefundCommand) -> Result<(), Failure> {
 
 /// `payment reports`.
 async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 12] = [
-        "reportId",
-        "createTime",
-        "kind",
-        "outcome",
-        "state",
-        "orderId",
-        "paymentId",
-        "refundId",
-        "transactionId",
-        "result",
-        "amount",
-        "error",
-    ];
     let operator = Operator::open(&arguments.common).await?;
     let query = ListGatewayReports {
         state: arguments.state,
@@ -61,7 +47,7 @@ async fn list_reports(arguments: &ReportsListArgs) -> Result<(), Failure> {
     };
     let page = operator.app.operations.gateway_reports(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
-    Ok(list(arguments.output.output, &COLUMNS, page, GatewayReportView::from)?)
+    Ok(list(arguments.output.output, page, GatewayReportView::from)?)
 }
 
 /// `payment reports close`.
@@ -79,18 +65,6 @@ async fn close_report(arguments: &ReportsCloseArgs) -> Result<(), Failure> {
 
 /// `refund list`.
 async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 10] = [
-        "refundId",
-        "createTime",
-        "orderId",
-        "amount",
-        "cause",
-        "status",
-        "attempt",
-        "requests",
-        "nextAttemptTime",
-        "lastError",
-    ];
     let operator = Operator::open(&arguments.common).await?;
     let query = ListRefunds {
         status: arguments.state,
@@ -99,7 +73,7 @@ async fn list_refunds(arguments: &RefundListArgs) -> Result<(), Failure> {
     };
     let page = operator.app.operations.list_refunds(&operator.context, query).await;
     let page = page.map_err(|error| failed(&operator, error))?;
-    Ok(list(arguments.output.output, &COLUMNS, page, RefundDetailsView::from)?)
+    Ok(list(arguments.output.output, page, RefundDetailsView::from)?)
 }
 
 /// `refund show`.

@@ -25,7 +25,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         "what",
     ];
     let operator = Operator::open(&arguments.common).await?;
-    let until = arguments.to.unwrap_or_else(|| operator.app.tx.now());
+    let until = arguments.to.unwrap_or_else(|| operator.app.now());
     let usage = |what: &str| Failure::Usage {
         what: what.to_owned(),
         remedy: "see handover reconcile --help".to_owned(),

@@ -45,7 +45,7 @@ fn compose_services_load_and_migrate_and_serve_use_different_users() {
     assert_eq!(serve.database.to_string(), "postgres://handover@postgres:5432/handover");
     let BrokerChoice::Rabbit(rabbit) = &serve.broker else { unreachable!("{:?}", serve.broker) };
     assert!(rabbit.address().contains("handover@rabbitmq:5672"), "{}", rabbit.address());
-    assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some() && serve.webhook.key.is_some());
+    assert!(serve.auth.secret.is_some() && serve.gateway_secret.is_some() && serve.webhook.key.is_some());
     assert!(serve.gateway.is_chosen, "a service outside loopback configures its gateway");
 }
 

@@ -4,7 +4,7 @@ use crate::inspect::market;
 use crate::program::{Server, World, eventually};
 
 /// The metrics of document 004 with their Prometheus names and kinds, then those of this service.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),
     ("outbox_event_failed_total", "counter"),
@@ -16,6 +16,7 @@ const NAMES: [(&str, &str); 17] = [
     ("reaper_lock_released_total", "counter"),
     ("consistency_event_missing_total", "counter"),
     ("consistency_event_repaired_total", "counter"),
+    ("handover_outbox_oldest_due_seconds", "gauge"),
     ("handover_log_lines_dropped_total", "counter"),
     ("handover_overload_refused_total", "counter"),
     ("handover_ratelimit_refused_total", "counter"),

@@ -210,9 +210,7 @@ async fn without_hold_no_event_is_blocked_and_release_is_refused() {
 async fn replay_is_refused_with_memory_broker_and_other_operations_work() {
     let world = World::new().set("HANDOVER_BROKER__URL", "memory:");
     world.run("migrate").done();
-    world
-        .run("dlq replay --all")
-        .refused(2, &["broker.url = \"memory:\"", "POST /api/v1/ops/dead-letters/replay"]);
+    world.run("dlq replay --all").refused(2, &["broker.url = \"memory:\"", "POST .../dead-letters/replay"]);
     world.add_failed_event("e-1").await;
     world.run("outbox redrive e-1").done();
     world.run("dlq discard --all --reason r").done();

@@ -137,7 +137,7 @@ fn file_that_is_not_a_database_is_refused_and_left_unchanged() {
             1,
             &[
                 "cannot use the database handover.db",
-                "all orders and events are stored in the database",
+                "all events are stored in the database",
                 "name another one",
             ],
         );

@@ -14,8 +14,9 @@ use marketplace_domain::RefundResult;
 use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway, Signer};
 use sha2::{Digest, Sha256};
 
+use crate::failure::MarketFailure;
+use crate::secrets::{self, Secrets};
 use crate::settings::{Config, GATEWAY_SECRET, GatewayChoice};
-use crate::{MarketFailure, Secrets};
 
 const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";
 
@@ -53,13 +54,11 @@ pub(super) fn of(app: &App, config: &Config) -> Result<GatewayAndSigner, Failure
     })
 }
 
-fn failed(error: GatewaySetupError) -> MarketFailure {
+fn failed(error: GatewaySetupError) -> Failure {
     match error {
-        GatewaySetupError::Secret => {
-            MarketFailure::SecretRefused { key: GATEWAY_SECRET, reason: error.to_string() }
-        }
+        GatewaySetupError::Secret => secrets::refused(GATEWAY_SECRET, &error),
         GatewaySetupError::Endpoint(_) | GatewaySetupError::Tls(_) => {
-            MarketFailure::Gateway { message: error.to_string() }
+            MarketFailure::Gateway { message: error.to_string() }.into()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::Secrets;
+use crate::secrets::Secrets;
 use crate::settings::Config;
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Origin, Shown, Sources};

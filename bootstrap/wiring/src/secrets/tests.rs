@@ -24,8 +24,8 @@ fn secrets_are_generated_once_in_private_files_next_to_database() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &[]);
     let [first, again] = [(); 2].map(|()| Secrets::of(&config).unwrap());
-    assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
-    let jwt = first.jwt.unwrap();
+    assert_eq!((&first.tokens.current, &first.gateway), (&again.tokens.current, &again.gateway));
+    let jwt = first.tokens.current.unwrap();
     let gateway = first.gateway;
     assert_ne!(jwt.reveal(), gateway.reveal().trim_start_matches("whsec_"));
     assert_eq!((jwt.reveal().len(), gateway.reveal().len()), (64, 70));
@@ -104,7 +104,7 @@ fn previous_secrets_are_used_and_refused_outside_loopback_if_they_are_placeholde
     let both = config(folder.path(), &[jwt, gateway, good[0], good[1]]);
     Secrets::allow(&both, &at("192.0.2.1:1")).unwrap();
     let secrets = Secrets::of(&both).unwrap();
-    let previous = [secrets.previous_jwt, secrets.previous_gateway].map(Option::unwrap);
+    let previous = [secrets.tokens.previous, secrets.previous_gateway].map(Option::unwrap);
     assert_eq!(previous.each_ref().map(Secret::reveal), good.map(|(_, secret)| secret));
     assert!(!format!("{both:?}").contains(good[0].1));
     for (weak, key) in [
@@ -130,7 +130,7 @@ fn reread_takes_the_files_as_they_are_and_generates_none() {
     Secrets::of(&config).unwrap();
     let path = folder.path().join("shop.db-jwt-secret");
     fs::write(&path, "0f4a9c1be27d83560f4a9c1be27d8356\n").unwrap();
-    let jwt = Secrets::reread(&config).unwrap().jwt.unwrap();
+    let jwt = Secrets::reread(&config).unwrap().tokens.current.unwrap();
     assert_eq!(jwt.reveal(), "0f4a9c1be27d83560f4a9c1be27d8356");
 }
 
@@ -148,7 +148,7 @@ fn with_external_issuer_no_jwt_secret_is_required_or_generated() {
     ];
     let config = config(folder.path(), &set);
     Secrets::allow(&config, &at("0.0.0.0:8080")).unwrap();
-    assert_eq!(Secrets::of(&config).unwrap().jwt, None);
+    assert_eq!(Secrets::of(&config).unwrap().tokens.current, None);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the key file exists");
 }
 
@@ -177,8 +177,8 @@ fn concurrent_first_starts_agree_on_one_secret() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &[]);
     let found: Vec<Secret> = std::thread::scope(|scope| {
-        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| Secrets::jwt(&config))).collect();
-        starts.into_iter().map(|start| start.join().unwrap().unwrap().unwrap()).collect()
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| Secrets::tokens(&config))).collect();
+        starts.into_iter().map(|start| start.join().unwrap().unwrap().current.unwrap()).collect()
     });
     assert!(found.iter().all(|secret| *secret == found[0]));
 }
@@ -189,13 +189,13 @@ fn secret_file_that_others_can_read_or_that_is_empty_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), &[]);
-    Secrets::jwt(&config).unwrap();
+    Secrets::tokens(&config).unwrap();
     let path = folder.path().join("shop.db-jwt-secret");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    let exposed = Secrets::jwt(&config);
+    let exposed = Secrets::tokens(&config);
     assert!(matches!(&exposed, Err(Failure::SecretExposed { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&path, "\n").unwrap();
-    let invalid = Secrets::jwt(&config);
+    let invalid = Secrets::tokens(&config);
     assert!(matches!(&invalid, Err(Failure::SecretFileInvalid { .. })));
 }

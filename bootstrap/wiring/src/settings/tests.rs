@@ -87,8 +87,8 @@ fn defaults_are_those_of_the_application() {
     assert_eq!(config.database.file(), Some(Path::new("handover.db")));
     assert!(matches!(config.broker, BrokerChoice::Database));
     assert_eq!((config.log.format, config.log.traces), (LogFormat::Auto, None));
-    assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
-    assert!(config.previous_jwt_secret.is_none() && config.previous_gateway_secret.is_none());
+    assert!(config.auth.secret.is_none() && config.gateway_secret.is_none());
+    assert!(config.auth.previous_secret.is_none() && config.previous_gateway_secret.is_none());
 }
 
 #[test]

@@ -137,6 +137,7 @@ crate::rules! { store_rules: StoreRig;
         rows_of_many_aggregates_are_returned_completely,
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
+        the_backlog_counts_pending_rows_and_ages_due_ones,
         a_readable_row_is_not_listed_as_unreadable,
     ]
     sequences: [
@@ -326,6 +327,7 @@ crate::rules! { store_rules: StoreRig;
         a_locked_endpoint_is_not_changed_by_others,
         endpoints_belong_to_one_tenant,
         pages_of_endpoints_are_ordered_by_id,
+        the_health_of_endpoints_is_read_at_once,
     ]
     webhook_deliveries: [
         a_delivery_is_read_back_as_it_was_written,
@@ -336,6 +338,7 @@ crate::rules! { store_rules: StoreRig;
         every_part_of_a_filter_narrows_the_page_of_deliveries,
         pending_deliveries_of_deleted_endpoints_are_cancelled,
         dead_deliveries_of_a_period_are_sent_again,
+        only_dead_deliveries_that_can_be_sent_are_sent_again,
         a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work,
         webhooks_of_all_tenants_are_counted,
         a_dropped_unit_of_work_changes_no_webhook,
@@ -343,6 +346,7 @@ crate::rules! { store_rules: StoreRig;
     webhook_claims: [
         due_deliveries_are_claimed_the_longest_due_first,
         a_claim_lasts_until_its_end,
+        a_repeated_claim_returns_the_deliveries_of_its_first_call,
         only_enabled_endpoints_that_are_not_paused_are_used,
         an_endpoint_has_at_most_as_many_claims_as_its_limit,
         concurrent_claims_do_not_exceed_the_limit_of_an_endpoint,

@@ -254,6 +254,9 @@ faults! { broken_by(Fault) {
         "rows_of_the_log_are_counted_by_consumer_and_status",
         "undecided_dead_letters_are_open_or_being_replayed",
     ]
+    backlog_counts_future_retries_as_due: BacklogCountsFutureRetriesAsDue breaks [
+        "the_backlog_counts_pending_rows_and_ages_due_ones",
+    ]
     failed_rows_are_unreadable: FailedRowsAreUnreadable breaks [
         "a_readable_row_is_not_listed_as_unreadable",
     ]

@@ -40,7 +40,11 @@ faults! { broken_by(Fault) {
         "a_pending_delivery_blocks_later_ones_of_its_key",
         "an_endpoint_has_at_most_as_many_claims_as_its_limit",
     ]
+    repeated_claims_are_new: RepeatedClaimsAreNew breaks [
+        "a_repeated_claim_returns_the_deliveries_of_its_first_call",
+    ]
     newest_deliveries_are_claimed_first: NewestDeliveriesAreClaimedFirst breaks [
+        "a_repeated_claim_returns_the_deliveries_of_its_first_call",
         "a_pending_delivery_blocks_later_ones_of_its_key",
         "an_endpoint_that_is_not_ordered_gets_every_due_delivery",
         "an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time",
@@ -74,6 +78,14 @@ faults! { broken_by(Fault) {
     webhook_claims_are_taken_outside_unit: WebhookClaimsAreTakenOutsideUnit breaks [
         "a_claim_skips_endpoints_that_are_locked",
         "a_dropped_unit_of_work_changes_no_webhook",
+    ]
+    empty_deliveries_are_sent_again: EmptyDeliveriesAreSentAgain breaks [
+        "only_dead_deliveries_that_can_be_sent_are_sent_again",
+    ]
+    delivery_forms_are_lost: DeliveryFormsAreLost breaks [
+        "a_delivery_is_read_back_as_it_was_written",
+        "every_part_of_a_filter_narrows_the_page_of_deliveries",
+        "only_dead_deliveries_that_can_be_sent_are_sent_again",
     ]
     resending_ignores_limit: ResendingIgnoresLimit breaks [
         "dead_deliveries_of_a_period_are_sent_again",

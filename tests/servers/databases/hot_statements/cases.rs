@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use handover_contract::samples::webhooks::{claim, endpoint_id, settled};
+use futures_util::TryFutureExt as _;
+use handover_contract::samples::webhooks::{claim, dead_deliveries, endpoint_id, settled};
 use handover_contract::samples::{
     BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
     redrive, start, tenant, to_retry, unordered,
@@ -111,6 +112,10 @@ pub(super) const CASES: &[Case] = &[
     view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
+    view!("backlog", ["idx_outbox_pending"], |view| view
+        .outbox_view()
+        .outbox_backlog(later(60))
+        .map_ok(|backlog| backlog.oldest_due)),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
         event_id("due"),
         event_id("sent-7"),
@@ -283,7 +288,7 @@ pub(super) const CASES: &[Case] = &[
         let results: Vec<_> = claimed.iter().map(|claimed| settled(claimed, AfterAttempt::Dead)).collect();
         outbox.settle_webhook_deliveries(&results).await?;
         for number in 1..=3 {
-            outbox.resend_webhook_deliveries(endpoint_id(number), start(), later(1), start(), 100).await?;
+            outbox.resend_webhook_deliveries(&dead_deliveries(number), start(), 100).await?;
         }
         outbox.claim_webhook_deliveries(&request).await
     }),
@@ -302,6 +307,12 @@ pub(super) const CASES: &[Case] = &[
         let dead = DeliveryFilter { state: Some(DeliveryState::Dead), ..DeliveryFilter::default() };
         view.outbox_view().webhook_deliveries_page(endpoint_id(1), &dead, None, 100).await
     }),
+    view!("number of dead deliveries that can be sent again", WEBHOOKS, |view| async {
+        view.outbox_view().count_dead_webhook_deliveries(&dead_deliveries(1), 100).await.map(Some)
+    }),
+    view!("health of endpoints", ["webhook_endpoints_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .webhook_health(&[endpoint_id(1), endpoint_id(2)])),
     view!("deliveries of events", ["uk_webhook_deliveries"], |view| view
         .outbox_view()
         .webhook_deliveries_of(&[event_id("due"), event_id("sent-7")])),

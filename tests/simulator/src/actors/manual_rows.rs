@@ -1,10 +1,8 @@
 //! Outbox rows inserted manually with SQL (document 004, Q5): a second event of a fact, an event that contradicts its
 //! order, an unpublishable row.
 
-use std::sync::Arc;
-
 use handover_events::{AggregateRef, EventId, TenantId};
-use handover_outbox::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow, StoreError};
+use handover_outbox::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow};
 use handover_outbox::with_tx;
 use marketplace::App;
 use marketplace_domain::{
@@ -146,16 +144,14 @@ fn new_id(faults: &Faults, prefix: &str) -> EventId {
 
 /// Inserts a row; returns whether it is known to be committed.
 async fn insert(app: &App, event: NewEvent) -> bool {
-    let events = Arc::new([event]);
-    let inserted = with_tx::<_, _, (), StoreError, _>(&app.tx, move |unit, attempt| {
-        let events = Arc::clone(&events);
+    let inserted = with_tx(&app.tx, [event], |unit, events, attempt| {
         Box::pin(async move {
-            let [event] = events.as_ref();
+            let [event] = events;
             let id = std::slice::from_ref(&event.event_id);
             if attempt.may_be_committed() && !unit.outbox().outbox_by_event(id).await?.is_empty() {
                 return Ok(());
             }
-            unit.outbox().append(events.as_ref()).await
+            unit.outbox().append(events).await
         })
     });
     inserted.await.is_ok()

@@ -64,7 +64,7 @@ pub(crate) async fn recover(app: &App, faults: &Faults, journal: &Journal) {
 
 /// Releases the aggregates blocked by an unpublishable row; returns whether any event was released.
 pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
-    if app.outbox.on_failed == OnFailed::Continue {
+    if app.outbox.on_failed() == OnFailed::Continue {
         return false;
     }
     let mut released = 0;

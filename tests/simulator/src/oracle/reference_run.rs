@@ -56,7 +56,7 @@ impl ReferenceRun {
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
         let tx = Transactor::new(Arc::clone(&store), clock, Arc::new(SeededRandom::new(0)), Tasks::default());
         let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
-        let app = App::new(tx, Arc::clone(&broker), rules).with_on_failed(run.app.outbox.on_failed);
+        let app = App::new(tx, Arc::clone(&broker), rules).with_on_failed(run.app.outbox.on_failed());
         service::prepare(&app).await?;
         service::start(&app, &wake, &Settings::default());
         let mut products = BTreeMap::new();
@@ -267,11 +267,8 @@ impl ReferenceRun {
         let late = HandlerContext { pending_timeout: Duration::ZERO, ..self.app.handlers.clone() };
         let trace = Trace { trace_id: "reference-run".to_owned(), traceparent: None };
         let command = close_overdue_order::command(&late, "reference run", tenant, order, trace);
-        with_tx(&self.app.tx, move |unit, _| {
-            let command = command.clone();
-            Box::pin(async move { command.run(unit).await })
-        })
-        .await?;
+        with_tx(&self.app.tx, command, |unit, command, _| Box::pin(async move { command.run(unit).await }))
+            .await?;
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl WebhookTransport for FaultyReceivers {
         }
         match tokio::time::timeout(request.deadline, self.response(request)).await {
             Ok(response) => response,
-            Err(_) => Err(SendError("no response within the time limit".to_owned())),
+            Err(_) => Err(SendError::NoResponse("no response within the time limit".to_owned())),
         }
     }
 }
@@ -79,7 +79,7 @@ impl FaultyReceivers {
         faults.sleep(MIN_REQUEST).await;
         faults.delay().await;
         if faults.occurs(Fault::ReceiverUnreachable) {
-            return Err(SendError("connection refused".to_owned()));
+            return Err(SendError::NoResponse("connection refused".to_owned()));
         }
         if faults.occurs(Fault::ReceiverHangs) {
             return pending().await;
@@ -102,7 +102,7 @@ impl FaultyReceivers {
         faults.observed(|observed| observed.webhooks.record_response(endpoint, event, status));
         self.process.maybe_crash(CrashPoint::AfterRequestBeforeRecord).await;
         if faults.occurs(Fault::ReceiverResponseLost) {
-            return Err(SendError("connection reset".to_owned()));
+            return Err(SendError::NoResponse("connection reset".to_owned()));
         }
         if faults.occurs(Fault::ReceiverLate) {
             faults.sleep(faults.random.millis(200..4_000)).await;

@@ -100,7 +100,7 @@ impl World {
         let CreatedProcess { app, wake, transport } = self.process(slot, &slot_state.killed);
         service::start(&app, &wake, &self.run_settings.settings);
         let tx = app.for_background_tasks().outbox.tx;
-        WebhookDispatcher { tx, transport, settings: self.run_settings.webhook.clone() }.start();
+        WebhookDispatcher::new(tx, transport, self.run_settings.webhook.clone()).start();
         self.faults.note("world", || format!("process {slot} starts"));
         *slot_state.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
     }

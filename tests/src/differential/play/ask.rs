@@ -91,6 +91,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             )
         }
         Query::OutboxCounts(t) => rendered(view.outbox_view().outbox_counts(t.map(tenant)).await),
+        Query::Backlog { at } => rendered(view.outbox_view().outbox_backlog(moment(at)).await),
         Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {
             let filter = ConsumedFilter {
                 tenant: t.map(tenant),

@@ -30,6 +30,7 @@ pub(super) fn outbox_query() -> impl Strategy<Value = Query> {
         2 => (some(tenant()), 0..=2_usize, limit())
             .prop_map(|(tenant, skip, limit)| Query::Blocked { tenant, skip, limit }),
         1 => some(tenant()).prop_map(Query::OutboxCounts),
+        1 => at().prop_map(|at| Query::Backlog { at }),
     ]
 }
 
@@ -150,7 +151,8 @@ pub(super) fn operators_query() -> impl Strategy<Value = Query> {
 
 /// All queries that are executed after the last step of a sequence.
 pub(crate) fn everything() -> Vec<Query> {
-    let mut all = vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }];
+    let mut all =
+        vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }, Query::Backlog { at: 5 }];
     for tenant in [None, Some(1), Some(2)] {
         all.extend([Query::OutboxCounts(tenant), Query::ConsumeCounts(tenant), Query::Undecided(tenant)]);
         all.push(Query::Blocked { tenant, skip: 0, limit: 100 });

@@ -188,6 +188,6 @@ async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, parameters: 
 async fn coupons(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
     let page = edge.app.queries.coupons(&context, before, limit).await?;
-    let now = edge.app.tx.now();
+    let now = edge.app.now();
     Done::page(page, |coupon| CouponView::at(now, &coupon))
 }

@@ -2,7 +2,7 @@
 
 use handover_events::TenantId;
 use handover_http::views;
-use handover_http::views::Time;
+use handover_http::views::{Listed, Time};
 use handover_outbox::ports::Numbered;
 use marketplace_domain::{GatewayReport, Money, OrderId, PaymentId, RefundId};
 
@@ -39,6 +39,23 @@ views! {
         close_reason: Option<String>,
         close_time: Option<Time>,
     }
+}
+
+impl Listed for GatewayReportView {
+    const COLUMNS: &'static [&'static str] = &[
+        "reportId",
+        "createTime",
+        "kind",
+        "outcome",
+        "state",
+        "orderId",
+        "paymentId",
+        "refundId",
+        "transactionId",
+        "result",
+        "amount",
+        "error",
+    ];
 }
 
 impl From<Numbered<GatewayReport>> for GatewayReportView {

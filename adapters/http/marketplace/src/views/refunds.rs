@@ -2,7 +2,7 @@
 
 use handover_events::TenantId;
 use handover_http::views;
-use handover_http::views::Time;
+use handover_http::views::{Listed, Time};
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus};
 
 use crate::openapi::kinds;
@@ -47,6 +47,21 @@ views! {
         create_time: Time,
         update_time: Time,
     }
+}
+
+impl Listed for RefundDetailsView {
+    const COLUMNS: &'static [&'static str] = &[
+        "refundId",
+        "createTime",
+        "orderId",
+        "amount",
+        "cause",
+        "status",
+        "attempt",
+        "requests",
+        "nextAttemptTime",
+        "lastError",
+    ];
 }
 
 impl From<Refund> for RefundDetailsView {

@@ -203,7 +203,7 @@ async fn grant_beyond_maximum_balance_is_rejected() {
         (GRANTS, Purse::Points, r#"{"points":1}"#, "points"),
     ] {
         let now = world.app.tx.now();
-        let filled = with_tx(&world.app.tx, move |unit, _| {
+        let filled = with_tx(&world.app.tx, (), move |unit, (), _| {
             Box::pin(async move {
                 let users = [(TenantId::DEFAULT, UserId::try_from(BUYER).unwrap())];
                 let balance = unit.lock_balances(purse, &users, now).await?.pop().unwrap();

@@ -7,6 +7,7 @@ mod account;
 mod asset_grants;
 mod assets;
 mod client;
+mod columns;
 mod concurrency_limit;
 mod dead_letters;
 mod envelopes;

@@ -20,7 +20,7 @@ impl World {
     /// Cancels an order and releases its product without appending an event to the outbox.
     async fn cancelled_without_event(&self) -> i64 {
         let order = self.order().await;
-        let changed = with_tx(&self.app.tx, move |unit, _| {
+        let changed = with_tx(&self.app.tx, (), move |unit, (), _| {
             Box::pin(async move {
                 let id = OrderId::try_from(order).unwrap();
                 let mut order = unit.order_by_id(TenantId::DEFAULT, id).await?.unwrap();

@@ -45,6 +45,6 @@ impl WebhookTransport for NoTransport {
     }
 
     async fn send(&self, _: &WebhookRequest<'_>) -> Result<WebhookResponse, SendError> {
-        Err(SendError("this transport sends nothing".to_owned()))
+        Err(SendError::NoResponse("this transport sends nothing".to_owned()))
     }
 }

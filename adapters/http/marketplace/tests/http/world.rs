@@ -12,7 +12,7 @@ use handover_events::TenantId;
 use handover_http::routes::metrics::Render;
 use handover_http::{Limits, Problem, Readiness, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
-use handover_outbox::ports::{EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
+use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
 use handover_outbox::webhooks::Webhooks;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::consumers::webhook_offer;
@@ -255,6 +255,7 @@ impl World {
             event_type: "order.paid".to_owned(),
             order_key: "Order/1".to_owned(),
             body: "{}".to_owned(),
+            body_form: BodyForm::Thin,
             dead_because: Some("given up".to_owned()),
             at: self.app.tx.now(),
         };

@@ -58,7 +58,7 @@ kinds! {
     /// An event type; manually inserted rows may contain unknown types.
     EventType = visible_ascii(MAX_TYPE_CHARS).examples([json!("ACCOUNT_OPENED")]);
     /// An aggregate type; manually inserted rows may contain unknown types.
-    AggregateType = visible_ascii(MAX_TYPE_CHARS).examples([json!("Order")]);
+    AggregateType = visible_ascii(MAX_TYPE_CHARS).examples([json!("Account")]);
     /// Name of a queue or a consumer.
     QueueName = visible_ascii(MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
     /// The key of a dead letter: its event id, or the SHA-256 of the message body if the message is not an event.

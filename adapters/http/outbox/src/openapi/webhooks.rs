@@ -1,8 +1,9 @@
 //! The requests that webhook endpoints get (`webhooks` of OpenAPI 3.1): one per offered event type.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_outbox::webhooks::{Offer, OfferedType};
+use handover_outbox::webhooks::{COMMON_FIELDS, Offer, OfferedType, body_field};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Paths};
 use utoipa::openapi::request_body::RequestBodyBuilder;
@@ -14,9 +15,6 @@ use utoipa::openapi::{
 };
 
 use super::parameters::header;
-
-/// Fields of `data` that every body has.
-const COMMON_FIELDS: [&str; 4] = ["tenantId", "eventId", "aggregateType", "aggregateId"];
 
 /// Describes the requests that endpoints get.
 pub fn add_webhooks(document: &mut OpenApi, offer: &Offer) {
@@ -66,15 +64,13 @@ pub(crate) fn body_schema(offered: &OfferedType) -> Value {
         "aggregateId": { "type": ["integer", "string"] },
     });
     let alternatives = alternatives(&offered.schema);
-    let mut required: Vec<&str> = COMMON_FIELDS.to_vec();
+    let mut required: Vec<Cow<'_, str>> = COMMON_FIELDS.map(Cow::Borrowed).to_vec();
     for (name, schema) in alternatives.iter().flat_map(|schema| fields(schema)) {
-        if COMMON_FIELDS.contains(&name.as_str()) {
-            continue;
-        }
-        properties[name.as_str()] = with_enum(schema);
+        let sent = body_field(name);
+        properties[sent.as_ref()] = with_enum(schema);
         let is_always_sent = offered.thin.contains(name) && alternatives.iter().all(|it| requires(it, name));
-        if is_always_sent && !required.contains(&name.as_str()) {
-            required.push(name);
+        if is_always_sent && !required.contains(&sent) {
+            required.push(sent);
         }
     }
     json!({
@@ -109,7 +105,8 @@ pub(crate) fn body_example(offered: &OfferedType) -> Value {
     let thin: BTreeSet<&String> = offered.thin.iter().collect();
     if let (Value::Object(payload), Value::Object(data)) = (payload, &mut data) {
         let sent = payload.into_iter().filter(|(name, _)| thin.contains(name));
-        let sent: BTreeMap<String, Value> = sent.collect();
+        let sent: BTreeMap<String, Value> =
+            sent.map(|(name, value)| (body_field(&name).into_owned(), value)).collect();
         data.extend(sent);
     }
     json!({ "type": offered.name, "timestamp": "2026-01-31T08:00:00.000000Z", "data": data })

@@ -52,10 +52,8 @@ pub(crate) async fn page(
     parameters: Parameters,
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<EventQuery, _>()?;
-    let aggregate_id = match (query.aggregate_id, query.aggregate_key) {
-        (Some(_), Some(_)) => return Err(Refusal::field("aggregateKey", messages::ID_OR_KEY)),
-        (id, key) => key.or(id.map(AggregateId::from)),
-    };
+    let aggregate_id = bodies::id_or_key(query.aggregate_id, query.aggregate_key)
+        .map_err(|both| Refusal::field(bodies::AGGREGATE_KEY, both))?;
     let filter = OutboxFilter {
         status: query.status,
         event_type: query.event_type,
@@ -157,7 +155,7 @@ pub(crate) async fn blocked(
     operation_id = "releaseAggregate",
     tag = "operators",
     params(
-        ("aggregateType" = kinds::AggregateType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
+        ("aggregateType" = kinds::AggregateType, Path, description = "Aggregate type: `Account`, ..."),
         ("aggregateId" = kinds::AnyAggregateId, Path, description = "Aggregate id: an integer, or a text key; a text key that looks like an integer is written in double quotes"),
     ),
     request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),

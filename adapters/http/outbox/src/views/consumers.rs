@@ -4,6 +4,7 @@ use handover_events::{AggregateId, ConsumeStatus, EventId, Json, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 
+use super::Listed;
 use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
@@ -24,6 +25,10 @@ crate::views! {
         note: Option<String>,
         body: Json,
     }
+}
+
+impl Listed for DeadLetterView {
+    const COLUMNS: &'static [&'static str] = &["key", "queue", "eventType", "status", "diedAt", "reason"];
 }
 
 impl From<ParkedDeadLetter> for DeadLetterView {
@@ -111,6 +116,11 @@ crate::views! {
         trace_id: String,
         create_time: Time,
     }
+}
+
+impl Listed for AuditView {
+    const COLUMNS: &'static [&'static str] =
+        &["createTime", "actor", "action", "matched", "changed", "reason", "selection"];
 }
 
 impl From<Numbered<AuditEntry>> for AuditView {

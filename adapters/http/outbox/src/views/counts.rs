@@ -3,6 +3,7 @@
 use handover_outbox::operations::{ConsumerStats, Stats};
 use handover_outbox::ports::QueueDepth;
 
+use super::Listed;
 use crate::openapi::kinds;
 
 crate::views! {
@@ -13,6 +14,10 @@ crate::views! {
         unacked: u64,
         consumers: u64,
     }
+}
+
+impl Listed for QueueView {
+    const COLUMNS: &'static [&'static str] = &["name", "ready", "unacked", "consumers"];
 }
 
 impl From<QueueDepth> for QueueView {

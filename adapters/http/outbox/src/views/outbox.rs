@@ -5,6 +5,7 @@ use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Listed;
 use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 
@@ -29,6 +30,11 @@ crate::views! {
         trace_id: String,
         payload: Json,
     }
+}
+
+impl Listed for EventView {
+    const COLUMNS: &'static [&'static str] =
+        &["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"];
 }
 
 impl From<OutboxRow> for EventView {
@@ -80,6 +86,20 @@ crate::views! {
         until: Option<Time>,
         held: u64,
     }
+}
+
+impl Listed for BlockedView {
+    const COLUMNS: &'static [&'static str] = &[
+        "aggregateType",
+        "aggregateId",
+        "tenantId",
+        "eventType",
+        "waitsFor",
+        "until",
+        "held",
+        "since",
+        "lastError",
+    ];
 }
 
 impl From<Numbered<Blocked>> for BlockedView {

@@ -14,6 +14,7 @@ use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::Listed;
 use super::time::{Time, json_or_text};
 use crate::openapi::kinds;
 use crate::openapi::webhooks::{body_example, body_schema};
@@ -113,6 +114,10 @@ impl ToSchema for WebhookWithSecretView {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         WebhookView::schemas(schemas);
     }
+}
+
+impl Listed for WebhookView {
+    const COLUMNS: &'static [&'static str] = &["endpointId", "url", "eventTypes", "status", "disabledReason"];
 }
 
 impl WebhookView {
@@ -227,6 +232,11 @@ crate::views! {
 }
 
 /// A delivery in a list.
+impl Listed for WebhookDeliveryView {
+    const COLUMNS: &'static [&'static str] =
+        &["deliveryId", "eventId", "type", "state", "failedAttempts", "lastStatus", "lastError"];
+}
+
 impl From<WebhookDelivery> for WebhookDeliveryView {
     fn from(delivery: WebhookDelivery) -> WebhookDeliveryView {
         WebhookDeliveryView {

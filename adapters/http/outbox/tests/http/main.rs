@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod columns;
 mod keys;
 mod operators;
 mod tokens;

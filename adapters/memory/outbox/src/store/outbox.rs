@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered, OnFailed, OperatorQueries,
-    OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive,
-    RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
+    Backlog, Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered, OnFailed,
+    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
+    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
 use super::errors::conflict;
@@ -147,6 +147,20 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
                 }
             }
             counts
+        })
+        .await
+    }
+
+    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.outbox();
+            let pending: Vec<_> = rows.all().filter(|row| row.status.is_pending()).collect();
+            let due_since = |row: &OutboxRow| match row.next_retry_time {
+                None => Some(row.create_time),
+                Some(due) => (due <= now).then_some(due),
+            };
+            let oldest_due = pending.iter().filter_map(|row| due_since(row)).min();
+            Backlog { pending: pending.len() as u64, oldest_due }
         })
         .await
     }

@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
-    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeliveryFilter, DeliveryState, EndpointHealth,
-    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
-    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
+    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, DeliveryState,
+    EndpointHealth, EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError,
+    WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries,
+    WebhookRepo,
 };
 
 use super::errors::conflict;
@@ -24,7 +25,8 @@ use super::statement::Tables;
 use super::tables::{below, limited};
 use super::unit::MemoryUnit;
 
-use rows::{of_endpoint, of_event};
+use deliveries::is_redelivered;
+use rows::of_endpoint;
 
 /// The locks for writing an endpoint: its row, and its slot.
 fn locks_of(endpoint: &WebhookEndpoint) -> Vec<Lock> {
@@ -48,6 +50,7 @@ fn passes(filter: &DeliveryFilter, delivery: &WebhookDelivery) -> bool {
     filter.state.is_none_or(|state| delivery.state == state)
         && filter.event_type.as_ref().is_none_or(|event_type| delivery.event_type == *event_type)
         && filter.status.is_none_or(|status| delivery.last_status == Some(status))
+        && filter.body_form.is_none_or(|form| delivery.body_form == form)
         && filter.from.is_none_or(|from| delivery.create_time >= from)
         && filter.to.is_none_or(|to| delivery.create_time < to)
 }
@@ -61,9 +64,6 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
             EndpointStatus::Deleted => continue,
         }
         for delivery in of_endpoint(statement, endpoint.id) {
-            let is_later = |other: &WebhookDelivery| {
-                other.endpoint == delivery.endpoint && other.redelivery > delivery.redelivery
-            };
             match delivery.state {
                 DeliveryState::Pending => {
                     counts.pending += 1;
@@ -72,7 +72,7 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
                         counts.oldest_due = earlier.or(Some(delivery.due_time));
                     }
                 }
-                DeliveryState::Dead if of_event(statement, &delivery.event_id).any(is_later) => {}
+                DeliveryState::Dead if is_redelivered(statement, delivery) => {}
                 DeliveryState::Dead => counts.dead += 1,
                 DeliveryState::Delivered | DeliveryState::Cancelled => {}
             }
@@ -86,6 +86,19 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
     async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
         self.read_outbox(|statement| statement.webhook_endpoints().get(&id).map(|row| row.endpoint.clone()))
             .await
+    }
+
+    async fn webhook_health(
+        &mut self,
+        ids: &[EndpointId],
+    ) -> Result<Vec<(EndpointId, EndpointHealth)>, StoreError> {
+        self.read_outbox(|statement| {
+            let ids: BTreeSet<EndpointId> = ids.iter().copied().collect();
+            let endpoints = statement.webhook_endpoints();
+            let health = |id| endpoints.get(&id).map(|row| (id, row.endpoint.health.clone()));
+            ids.into_iter().filter_map(health).collect()
+        })
+        .await
     }
 
     async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError> {
@@ -154,6 +167,14 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
             in_order.cloned().collect()
         })
         .await
+    }
+
+    async fn count_dead_webhook_deliveries(
+        &mut self,
+        dead: &DeadDeliveries,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        self.count_dead_deliveries(dead, limit).await
     }
 
     async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
@@ -271,12 +292,10 @@ impl<X: Tables> WebhookRepo for MemoryUnit<X> {
 
     async fn resend_webhook_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        self.resend_deliveries(endpoint, from..to, at, limit).await
+        self.resend_deliveries(dead, at, limit).await
     }
 }

@@ -262,13 +262,13 @@ mod tests {
     #[test]
     fn parsed_url_is_shown_without_password() {
         for (url, kind, address) in [
-            ("mysql://shop:s%40cret@db:3307/orders", "MySQL", "mysql://shop@db:3307/orders"),
-            ("mariadb://shop@db/orders", "MySQL", "mysql://shop@db:3306/orders"),
-            ("postgres://shop:s%40cret@db:5433/orders", "PostgreSQL", "postgres://shop@db:5433/orders"),
+            ("mysql://shop:s%40cret@db:3307/books", "MySQL", "mysql://shop@db:3307/books"),
+            ("mariadb://shop@db/books", "MySQL", "mysql://shop@db:3306/books"),
+            ("postgres://shop:s%40cret@db:5433/books", "PostgreSQL", "postgres://shop@db:5433/books"),
             (
-                "postgresql://shop:secret@[::1]/orders?sslmode=require",
+                "postgresql://shop:secret@[::1]/books?sslmode=require",
                 "PostgreSQL",
-                "postgres://shop@[::1]:5432/orders",
+                "postgres://shop@[::1]:5432/books",
             ),
         ] {
             let options = ServerOptions::parse(url).unwrap();
@@ -281,14 +281,14 @@ mod tests {
     #[test]
     fn parse_rejects_invalid_urls_and_unknown_parameters() {
         for (url, why) in [
-            ("orders", "not a URL"),
-            ("oracle://db/orders", "neither"),
+            ("books", "not a URL"),
+            ("oracle://db/books", "neither"),
             ("mysql://shop@db", "no database name"),
             ("postgres://shop@db/", "no database name"),
-            ("mysql://shop@db:many/orders", "cannot parse"),
-            ("mysql://shop@db/orders?ssl_mode=REQUIRED", "unknown parameter ssl_mode"),
-            ("postgres://shop@db/orders?sslmod=require", "unknown parameter sslmod"),
-            ("postgres://shop@db/orders?sslmode=sometimes", "cannot parse"),
+            ("mysql://shop@db:many/books", "cannot parse"),
+            ("mysql://shop@db/books?ssl_mode=REQUIRED", "unknown parameter ssl_mode"),
+            ("postgres://shop@db/books?sslmod=require", "unknown parameter sslmod"),
+            ("postgres://shop@db/books?sslmode=sometimes", "cannot parse"),
         ] {
             let error = ServerOptions::parse(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");

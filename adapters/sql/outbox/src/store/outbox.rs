@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent, Numbered, OnFailed, OperatorQueries,
-    OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive,
-    RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
+    Backlog, Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent, Numbered, OnFailed,
+    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
+    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
 use super::outbox_table::{OutboxTable, select};
@@ -155,6 +155,10 @@ impl OperatorQueries for Session {
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
         self.count_rows(tenant).await
+    }
+
+    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+        self.count_backlog(now).await
     }
 }
 

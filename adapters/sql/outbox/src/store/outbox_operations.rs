@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 use handover_outbox::ports::{
-    Blocked, Numbered, OnFailed, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
-    UnreadableRow,
+    Backlog, Blocked, Numbered, OnFailed, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError,
+    UnorderedTypes, UnreadableRow,
 };
 
 use super::outbox_due::{EARLIER, LATER, SAME, is_ordered, names};
@@ -256,6 +256,23 @@ impl Session {
             counts.oldest_pending = row.opt_time("oldest").unwrap_or_default();
         }
         Ok(counts)
+    }
+
+    pub(super) async fn count_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+        let sql = format!(
+            "SELECT count(*) AS events, min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
+             WHEN o.next_retry_time <= ? THEN o.next_retry_time END) AS oldest FROM outbox_events o {index} WHERE {is_pending}",
+            index = self.dialect.index("idx_outbox_pending"),
+            is_pending = self.dialect.pending(),
+        );
+        let mut backlog = Backlog::default();
+        for row in &self.fetch(&sql, values![now]).await? {
+            let row = row.of("outbox_events", "next_retry_time");
+            // An unreadable time may be the earliest, so the oldest due row is then unknown.
+            let oldest_due = row.opt_time("oldest").unwrap_or_default();
+            backlog = Backlog { pending: row.id("events")?, oldest_due };
+        }
+        Ok(backlog)
     }
 
     pub(super) async fn redrive_rows(

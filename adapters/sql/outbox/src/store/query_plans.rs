@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AfterAttempt, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _, ConsumedFilter,
+    AfterAttempt, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _, ConsumedFilter, DeadDeliveries,
     DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery,
     EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, NewEvent, NewWebhookDelivery,
     OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError,
@@ -240,6 +240,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
         session.outbox_due(&due(on_failed)).await.unwrap();
     }
     session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
+    handover_outbox::ports::OperatorQueries::outbox_backlog(session, now).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
@@ -286,11 +287,12 @@ async fn run_webhooks(session: &mut Session) {
         event_type: "book.lent".to_owned(),
         order_key: "Book".to_owned(),
         body: "{}".to_owned(),
+        body_form: BodyForm::Thin,
         dead_because: None,
         at: now,
     };
     session.insert_webhook_deliveries(&[delivery("a"), delivery("b")]).await.unwrap();
-    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9 };
+    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, is_repeated: false };
     for after in [AfterAttempt::Retry(now), AfterAttempt::Dead] {
         let claimed = session.claim_webhook_deliveries(&claim).await.unwrap();
         assert_eq!(claimed.len(), 1);
@@ -313,7 +315,9 @@ async fn run_webhooks(session: &mut Session) {
     session.webhook_attempts(1).await.unwrap();
     session.webhook_attempt_counts(endpoint.id, now).await.unwrap();
     let later = now + chrono::TimeDelta::seconds(1);
-    assert_eq!(session.resend_webhook_deliveries(endpoint.id, now, later, now, 9).await.unwrap(), 1);
+    let dead = DeadDeliveries { endpoint: endpoint.id, from: now, to: later, is_unmasked: Some(false) };
+    assert_eq!(session.count_dead_webhook_deliveries(&dead, 9).await.unwrap(), 1);
+    assert_eq!(session.resend_webhook_deliveries(&dead, now, 9).await.unwrap(), 1);
 }
 
 fn endpoint() -> WebhookEndpoint {

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
-    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeliveryFilter, EndpointHealth, EndpointId,
-    EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt, WebhookClaim,
-    WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
+    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, EndpointHealth,
+    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
+    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
 };
 
 use crate::dialect::{LookUp, MAX_ROWS, padded};
@@ -22,8 +22,10 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
 
-use deliveries::page;
-use tables::{AttemptTable, DeliveryTable, EndpointTable, health_values, id_value};
+use deliveries::{page, redelivered, sendable};
+use tables::{
+    AttemptTable, DeliveryTable, EndpointTable, endpoint_id, health, health_values, id_value, readable,
+};
 
 fn select_endpoint() -> String {
     format!("SELECT {} FROM webhook_endpoints", EndpointTable::COLUMNS)
@@ -63,14 +65,11 @@ impl Session {
     async fn dead_deliveries(&mut self) -> Result<u64, StoreError> {
         let sql = format!(
             "SELECT COALESCE({sum}, 0) AS dead FROM (SELECT (SELECT count(*) FROM webhook_deliveries d {dead} \
-             WHERE d.endpoint_id = e.id AND d.state = 'DEAD' \
-             AND NOT EXISTS (SELECT 1 FROM webhook_deliveries r {key} WHERE r.event_id = d.event_id \
-             AND {endpoint} = d.endpoint_id AND r.redelivery > d.redelivery)) AS dead \
+             WHERE d.endpoint_id = e.id AND d.state = 'DEAD' AND NOT {redelivered}) AS dead \
              FROM webhook_endpoints e WHERE e.status IN ('ENABLED', 'DISABLED')) c",
             sum = self.dialect.sum("c.dead"),
             dead = self.dialect.index("idx_webhook_deliveries_dead"),
-            key = self.dialect.index("uk_webhook_deliveries"),
-            endpoint = self.dialect.unindexed("r.endpoint_id"),
+            redelivered = redelivered(self.dialect),
         );
         let row = self.fetch_one(&sql, Vec::new()).await?;
         row.map_or(Ok(0), |row| DeliveryTable::fields(&row).id("dead"))
@@ -81,6 +80,30 @@ impl Session {
 impl WebhookQueries for Session {
     async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
         self.endpoint_by_id(id, "").await
+    }
+
+    async fn webhook_health(
+        &mut self,
+        ids: &[EndpointId],
+    ) -> Result<Vec<(EndpointId, EndpointHealth)>, StoreError> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(MAX_ROWS) {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: "id, failing_since, failures, last_success_time, paused_until",
+                from: format!("webhook_endpoints {}", self.dialect.lock_index("PRIMARY")),
+                column: "id",
+                keys: padded(ids).into_iter().map(id_value).collect(),
+                conditions: "version >= 0".to_owned(),
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
+                let row = EndpointTable::fields(row);
+                found.push((endpoint_id(row, "id")?, health(row)?));
+            }
+        }
+        found.sort_by_key(|(id, _)| *id);
+        found.dedup_by_key(|(id, _)| *id);
+        Ok(found)
     }
 
     async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError> {
@@ -96,10 +119,10 @@ impl WebhookQueries for Session {
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {
-                found.push(EndpointTable::read(row)?);
+                found.extend(readable::<EndpointTable>(row)?);
             }
         }
-        found.sort_by_key(|endpoint| (endpoint.tenant, endpoint.id));
+        found.sort_by_key(|endpoint: &WebhookEndpoint| (endpoint.tenant, endpoint.id));
         Ok(found)
     }
 
@@ -108,9 +131,19 @@ impl WebhookQueries for Session {
         after: Option<EndpointId>,
         limit: u32,
     ) -> Result<Vec<WebhookEndpoint>, StoreError> {
-        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let mut after = after.map(|id| id.to_string()).unwrap_or_default();
         let sql = format!("{} WHERE id > ? AND status <> 'DELETED' ORDER BY id LIMIT ?", select_endpoint());
-        self.fetch(&sql, values![after, limit]).await?.iter().map(EndpointTable::read).collect()
+        let mut found = Vec::new();
+        // A page without a readable endpoint is not the end.
+        while found.is_empty() {
+            let rows = self.fetch(&sql, values![after.as_str(), limit]).await?;
+            let Some(last) = rows.last() else { break };
+            after = EndpointTable::fields(last).string("id")?;
+            for row in &rows {
+                found.extend(readable::<EndpointTable>(row)?);
+            }
+        }
+        Ok(found)
     }
 
     async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
@@ -151,6 +184,15 @@ impl WebhookQueries for Session {
         found.sort_by_key(|delivery| delivery.id);
         found.dedup_by_key(|delivery| delivery.id);
         Ok(found)
+    }
+
+    async fn count_dead_webhook_deliveries(
+        &mut self,
+        dead: &DeadDeliveries,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let (sql, values) = sendable(self.dialect, dead, limit);
+        Ok(self.fetch(&sql, values).await?.len() as u64)
     }
 
     async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
@@ -258,12 +300,10 @@ impl WebhookRepo for Session {
 
     async fn resend_webhook_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        self.resend_deliveries(endpoint, from..to, at, limit).await
+        self.resend_deliveries(dead, at, limit).await
     }
 }

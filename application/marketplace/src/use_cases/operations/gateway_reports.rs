@@ -15,7 +15,7 @@ use handover_outbox::operations::{
     Action, Reason, changed_by_earlier_attempt, count, present_fields, rfc3339,
 };
 use handover_outbox::ports::{AuditEntry, Numbered};
-use handover_outbox::{MASK, Page, with_tx_using};
+use handover_outbox::{MASK, Page, with_tx};
 
 impl Payments {
     /// Records a body with a valid signature that is not a valid report, once, and logs an alert.
@@ -27,7 +27,7 @@ impl Payments {
         error: String,
     ) -> Result<(), UseCaseError> {
         let report = unreadable(context, kind, body_hash, error, self.tx.now());
-        let is_new = with_tx_using(&self.tx, report.clone(), |unit, report, _| {
+        let is_new = with_tx(&self.tx, report.clone(), |unit, report, _| {
             Box::pin(async move {
                 if unit.gateway_report_by_key(&report.key).await?.is_some() {
                     return Ok::<_, UseCaseError>(false);

@@ -84,7 +84,7 @@ impl Operations {
         let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
         let subscriptions = Subscriptions::of(self).await?;
         let consumers = self.consumers.clone();
-        let criteria = Criteria { subscriptions, consumers, rules: self.rules.points, now, grace };
+        let criteria = Criteria { subscriptions, consumers, rules: self.handlers.points, now, grace };
         let context = RepairContext { operator, reason: command.reason.as_ref() };
         let mut report = Reconciliation {
             since: command.since,

@@ -98,7 +98,7 @@ impl Operations {
         change: Change,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
         let operator = call.context.operator()?;
-        let event_factory = self.rules.events.factory(call.context, MAX_EVENTS);
+        let event_factory = self.handlers.events.factory(call.context, MAX_EVENTS);
         let selection = present_fields([("refundId", Some(id.get().into()))]);
         let action = Action { name: change.name(), selection, reason: Some(reason) };
         let entry = AuditEntry { matched: 1, ..action.entry(&operator, (1, 1), event_factory.now) };

@@ -43,7 +43,7 @@ async fn sweep(market: &Market) {
     pass(market.world.pending_timeout + secs(1)).await;
     let sweep = TimeoutSweep {
         tx: market.app().tx.clone(),
-        rules: market.app().handlers.clone(),
+        handlers: market.app().handlers.clone(),
         settings: TimeoutSettings::default(),
     };
     assert_eq!(sweep.sweep().await.unwrap(), 1);

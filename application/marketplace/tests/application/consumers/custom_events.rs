@@ -77,5 +77,5 @@ async fn custom_event_type_is_applied_once_and_in_order() {
     world.deliver(QUEUE, "first").await;
     eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
     assert_eq!(world.effects(7).await, ["first", "second"], "the duplicate message must have no effect");
-    assert_eq!(process.app.outbox.topology.queues.len(), 12);
+    assert_eq!(process.app.outbox.topology().queues.len(), 12);
 }

@@ -86,7 +86,7 @@ async fn early_timeout_message_leaves_the_order_to_the_sweep() {
     pass(secs(1)).await;
     let sweep = TimeoutSweep {
         tx: process.app.tx.clone(),
-        rules: process.app.handlers.clone(),
+        handlers: process.app.handlers.clone(),
         settings: TimeoutSettings::default(),
     };
     assert_eq!(sweep.sweep().await.unwrap(), 1);
@@ -135,7 +135,7 @@ async fn concurrent_message_and_sweep_close_an_order_once() {
     pass(DEADLINE).await;
     let sweep = TimeoutSweep {
         tx: sweeper.app.tx.clone(),
-        rules: sweeper.app.handlers.clone(),
+        handlers: sweeper.app.handlers.clone(),
         settings: TimeoutSettings::default(),
     };
     sweep.sweep().await.unwrap();
@@ -166,7 +166,7 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     unit.commit().await.unwrap();
     let sweep = TimeoutSweep {
         tx: process.app.tx.clone(),
-        rules: process.app.handlers.clone(),
+        handlers: process.app.handlers.clone(),
         settings: TimeoutSettings::default(),
     };
     start(&process, sweep);
@@ -188,7 +188,7 @@ async fn sweep_continues_at_once_while_batches_are_full() {
     }
     pass(DEADLINE + secs(1)).await;
     let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
-    let sweep = TimeoutSweep { tx: process.app.tx.clone(), rules: process.app.handlers.clone(), settings };
+    let sweep = TimeoutSweep { tx: process.app.tx.clone(), handlers: process.app.handlers.clone(), settings };
     start(&process, sweep);
     pass(secs(1)).await;
     assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
@@ -203,7 +203,7 @@ async fn sweep_resumes_after_a_store_outage() {
         &process,
         TimeoutSweep {
             tx: process.app.tx.clone(),
-            rules: process.app.handlers.clone(),
+            handlers: process.app.handlers.clone(),
             settings: Default::default(),
         },
     );

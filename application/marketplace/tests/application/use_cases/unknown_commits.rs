@@ -163,7 +163,7 @@ async fn panic_in_a_unit_of_work_fails_only_that_unit_of_work() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let result: Result<(), StoreError> =
-        with_tx(&process.app.tx, |_, _| Box::pin(async { panic!("panic of the test") })).await;
+        with_tx(&process.app.tx, (), |_, (), _| Box::pin(async { panic!("panic of the test") })).await;
     assert!(matches!(result, Err(StoreError::Backend(_))));
     process.listed().await;
 }
@@ -188,8 +188,7 @@ async fn concurrent_units_of_work_never_exceed_the_limit_and_all_complete() {
         let tx = process.app.tx.clone();
         let running = std::sync::Arc::clone(&running);
         async move {
-            with_tx(&tx, move |unit, _| {
-                let running = std::sync::Arc::clone(&running);
+            with_tx(&tx, running, |unit, running, _| {
                 Box::pin(async move {
                     {
                         let mut running = running.lock().unwrap();

@@ -86,9 +86,7 @@ impl Batch {
     }
 
     async fn begin(self: &Arc<Self>, outbox: &Outbox) -> Result<Vec<BeginOutcome>, StoreError> {
-        let batch = Arc::clone(self);
-        with_tx(&outbox.tx, move |unit, attempt| {
-            let batch = Arc::clone(&batch);
+        with_tx(&outbox.tx, Arc::clone(self), |unit, batch, attempt| {
             Box::pin(async move { batch.begin_in(unit.outbox(), attempt).await })
         })
         .await
@@ -230,12 +228,10 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     }
     let (dead_letters, at): (Arc<Vec<Ready>>, _) =
         (Arc::new(confirmed.into_iter().cloned().collect()), outbox.now());
-    let job = Arc::clone(&dead_letters);
-    let closed = with_tx(&outbox.tx, move |unit, _| {
-        let job = Arc::clone(&job);
+    let closed = with_tx(&outbox.tx, Arc::clone(&dead_letters), move |unit, dead_letters, _| {
         Box::pin(async move {
-            let mut refusals = Vec::with_capacity(job.len());
-            for dead_letter in job.iter() {
+            let mut refusals = Vec::with_capacity(dead_letters.len());
+            for dead_letter in dead_letters.iter() {
                 refusals.push(close(unit.outbox(), dead_letter, at).await?);
             }
             Ok::<_, StoreError>(refusals)

@@ -30,7 +30,7 @@ impl Timed {
     }
 
     fn start(self: &Arc<Timed>, world: &World, settings: WebhookSettings) {
-        WebhookDispatcher { tx: world.tx.clone(), transport: self.clone(), settings }.start();
+        WebhookDispatcher::new(world.tx.clone(), self.clone(), settings).start();
     }
 
     fn attempted(&self) -> usize {
@@ -74,7 +74,7 @@ impl WebhookTransport for Timed {
             }
             None => {
                 self.tx.sleep(request.deadline).await;
-                Err(SendError("no complete response".to_owned()))
+                Err(SendError::NoResponse("no complete response".to_owned()))
             }
         }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
-    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId, EventMetadata,
-    OutboxRow, WebhookDelivery,
+    BodyForm, ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId,
+    EventMetadata, OutboxRow, WebhookDelivery,
 };
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
@@ -124,6 +124,7 @@ impl SmallDay {
                 event_type: "order.created".to_owned(),
                 order_key: format!("Order/{}", event.aggregate.id),
                 body: "{}".to_owned(),
+                body_form: BodyForm::Thin,
                 state: DeliveryState::Delivered,
                 due_time: self.now,
                 claim: None,

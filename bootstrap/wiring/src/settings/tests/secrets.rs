@@ -74,7 +74,7 @@ fn malformed_url_is_refused_without_showing_possible_password() {
 fn secret_of_digits_stays_text_and_is_never_shown() {
     let secret = "00000000000000000000000000000001";
     let config = load(&[("HANDOVER_AUTH__JWT_SECRET", secret)]).unwrap();
-    assert_eq!(config.jwt_secret.as_ref().unwrap().reveal(), secret);
+    assert_eq!(config.auth.secret.as_ref().unwrap().reveal(), secret);
     assert!(!format!("{config:?}").contains(secret));
     assert!(!error_text(load(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])).contains("hush"));
     assert!(!error_text(load(&[("HANDOVER_GATEWAY__SECRET", "hush")])).contains("hush"));

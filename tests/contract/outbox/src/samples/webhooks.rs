@@ -3,9 +3,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{
-    AfterAttempt, AttemptOutcome, BodyForm, ClaimId, ClaimedDelivery, EndpointHeaders, EndpointHealth,
-    EndpointId, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt,
-    WebhookClaim, WebhookEndpoint,
+    AfterAttempt, AttemptOutcome, BodyForm, ClaimId, ClaimedDelivery, DeadDeliveries, EndpointHeaders,
+    EndpointHealth, EndpointId, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery,
+    WebhookAttempt, WebhookClaim, WebhookEndpoint,
 };
 use uuid::Uuid;
 
@@ -62,14 +62,21 @@ pub fn delivery(endpoint: u32, event: &str) -> NewWebhookDelivery {
         event_type: "book.lent".into(),
         order_key: format!("Book/{event}"),
         body: format!("{{\"id\":\"{event}\"}}"),
+        body_form: BodyForm::Thin,
         dead_because: None,
         at: start(),
     }
 }
 
+/// The `DEAD` deliveries of an endpoint that were written in the first second after [`start`].
+pub fn dead_deliveries(endpoint: u32) -> DeadDeliveries {
+    DeadDeliveries { endpoint: endpoint_id(endpoint), from: start(), to: later(1), is_unmasked: None }
+}
+
 /// A claim of at most 100 deliveries for one minute.
 pub fn claim(id: &str, now: DateTime<Utc>) -> WebhookClaim {
-    WebhookClaim { id: ClaimId(id.to_owned()), now, until: now + TimeDelta::minutes(1), limit: 100 }
+    let until = now + TimeDelta::minutes(1);
+    WebhookClaim { id: ClaimId(id.to_owned()), now, until, limit: 100, is_repeated: false }
 }
 
 /// An attempt with this outcome and HTTP status.

@@ -53,7 +53,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
         next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
         error_message: Some(format!("consuming failed: {SPECIAL_CHARACTERS}")),
         idempotency_key: Some("book:7:loan".into()),
-        aggregate: AggregateRef { tenant: tenant(2), kind: "Refund".into(), id: (-7).into() },
+        aggregate: AggregateRef { tenant: tenant(2), kind: "Reader".into(), id: (-7).into() },
         aggregate_seq: 17,
         event_type: "BOOK_TELEPORTED".into(),
         payload_hash: "f".repeat(64),

@@ -1,7 +1,7 @@
 //! Queries of operators on the outbox: rows of an aggregate, and counts.
 
 use handover_events::{AggregateRef, TenantId};
-use handover_outbox::ports::{NewEvent, OutboxCounts};
+use handover_outbox::ports::{Backlog, NewEvent, OutboxCounts};
 
 use super::outbox::append;
 use super::{StoreRig, in_unit, view};
@@ -99,6 +99,31 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, Some(2)).await, new(1, -9));
     assert_eq!(counted(rig, Some(3)).await, OutboxCounts::default());
     assert_eq!(counted(rig, None).await, new(3, -9));
+}
+
+/// The backlog is the number of pending rows, and the time since which the oldest due one of them is due.
+pub async fn the_backlog_counts_pending_rows_and_ages_due_ones(rig: &dyn StoreRig) {
+    let backlog =
+        async |now| view(rig).await.outbox_view().outbox_backlog(now).await.expect("cannot read the backlog");
+    assert_eq!(backlog(start()).await, Backlog::default());
+    let at = |id: &str, book: i64, at: i64| NewEvent { occurred_at: later(at), ..event(id, book, 1) };
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(5) };
+    append(rig, &[at("sent", 1, 1), at("failed", 2, 2), at("retry", 3, 3), at("new", 4, 9)]).await;
+    append(rig, &[NewEvent { aggregate: foreign, ..at("foreign", 5, 10) }]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(10)).await.unwrap();
+        let failed = [to_failed("failed"), to_retry("retry", Some(later(20)))];
+        unit.outbox().mark_failed(&failed, later(10)).await.unwrap();
+    });
+    let of = |pending, oldest: Option<i64>| Backlog { pending, oldest_due: oldest.map(later) };
+    assert_eq!(backlog(later(10)).await, of(3, Some(9)));
+    in_unit!(rig, |unit| {
+        let proofs = ["new", "foreign"].map(confirmed);
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
+    });
+    assert_eq!(backlog(later(19)).await, of(1, None));
+    assert_eq!(backlog(later(20)).await, of(1, Some(20)));
+    assert_eq!(backlog(later(90)).await, of(1, Some(20)));
 }
 
 /// A row that another query returns is not unreadable, whatever its status.

@@ -78,6 +78,28 @@ pub async fn a_claim_lasts_until_its_end(rig: &dyn StoreRig) {
     }
 }
 
+/// A claim that is repeated, because its commit may have failed, returns the deliveries of its first call again, unchanged,
+/// and claims further ones up to the limit.
+pub async fn a_repeated_claim_returns_the_deliveries_of_its_first_call(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    write(rig, &[at(1, "a", 0), at(2, "b", 0)]).await;
+    let request = WebhookClaim { limit: 3, ..claim("a", start()) };
+    let first = claimed(rig, &request).await;
+    assert_eq!(first.len(), 2);
+    write(rig, &[at(1, "c", 0), at(2, "d", 0)]).await;
+    let repeated = WebhookClaim { is_repeated: true, ..request };
+    let mut again = claimed(rig, &repeated).await;
+    assert_eq!(events(&again).len(), 3);
+    let third = again.remove(2);
+    again.sort_by_key(|claimed| claimed.delivery.id);
+    assert_eq!(again, first);
+    assert_eq!((third.delivery.event_id.as_str(), third.delivery.claims), ("c", 1));
+    settle(rig, &[settled(&first[0], AfterAttempt::Delivered)]).await;
+    assert_eq!(events(&claimed(rig, &repeated).await).len(), 3, "two of the first calls, and the last one");
+    let other = WebhookClaim { is_repeated: true, ..claim("other", start()) };
+    assert_eq!(claimed(rig, &other).await, []);
+}
+
 /// Endpoints that are disabled, deleted or paused are not used. A pause ends at its time.
 pub async fn only_enabled_endpoints_that_are_not_paused_are_used(rig: &dyn StoreRig) {
     let with_status = |number, status, slot| WebhookEndpoint { status, slot, ..endpoint(number) };

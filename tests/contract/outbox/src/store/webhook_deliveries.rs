@@ -1,8 +1,8 @@
 //! Deliveries of webhooks: writes and reads.
 
 use handover_outbox::ports::{
-    AfterAttempt, DeliveryFilter, DeliveryState, EndpointStatus, NewWebhookDelivery, WebhookCounts,
-    WebhookDelivery, WebhookEndpoint,
+    AfterAttempt, BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointStatus,
+    NewWebhookDelivery, WebhookCounts, WebhookDelivery, WebhookEndpoint,
 };
 
 use super::webhook_claims::claimed;
@@ -10,7 +10,7 @@ use super::webhook_endpoints::{add, change};
 use super::webhook_settling::settle;
 use super::{StoreRig, begin, in_unit, view};
 use crate::concurrency::{RACERS, race};
-use crate::samples::webhooks::{claim, delivery, endpoint, endpoint_id, settled};
+use crate::samples::webhooks::{claim, dead_deliveries, delivery, endpoint, endpoint_id, settled};
 use crate::samples::{SPECIAL_CHARACTERS, event_id, later, start, tenant};
 
 pub(super) async fn write(rig: &dyn StoreRig, deliveries: &[NewWebhookDelivery]) -> u64 {
@@ -53,6 +53,7 @@ fn as_written(new: &NewWebhookDelivery, id: i64) -> WebhookDelivery {
         event_type: new.event_type.clone(),
         order_key: new.order_key.clone(),
         body: new.body.clone(),
+        body_form: new.body_form,
         state: if is_dead { DeliveryState::Dead } else { DeliveryState::Pending },
         due_time: new.at,
         claim: None,
@@ -65,7 +66,7 @@ fn as_written(new: &NewWebhookDelivery, id: i64) -> WebhookDelivery {
     }
 }
 
-/// A delivery is read back as it was written; one with a reason is `DEAD` from the beginning.
+/// A delivery is read back as it was written, with each form of the body; one with a reason is `DEAD` from the beginning.
 pub async fn a_delivery_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     add(rig, &[WebhookEndpoint { tenant: tenant(2), ..endpoint(1) }]).await;
     let full = NewWebhookDelivery {
@@ -74,12 +75,15 @@ pub async fn a_delivery_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         event_type: "book.lent-to.member".into(),
         order_key: format!("2/Book/{SPECIAL_CHARACTERS}"),
         body: format!("{{\"title\":\"{}\"}}", "长".repeat(20_000)),
+        body_form: BodyForm::Full,
         at: later(7),
         ..delivery(1, "a")
     };
     let dead = NewWebhookDelivery { dead_because: Some("the body is too large".into()), ..delivery(1, "b") };
-    assert_eq!(write(rig, &[full.clone(), dead.clone(), delivery(1, "c")]).await, 3);
-    for written in [full, dead, delivery(1, "c")] {
+    let unmasked = NewWebhookDelivery { body_form: BodyForm::Unmasked, ..delivery(1, "d") };
+    let all = [full, dead, delivery(1, "c"), unmasked];
+    assert_eq!(write(rig, &all).await, 4);
+    for written in all {
         let read = only(rig, written.event_id.as_str()).await;
         assert_eq!(read, as_written(&written, read.id));
         let by_id = view(rig).await.outbox_view().webhook_delivery(read.id).await.unwrap();
@@ -156,7 +160,11 @@ pub async fn pages_of_deliveries_are_ordered_by_descending_id(rig: &dyn StoreRig
 /// Every part of a filter narrows the page; the start of a period is included, and its end excluded.
 pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn StoreRig) {
     add(rig, &[endpoint(1), endpoint(2)]).await;
-    let returned = NewWebhookDelivery { event_type: "book.returned".into(), ..delivery(1, "returned") };
+    let returned = NewWebhookDelivery {
+        event_type: "book.returned".into(),
+        body_form: BodyForm::Full,
+        ..delivery(1, "returned")
+    };
     let late = NewWebhookDelivery { at: later(10), ..delivery(1, "late") };
     write(rig, &[delivery(1, "sent"), delivery(1, "refused"), delivery(1, "failed"), delivery(2, "x")]).await;
     let results = claimed(rig, &claim("c", start())).await;
@@ -178,6 +186,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn Sto
     let state = |state| DeliveryFilter { state: Some(state), ..all.clone() };
     let of_type = DeliveryFilter { event_type: Some("book.returned".into()), ..all.clone() };
     let status = |status| DeliveryFilter { status: Some(status), ..all.clone() };
+    let of_form = DeliveryFilter { body_form: Some(BodyForm::Full), ..all.clone() };
     let from = DeliveryFilter { from: Some(later(10)), ..all.clone() };
     let to = DeliveryFilter { to: Some(later(10)), ..all.clone() };
     let both = DeliveryFilter { status: Some(500), ..state(DeliveryState::Pending) };
@@ -188,6 +197,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn Sto
         (&state(DeliveryState::Dead), &["refused"]),
         (&state(DeliveryState::Cancelled), &[]),
         (&of_type, &["returned"]),
+        (&of_form, &["returned"]),
         (&status(500), &["failed", "refused"]),
         (&status(204), &["sent"]),
         (&from, &["late"]),
@@ -235,8 +245,8 @@ pub async fn pending_deliveries_of_deleted_endpoints_are_cancelled(rig: &dyn Sto
 
 async fn resend(rig: &dyn StoreRig, from: i64, to: i64, limit: u32) -> u64 {
     in_unit!(rig, |unit| {
-        let (from, to) = (later(from), later(to));
-        unit.outbox().resend_webhook_deliveries(endpoint_id(1), from, to, later(100), limit).await.unwrap()
+        let dead = DeadDeliveries { from: later(from), to: later(to), ..dead_deliveries(1) };
+        unit.outbox().resend_webhook_deliveries(&dead, later(100), limit).await.unwrap()
     })
 }
 
@@ -272,6 +282,59 @@ pub async fn dead_deliveries_of_a_period_are_sent_again(rig: &dyn StoreRig) {
     assert_eq!(claimed(rig, &claim("d", later(100))).await.len(), 3);
 }
 
+/// Sends again which of the `DEAD` deliveries can be; returns the events of those that are pending afterwards.
+async fn resend_of(rig: &dyn StoreRig, is_unmasked: Option<bool>) -> Vec<String> {
+    let dead = DeadDeliveries { is_unmasked, ..dead_deliveries(1) };
+    let count = async |limit| {
+        let mut view = view(rig).await;
+        view.outbox_view().count_dead_webhook_deliveries(&dead, limit).await.expect("cannot count deliveries")
+    };
+    let (counted, limited) = (count(100).await, count(1).await);
+    let resent = in_unit!(rig, |unit| {
+        unit.outbox().resend_webhook_deliveries(&dead, later(5), 100).await.expect("cannot send again")
+    });
+    assert_eq!(
+        (counted, limited),
+        (resent, resent.min(1)),
+        "the number of deliveries that can be sent again"
+    );
+    let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
+    page(rig, &pending, None, 100).await
+}
+
+/// A `DEAD` delivery without a body, or with a later redelivery of its event, is not sent again. Deliveries can be
+/// selected by whether their payload is unmasked.
+pub async fn only_dead_deliveries_that_can_be_sent_are_sent_again(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let dead = |event: &str| NewWebhookDelivery { dead_because: Some("no".into()), ..delivery(1, event) };
+    let of_form = |event: &str, body_form| NewWebhookDelivery { body_form, ..dead(event) };
+    let redelivered = NewWebhookDelivery { redelivery: 1, ..dead("redelivered") };
+    let of_other = NewWebhookDelivery { endpoint: endpoint_id(2), redelivery: 1, ..dead("thin") };
+    write(
+        rig,
+        &[
+            NewWebhookDelivery { body: String::new(), ..dead("too-large") },
+            dead("redelivered"),
+            dead("thin"),
+            of_form("full", BodyForm::Full),
+            of_form("unmasked", BodyForm::Unmasked),
+            of_other,
+        ],
+    )
+    .await;
+    // Outside of the period.
+    write(rig, &[NewWebhookDelivery { at: later(1), ..redelivered }]).await;
+    assert_eq!(resend_of(rig, Some(false)).await, ["full", "thin"]);
+    assert_eq!(resend_of(rig, Some(true)).await, ["unmasked", "full", "thin"]);
+    assert_eq!(resend_of(rig, None).await, ["unmasked", "full", "thin"]);
+    let states = async |event| {
+        let found = of_event(rig, event).await;
+        found.into_iter().map(|delivery| delivery.state).collect::<Vec<_>>()
+    };
+    assert_eq!(states("too-large").await, [DeliveryState::Dead]);
+    assert_eq!(states("redelivered").await, [DeliveryState::Dead, DeliveryState::Dead]);
+}
+
 /// Concurrent units of work send each `DEAD` delivery again once.
 pub async fn a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work(rig: &dyn StoreRig) {
     add(rig, &[endpoint(1)]).await;
@@ -280,7 +343,7 @@ pub async fn a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work(ri
     let outcomes = race(&rig.store(), |unit, _| {
         Box::pin(async move {
             let outbox = unit.outbox();
-            outbox.resend_webhook_deliveries(endpoint_id(1), start(), later(1), later(5), 10).await
+            outbox.resend_webhook_deliveries(&dead_deliveries(1), later(5), 10).await
         })
     })
     .await;

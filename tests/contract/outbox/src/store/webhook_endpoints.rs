@@ -230,3 +230,22 @@ pub async fn pages_of_endpoints_are_ordered_by_id(rig: &dyn StoreRig) {
     assert_eq!(page(Some(3), 2).await, [4, 0x1000_0000].map(endpoint_id));
     assert_eq!(page(Some(0x1000_0000), 2).await, []);
 }
+
+/// The health of several endpoints is read at once; endpoints that do not exist are omitted.
+pub async fn the_health_of_endpoints_is_read_at_once(rig: &dyn StoreRig) {
+    let deleted = WebhookEndpoint { status: EndpointStatus::Deleted, slot: None, ..endpoint(3) };
+    add(rig, &[endpoint(1), endpoint(2), deleted]).await;
+    set_health(rig, 2, &health()).await;
+    let of = async |numbers: &[u32]| {
+        let ids: Vec<_> = numbers.iter().map(|number| endpoint_id(*number)).collect();
+        let mut found =
+            view(rig).await.outbox_view().webhook_health(&ids).await.expect("cannot read the health");
+        found.sort_by_key(|(id, _)| *id);
+        found
+    };
+    let expected = [(1, EndpointHealth::default()), (2, health()), (3, EndpointHealth::default())];
+    let expected = expected.map(|(number, health)| (endpoint_id(number), health));
+    assert_eq!(of(&[3, 2, 9, 1, 2]).await, expected);
+    assert_eq!(of(&[2]).await, expected[1..2]);
+    assert_eq!(of(&[]).await, []);
+}

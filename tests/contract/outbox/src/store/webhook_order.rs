@@ -13,7 +13,7 @@ use super::webhook_deliveries::{only, write};
 use super::webhook_endpoints::{add, change};
 use super::webhook_settling::settle;
 use super::{StoreRig, in_unit, view};
-use crate::samples::webhooks::{claim, delivery, endpoint, endpoint_id, settled};
+use crate::samples::webhooks::{claim, dead_deliveries, delivery, endpoint, settled};
 use crate::samples::{event_id, later, start};
 use crate::within;
 
@@ -110,13 +110,12 @@ pub async fn an_endpoint_that_is_not_ordered_gets_every_due_delivery(rig: &dyn S
 /// A delivery that is sent again blocks the later ones of its key that are pending.
 pub async fn a_delivery_that_is_sent_again_precedes_later_ones_of_its_key(rig: &dyn StoreRig) {
     add(rig, &[ordered(1)]).await;
-    let dead = NewWebhookDelivery { dead_because: Some("no".into()), ..of("k", "a1") };
-    write(rig, &[dead, of("k", "a2"), of("k", "a3")]).await;
+    let first = NewWebhookDelivery { dead_because: Some("no".into()), ..of("k", "a1") };
+    write(rig, &[first, of("k", "a2"), of("k", "a3")]).await;
     let second = claimed_at(rig, "1", 0).await;
     assert_eq!(events(&second), ["a2"]);
     in_unit!(rig, |unit| {
-        let id = endpoint_id(1);
-        let resent = unit.outbox().resend_webhook_deliveries(id, start(), later(1), later(1), 10).await;
+        let resent = unit.outbox().resend_webhook_deliveries(&dead_deliveries(1), later(1), 10).await;
         assert_eq!(resent.unwrap(), 1);
     });
     end(rig, &second[0], AfterAttempt::Retry(later(2))).await;

@@ -161,6 +161,15 @@ impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
         let tenant = if self.has(Fault::CountsIncludeAllTenants) { None } else { tenant };
         self.inner().outbox_view().outbox_counts(tenant).await
     }
+
+    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+        let ahead = if self.has(Fault::BacklogCountsFutureRetriesAsDue) {
+            TimeDelta::days(1)
+        } else {
+            TimeDelta::zero()
+        };
+        self.inner().outbox_view().outbox_backlog(now + ahead).await
+    }
 }
 
 impl OutboxRepoWrapper for Unit {

@@ -7,6 +7,9 @@ use marketplace::ports::*;
 
 use super::super::{Fault, Faulty, Unit, Wraps};
 
+/// Body of a delivery without one ([`Fault::EmptyDeliveriesAreSentAgain`]).
+const NO_BODY: &str = "\u{1}";
+
 /// Separates the key of a delivery and its event ([`Fault::WebhookOrderIsIgnored`]).
 const SEPARATOR: char = '\u{1}';
 
@@ -38,6 +41,9 @@ impl<U: MarketView + ?Sized> Faulty<U> {
     fn written_delivery(&self, mut stored: WebhookDelivery) -> WebhookDelivery {
         if let Some((key, _)) = stored.order_key.split_once(SEPARATOR) {
             stored.order_key = key.to_owned();
+        }
+        if stored.body == NO_BODY {
+            stored.body.clear();
         }
         stored
     }
@@ -114,6 +120,10 @@ impl Unit {
             Fault::FailingEndpointsGetManyAttempts => {
                 self.hide_health(|health| health.failing_since = None).await?
             }
+            Fault::RepeatedClaimsAreNew => {
+                requested.is_repeated = false;
+                Vec::new()
+            }
             Fault::WebhookClaimsEndEarly => {
                 requested.until = claim.now + (claim.until - claim.now) / 2;
                 Vec::new()
@@ -188,6 +198,14 @@ impl WebhookRepoWrapper for Unit {
                 new.order_key = format!("{}{SEPARATOR}{}", new.order_key, new.event_id.as_str());
             }
         }
+        if self.has(Fault::EmptyDeliveriesAreSentAgain) {
+            for new in stored.iter_mut().filter(|new| new.body.is_empty()) {
+                NO_BODY.clone_into(&mut new.body);
+            }
+        }
+        if self.has(Fault::DeliveryFormsAreLost) {
+            stored.iter_mut().for_each(|new| new.body_form = BodyForm::Thin);
+        }
         let inserted = self.inner().outbox().insert_webhook_deliveries(&stored).await?;
         let counts_all = self.has(Fault::IgnoredDeliveriesAreCounted);
         Ok(if counts_all { deliveries.len() as u64 } else { inserted })
@@ -220,13 +238,11 @@ impl WebhookRepoWrapper for Unit {
 
     async fn resend_webhook_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
         let limit = if self.has(Fault::ResendingIgnoresLimit) { u32::MAX } else { limit };
-        self.inner().outbox().resend_webhook_deliveries(endpoint, from, to, at, limit).await
+        self.inner().outbox().resend_webhook_deliveries(dead, at, limit).await
     }
 }

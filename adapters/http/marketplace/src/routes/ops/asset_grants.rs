@@ -147,7 +147,7 @@ pub(super) async fn issue(
     Command(edge, call): Command<Created<IssuedCouponView>>,
     JsonBody(body): JsonBody<bodies::NewCoupon>,
 ) -> RouteResult {
-    let now = edge.app.tx.now();
+    let now = edge.app.now();
     let command = body.command(|body, fields| {
         let expires_at = stored_time(body.expires_at?);
         if expires_at <= now || expires_at.year() > LAST_YEAR {

@@ -84,7 +84,7 @@ struct Selection {
 }
 
 async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) -> RouteResult {
-    let until = selection.to.unwrap_or_else(|| edge.app.tx.now());
+    let until = selection.to.unwrap_or_else(|| edge.app.now());
     let since = match selection.from {
         Some(since) => Some(since),
         None => until.checked_sub_signed(DEFAULT_WINDOW),

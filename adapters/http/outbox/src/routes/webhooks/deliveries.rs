@@ -48,7 +48,7 @@ pub(crate) async fn page(
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<DeliveryQuery, _>()?;
     let DeliveryQuery { state, r#type: event_type, status, from, to } = query;
-    let filter = DeliveryFilter { state, event_type, status, from, to };
+    let filter = DeliveryFilter { state, event_type, status, from, to, ..DeliveryFilter::default() };
     let page = webhooks.deliveries(&operator, id, &filter, before, limit).await?;
     Done::page(page, WebhookDeliveryView::from)
 }

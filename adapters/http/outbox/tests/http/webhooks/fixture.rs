@@ -17,8 +17,8 @@ use handover_memory::{MemoryBroker, MemoryStore, SeededRandom, VirtualClock};
 use handover_outbox::dispatch::dispatch_once;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::{
-    EndpointHeaders, EndpointId, EndpointSecret, NewSecret, NewWebhookDelivery, Sealed, SecretError,
-    SendError, WebhookEndpoint, WebhookRequest, WebhookResponse, WebhookTransport, outbox_of,
+    BodyForm, EndpointHeaders, EndpointId, EndpointSecret, NewSecret, NewWebhookDelivery, Sealed,
+    SecretError, SendError, WebhookEndpoint, WebhookRequest, WebhookResponse, WebhookTransport, outbox_of,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::webhooks::{Offer, OfferedType, WebhookDispatcher, WebhookSettings, Webhooks};
@@ -158,11 +158,8 @@ impl Library {
     }
 
     pub(crate) async fn dispatch(&self) -> usize {
-        let dispatcher = WebhookDispatcher {
-            tx: self.tx.clone(),
-            transport: self.receiver.clone(),
-            settings: WebhookSettings::default(),
-        };
+        let dispatcher =
+            WebhookDispatcher::new(self.tx.clone(), self.receiver.clone(), WebhookSettings::default());
         dispatch_once(&self.tx, &dispatcher, NonZeroU32::new(10).unwrap()).await.unwrap()
     }
 
@@ -176,12 +173,12 @@ impl Library {
             event_type: "book.lost".to_owned(),
             order_key: "Book/1".to_owned(),
             body: "{}".to_owned(),
+            body_form: BodyForm::Thin,
             dead_because: Some("given up".to_owned()),
             at: self.tx.now(),
         };
-        let inserted = with_tx(&self.tx, move |unit, _| {
-            let delivery = delivery.clone();
-            Box::pin(async move { unit.outbox().insert_webhook_deliveries(&[delivery]).await })
+        let inserted = with_tx(&self.tx, [delivery], |unit, deliveries, _| {
+            Box::pin(async move { unit.outbox().insert_webhook_deliveries(deliveries).await })
         });
         assert_eq!(inserted.await.unwrap(), 1);
     }

@@ -64,13 +64,26 @@ fn candidates(statement: &Statement<'_>, now: DateTime<Utc>) -> Vec<Lock> {
 }
 
 /// The ids of the deliveries of these endpoints that a claim takes, the longest due first.
-fn chosen(statement: &Statement<'_>, endpoints: &[Lock], claim: &WebhookClaim) -> Vec<i64> {
+fn chosen(statement: &Statement<'_>, endpoints: &[Lock], claim: &WebhookClaim, limit: usize) -> Vec<i64> {
     let rows = statement.webhook_endpoints();
     let rows = rows.all().filter(|row| endpoints.contains(&Lock::WebhookEndpoint(row.endpoint.id)));
     let mut due: Vec<_> = rows.flat_map(|row| claimable(statement, row, claim.now)).collect();
     due.sort_unstable();
-    due.truncate(limited(claim.limit));
+    due.truncate(limit);
     due.into_iter().map(|(_, id)| id).collect()
+}
+
+/// The deliveries that an earlier call of this claim has claimed.
+fn claimed_before(statement: &Statement<'_>, claim: &WebhookClaim) -> Vec<ClaimedDelivery> {
+    let endpoints = statement.webhook_endpoints();
+    let of = |row: &EndpointRow| {
+        let endpoint = row.endpoint.clone();
+        let ours =
+            pending(statement, endpoint.id).filter(|delivery| delivery.claim.as_ref() == Some(&claim.id));
+        ours.map(|delivery| ClaimedDelivery { delivery: delivery.clone(), endpoint: endpoint.clone() })
+            .collect::<Vec<_>>()
+    };
+    endpoints.all().flat_map(of).collect()
 }
 
 impl<X: Tables> MemoryUnit<X> {
@@ -78,13 +91,18 @@ impl<X: Tables> MemoryUnit<X> {
         &mut self,
         claim: &WebhookClaim,
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        let mut claimed = if claim.is_repeated {
+            self.read_outbox(|statement| claimed_before(statement, claim)).await?
+        } else {
+            Vec::new()
+        };
+        let left = limited(claim.limit).saturating_sub(claimed.len());
         let candidates = self.read_outbox(|statement| candidates(statement, claim.now)).await?;
         let endpoints = self.lock_free(candidates).await?;
-        let ids = self.read_outbox(|statement| chosen(statement, &endpoints, claim)).await?;
+        let ids = self.read_outbox(|statement| chosen(statement, &endpoints, claim, left)).await?;
         let mut locks: Vec<Lock> = ids.iter().copied().map(Lock::WebhookDelivery).collect();
         locks.sort_unstable();
         self.write_outbox(locks, |statement| {
-            let mut claimed = Vec::with_capacity(ids.len());
             let mut started: BTreeMap<EndpointId, u32> = BTreeMap::new();
             for id in &ids {
                 let found = statement.webhook_deliveries().get(id).cloned();

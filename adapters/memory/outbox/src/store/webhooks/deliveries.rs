@@ -1,11 +1,9 @@
 //! Deliveries: insert, results, cancellation, resending.
 
-use std::ops::Range;
-
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AfterAttempt, DeliveryState, EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError,
-    WebhookDelivery,
+    AfterAttempt, BodyForm, DeadDeliveries, DeliveryState, EndpointId, EndpointStatus, NewWebhookDelivery,
+    SettledDelivery, StoreError, WebhookDelivery,
 };
 
 use super::super::locks::Lock;
@@ -28,6 +26,7 @@ fn row(id: i64, new: &NewWebhookDelivery) -> WebhookDelivery {
         event_type: new.event_type.clone(),
         order_key: new.order_key.clone(),
         body: new.body.clone(),
+        body_form: new.body_form,
         state,
         due_time: new.at,
         claim: None,
@@ -80,6 +79,26 @@ fn pending_of_deleted(statement: &Statement<'_>, endpoint: Option<EndpointId>) -
     };
     let endpoints = statement.webhook_endpoints().all().filter(is_deleted);
     endpoints.flat_map(|row| pending(statement, row.endpoint.id)).map(|delivery| delivery.id).collect()
+}
+
+/// Whether there is a later redelivery of the event of the delivery.
+pub(super) fn is_redelivered(statement: &Statement<'_>, delivery: &WebhookDelivery) -> bool {
+    of_event(statement, &delivery.event_id)
+        .any(|other| other.endpoint == delivery.endpoint && other.redelivery > delivery.redelivery)
+}
+
+/// The `DEAD` deliveries that can be sent again, the oldest first. A delivery whose body is too large has none.
+fn sendable<'s>(
+    statement: &'s Statement<'_>,
+    dead: &DeadDeliveries,
+) -> impl Iterator<Item = &'s WebhookDelivery> {
+    of_endpoint(statement, dead.endpoint).filter(|delivery| {
+        delivery.state == DeliveryState::Dead
+            && (dead.from..dead.to).contains(&delivery.create_time)
+            && !delivery.body.is_empty()
+            && dead.is_unmasked.is_none_or(|it| it == (delivery.body_form == BodyForm::Unmasked))
+            && !is_redelivered(statement, delivery)
+    })
 }
 
 impl<X: Tables> MemoryUnit<X> {
@@ -157,20 +176,25 @@ impl<X: Tables> MemoryUnit<X> {
         .await
     }
 
+    pub(super) async fn count_dead_deliveries(
+        &mut self,
+        dead: &DeadDeliveries,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let found =
+            self.read_outbox(|statement| sendable(statement, dead).take(limited(limit)).count()).await?;
+        Ok(found as u64)
+    }
+
     pub(super) async fn resend_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        written: Range<DateTime<Utc>>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
         let is_dead = |delivery: &WebhookDelivery| delivery.state == DeliveryState::Dead;
         let ids: Vec<i64> = self
-            .read_outbox(|statement| {
-                let dead = of_endpoint(statement, endpoint).filter(|delivery| is_dead(delivery));
-                let dead = dead.filter(|delivery| written.contains(&delivery.create_time));
-                dead.take(limited(limit)).map(|delivery| delivery.id).collect()
-            })
+            .read_outbox(|statement| sendable(statement, dead).take(limited(limit)).map(|it| it.id).collect())
             .await?;
         self.write_outbox(locks_of(ids.clone()), |statement| {
             let mut resent = 0;

@@ -43,7 +43,7 @@ impl Problem {
             Problem::ReadOnly => "make it writable; the service continues by itself",
             Problem::Io => "check the disk and the system log",
             Problem::Replaced => {
-                "stop this process, check which file has the newest orders, and start again; commits after the \
+                "stop this process, check which file has the newest rows, and start again; commits after the \
                  replacement are refused"
             }
         }

@@ -39,7 +39,7 @@ fn errors_of_the_system_are_distinguished_from_errors_of_a_statement() {
         (13, "database or disk is full", ErrorClass::RolledBack(SystemFaultKind::Storage)),
         (10, "disk I/O error", ErrorClass::Fault(SystemFaultKind::Storage)),
         (14, "unable to open database file", ErrorClass::Fault(SystemFaultKind::Storage)),
-        (1, "no such table: orders", ErrorClass::RolledBack(SystemFaultKind::Schema)),
+        (1, "no such table: books", ErrorClass::RolledBack(SystemFaultKind::Schema)),
         (1, "no such column: statu", ErrorClass::RolledBack(SystemFaultKind::Schema)),
         (5, "database is locked", ErrorClass::Transient),
         (1, "near \"SELEC\": syntax error", ErrorClass::Permanent),

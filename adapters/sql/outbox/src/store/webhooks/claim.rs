@@ -10,8 +10,9 @@ use handover_outbox::ports::{
     AttemptRate, ClaimedDelivery, EndpointId, StoreError, WebhookClaim, WebhookDelivery, WebhookEndpoint,
 };
 
+use super::deliveries::id;
 use super::due::Due;
-use super::tables::{DeliveryTable, EndpointTable, Opening, endpoint_id, id_value};
+use super::tables::{DeliveryTable, EndpointTable, Opening, endpoint_id, id_value, readable};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
@@ -66,8 +67,8 @@ impl Session {
         &mut self,
         claim: &WebhookClaim,
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
-        let mut claimed = Vec::new();
-        let mut left = claim.limit;
+        let mut claimed = if claim.is_repeated { self.claimed_before(claim).await? } else { Vec::new() };
+        let mut left = claim.limit.saturating_sub(u32::try_from(claimed.len()).unwrap_or(u32::MAX));
         let mut after = None;
         while left > 0 {
             let candidates = self.candidates(claim.now, after, left).await?;
@@ -121,7 +122,7 @@ impl Session {
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {
-                let endpoint = EndpointTable::read(row)?;
+                let Some(endpoint) = readable::<EndpointTable>(row)? else { continue };
                 if endpoint.health.paused_until.is_some_and(|until| until > now) {
                     continue;
                 }
@@ -197,6 +198,25 @@ impl Session {
         Ok(claimed)
     }
 
+    /// The deliveries that an earlier call of this claim has claimed.
+    async fn claimed_before(&mut self, claim: &WebhookClaim) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        let sql = format!(
+            "SELECT d.id FROM webhook_endpoints e JOIN webhook_deliveries d {index} ON d.endpoint_id = e.id \
+             WHERE {is_claimed} AND d.due_time = ? AND d.claim_id = ? AND d.state = 'PENDING'",
+            index = self.dialect.index("idx_webhook_deliveries_claimed"),
+            is_claimed = self.dialect.claimed(),
+        );
+        let rows = self.fetch(&sql, values![claim.until, &claim.id.0]).await?;
+        let ids = rows.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        let mut claimed = Vec::with_capacity(ids.len());
+        for delivery in self.claimed_by(&ids, claim).await?.into_values() {
+            if let Some(endpoint) = self.endpoint_by_id(delivery.endpoint, "").await? {
+                claimed.push(ClaimedDelivery { delivery, endpoint });
+            }
+        }
+        Ok(claimed)
+    }
+
     /// Those of the deliveries that have this claim.
     async fn claimed_by(
         &mut self,
@@ -215,8 +235,8 @@ impl Session {
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {
-                let delivery = DeliveryTable::read(row)?;
-                deliveries.insert(delivery.id, delivery);
+                let delivery = readable::<DeliveryTable>(row)?;
+                deliveries.extend(delivery.map(|delivery| (delivery.id, delivery)));
             }
         }
         Ok(deliveries)

@@ -1,9 +1,9 @@
 //! Deliveries: insert, page, cancellation, resending.
 
-use std::ops::Range;
-
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, StoreError};
+use handover_outbox::ports::{
+    BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, StoreError,
+};
 
 use super::super::page::Page;
 use super::tables::{DeliveryTable, endpoint_id, id_value};
@@ -54,9 +54,37 @@ pub(super) fn page(
     };
     page.with("event_type = ?", filter.event_type.as_ref())
         .with("last_status = ?", filter.status.map(i64::from))
+        .with("COALESCE(body_form, 'UNMASKED') = ?", filter.body_form.map(BodyForm::as_str))
         .with("create_time >= ?", filter.from)
         .with("create_time < ?", filter.to)
         .limit(limit)
+}
+
+/// Whether there is a later redelivery of the event of the delivery `d`.
+pub(super) fn redelivered(dialect: &dyn Dialect) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM webhook_deliveries r {key} WHERE r.event_id = d.event_id \
+         AND {endpoint} = d.endpoint_id AND r.redelivery > d.redelivery)",
+        key = dialect.index("uk_webhook_deliveries"),
+        endpoint = dialect.unindexed("r.endpoint_id"),
+    )
+}
+
+/// Ids of the `DEAD` deliveries that can be sent again, the oldest first. A delivery whose body is too large has none.
+pub(super) fn sendable(dialect: &dyn Dialect, dead: &DeadDeliveries, limit: u32) -> (String, Vec<Value>) {
+    let form = match dead.is_unmasked {
+        None => "",
+        Some(true) => "AND COALESCE(d.body_form, 'UNMASKED') = 'UNMASKED' ",
+        Some(false) => "AND COALESCE(d.body_form, 'UNMASKED') <> 'UNMASKED' ",
+    };
+    let sql = format!(
+        "SELECT d.id FROM webhook_deliveries d {index} WHERE d.endpoint_id = ? AND d.state = 'DEAD' \
+         AND d.create_time >= ? AND d.create_time < ? AND d.body <> '' {form}AND NOT {redelivered} \
+         ORDER BY d.id LIMIT ?",
+        index = dialect.index("idx_webhook_deliveries_dead"),
+        redelivered = redelivered(dialect),
+    );
+    (sql, vec![id_value(dead.endpoint), dead.from.into(), dead.to.into(), limit.into()])
 }
 
 /// `IN (?,?)` for these ids, and its parameters.
@@ -143,17 +171,11 @@ impl Session {
 
     pub(super) async fn resend_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        written: Range<DateTime<Utc>>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let sql = format!(
-            "SELECT id FROM webhook_deliveries {index} WHERE endpoint_id = ? AND state = 'DEAD' \
-             AND create_time >= ? AND create_time < ? ORDER BY id LIMIT ?",
-            index = self.dialect.index("idx_webhook_deliveries_dead"),
-        );
-        let values = vec![id_value(endpoint), written.start.into(), written.end.into(), limit.into()];
+        let (sql, values) = sendable(self.dialect, dead, limit);
         let dead = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         let set = "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, settle_time = NULL";
         self.update_deliveries(&dead, (set, values![at]), ("state = 'DEAD'", Vec::new())).await

@@ -6,9 +6,10 @@ use handover_outbox::ports::{
     WebhookDelivery, WebhookEndpoint,
 };
 use serde_json::json;
+use tracing::error;
 
-use crate::row::Fields;
-use crate::table::table;
+use crate::row::{Fields, Row};
+use crate::table::{Table, table};
 use crate::value::{Value, parse_time, time_text};
 
 table! {
@@ -58,6 +59,7 @@ table! {
         event_type: string("event_type" = &new.event_type),
         order_key: string("order_key" = &new.order_key),
         body: string("body" = &new.body),
+        body_form: (form(row))("body_form" = new.body_form.as_str()),
         state: (known(row, "state", DeliveryState::named))("state" = first_state(new).as_str()),
         due_time: time("due_time" = new.at),
         last_error: opt_string("last_error" = &new.dead_because),
@@ -103,8 +105,27 @@ pub(super) fn endpoint_id(row: Fields<'_>, column: &'static str) -> Result<Endpo
     row.named(column).map(EndpointId)
 }
 
+/// Reads a row. One that cannot be read is logged and left out, so that it does not stop the webhooks of all tenants.
+pub(super) fn readable<T: Table>(row: &Row) -> Result<Option<T::Row>, StoreError> {
+    match T::read(row) {
+        Err(error @ StoreError::Corrupt { .. }) => {
+            error!(%error, "[Webhooks] row skipped: correct or delete it, then run `webhook recover --include-missing`");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
 fn claim(row: Fields<'_>) -> Result<Option<ClaimId>, StoreError> {
     Ok(row.opt_string("claim_id")?.map(ClaimId))
+}
+
+/// The content of a body. A process of a version without this column wrote NULL.
+fn form(row: Fields<'_>) -> Result<BodyForm, StoreError> {
+    match row.opt_text("body_form")? {
+        None => Ok(BodyForm::Unmasked),
+        Some(_) => known(row, "body_form", BodyForm::named),
+    }
 }
 
 fn first_state(new: &NewWebhookDelivery) -> DeliveryState {
@@ -122,7 +143,7 @@ fn names(row: Fields<'_>, column: &'static str) -> Result<Vec<String>, StoreErro
     serde_json::from_str(row.text(column)?).map_err(|error| row.corrupt(column, error))
 }
 
-fn health(row: Fields<'_>) -> Result<EndpointHealth, StoreError> {
+pub(super) fn health(row: Fields<'_>) -> Result<EndpointHealth, StoreError> {
     Ok(EndpointHealth {
         failing_since: row.opt_time("failing_since")?,
         failures: row.count("failures")?,

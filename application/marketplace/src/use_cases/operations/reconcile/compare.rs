@@ -37,7 +37,7 @@ impl Subscriptions {
         let mut subscribed = Vec::new();
         for consumer in operations.consumers.iter() {
             if let Some(subscription) = view.outbox_view().consumer_subscription(consumer.name()).await? {
-                let delay = consumer.queue(operations.rules.pending_timeout).delay();
+                let delay = consumer.queue(operations.handlers.pending_timeout).delay();
                 subscribed.push(Subscribed {
                     consumer: Arc::clone(consumer),
                     after_id: subscription.after_id,

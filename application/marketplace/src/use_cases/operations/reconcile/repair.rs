@@ -20,7 +20,7 @@ use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
-use handover_outbox::with_tx_using;
+use handover_outbox::with_tx;
 
 /// Operator and reason of a repair.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ pub(super) async fn repair(
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call appends all missing events of the order.
-            let events = &operations.rules.events;
+            let events = &operations.handlers.events;
             announce_missing(&operations.tx, events, (finding.tenant, order), Some(entry)).await?;
             Ok(Some(Repair::Announced))
         }
@@ -75,9 +75,9 @@ pub(super) async fn repair(
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
-            let rules = operations.rules.clone();
-            let job = RepairJob { rules, finding: finding.clone(), order, consumer, entry };
-            with_tx_using(&operations.tx, job, |unit, job, attempt| {
+            let handlers = operations.handlers.clone();
+            let job = RepairJob { handlers, finding: finding.clone(), order, consumer, entry };
+            with_tx(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Repair::RecordWritten));
@@ -127,7 +127,7 @@ fn entry(
 
 /// Repair of one finding.
 struct RepairJob {
-    rules: HandlerContext,
+    handlers: HandlerContext,
     finding: Finding,
     order: OrderId,
     consumer: Option<Arc<dyn Consumer>>,
@@ -163,7 +163,7 @@ impl RepairJob {
             return Ok(None);
         };
         let stored = consumer.read_effects(unit, std::slice::from_ref(&order)).await?;
-        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.rules.points));
+        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.handlers.points));
         let effect = compared.unwrap_or(Effect::Invisible);
         let name = consumer.name();
         let record = unit.outbox().consumption(name, event).await?;
@@ -221,7 +221,7 @@ impl RepairJob {
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
         let stored = unit.captures_of(order.tenant, &[order.id]).await?;
         let captures = cash::captures_of(&payments, stored);
-        let event_factory = self.rules.events.empty_factory(&self.entry.trace_id, self.entry.at);
+        let event_factory = self.handlers.events.empty_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
         for capture in &captures {
             postings.extend(cash::captured(capture, order, None, &event_factory));

@@ -40,7 +40,7 @@ type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
     pub(super) fn new(operations: &Operations, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
-        let queue_of = |consumer: &dyn Consumer| consumer.queue(operations.rules.pending_timeout).name;
+        let queue_of = |consumer: &dyn Consumer| consumer.queue(operations.handlers.pending_timeout).name;
         let consumers =
             operations.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
         let hidden = operations.consumers.iter().filter(|it| !visibility.includes(it.audience()));

@@ -148,7 +148,7 @@ async fn payment_of_another_amount_does_not_pay_the_order_and_is_refunded_after_
     pass(secs(900)).await;
     TimeoutSweep {
         tx: market.app().tx.clone(),
-        rules: market.app().handlers.clone(),
+        handlers: market.app().handlers.clone(),
         settings: Default::default(),
     }
     .sweep()
@@ -167,7 +167,7 @@ async fn captured_money_of_cancelled_order_is_refunded_once() {
     pass(secs(900)).await;
     TimeoutSweep {
         tx: market.app().tx.clone(),
-        rules: market.app().handlers.clone(),
+        handlers: market.app().handlers.clone(),
         settings: Default::default(),
     }
     .sweep()

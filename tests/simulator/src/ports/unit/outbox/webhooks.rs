@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AfterAttempt, AttemptOutcome, Changed, ClaimedDelivery, DeliveryFilter, DeliveryState, EndpointId,
-    EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookClaim, WebhookDelivery,
-    WebhookEndpoint, WebhookRepoWrapper,
+    AfterAttempt, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, DeliveryState,
+    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookClaim,
+    WebhookDelivery, WebhookEndpoint, WebhookRepoWrapper,
 };
 use marketplace::ports::MarketUnit;
 
@@ -112,18 +112,16 @@ impl WebhookRepoWrapper for Unit {
 
     async fn resend_webhook_deliveries(
         &mut self,
-        endpoint: EndpointId,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
+        dead: &DeadDeliveries,
         at: DateTime<Utc>,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let resent = self.inner.outbox().resend_webhook_deliveries(endpoint, from, to, at, limit).await?;
+        let resent = self.inner.outbox().resend_webhook_deliveries(dead, at, limit).await?;
         if resent > 0 {
             self.writes.by_operator = true;
-            let (dead, pending) = (DeliveryState::Dead, DeliveryState::Pending);
-            let what = || format!("deliveries of endpoint {endpoint}");
-            self.transition((DELIVERY, dead.as_str(), pending.as_str()), what);
+            let (from, to) = (DeliveryState::Dead, DeliveryState::Pending);
+            let what = || format!("deliveries of endpoint {}", dead.endpoint);
+            self.transition((DELIVERY, from.as_str(), to.as_str()), what);
         }
         Ok(resent)
     }

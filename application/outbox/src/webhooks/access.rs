@@ -1,0 +1,41 @@
+//! Which endpoints an operator can see and change.
+
+use super::endpoints::WebhookError;
+use crate::operations::{OperationError, Operator};
+use crate::ports::{BodyForm, EndpointId, EndpointStatus, OutboxUnit, WebhookEndpoint};
+
+pub(super) fn not_found() -> WebhookError {
+    OperationError::NotFound { what: "webhook endpoint" }.into()
+}
+
+/// Refuses a deleted endpoint.
+pub(super) fn not_deleted(endpoint: WebhookEndpoint) -> Result<WebhookEndpoint, WebhookError> {
+    match endpoint.status {
+        EndpointStatus::Enabled | EndpointStatus::Disabled => Ok(endpoint),
+        EndpointStatus::Deleted => Err(not_found()),
+    }
+}
+
+/// Locks an endpoint that the operator can see and that is not deleted.
+pub(super) async fn lock(
+    unit: &mut dyn OutboxUnit,
+    operator: &Operator,
+    id: EndpointId,
+) -> Result<WebhookEndpoint, WebhookError> {
+    not_deleted(visible(operator, unit.lock_webhook_endpoint(id).await?)?)
+}
+
+/// Whether the operator can let bodies with unmasked payloads be sent to the endpoint. To an endpoint without unmasked
+/// payloads only one who may see personal data can, because any operator can have changed its URL.
+pub(super) fn may_send_unmasked(operator: &Operator, endpoint: &WebhookEndpoint) -> bool {
+    operator.sees_personal_data || endpoint.body_form == BodyForm::Unmasked
+}
+
+/// The endpoint, if the operator can see it.
+pub(super) fn visible(
+    operator: &Operator,
+    found: Option<WebhookEndpoint>,
+) -> Result<WebhookEndpoint, WebhookError> {
+    let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
+    found.ok_or_else(not_found)
+}
