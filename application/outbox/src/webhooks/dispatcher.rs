@@ -75,12 +75,7 @@ impl Webhooks {
     /// The dispatcher of these webhooks.
     pub fn dispatcher(&self, settings: WebhookSettings) -> WebhookDispatcher {
         let tx = self.outbox.for_background_tasks().tx;
-        WebhookDispatcher {
-            tx,
-            transport: Arc::clone(&self.transport),
-            settings,
-            not_signed: Mutex::default(),
-        }
+        WebhookDispatcher::new(tx, Arc::clone(&self.transport), settings)
     }
 }
 
@@ -96,6 +91,15 @@ enum SendResult {
 }
 
 impl WebhookDispatcher {
+    /// Creates a dispatcher.
+    pub fn new(
+        tx: Transactor,
+        transport: Arc<dyn WebhookTransport>,
+        settings: WebhookSettings,
+    ) -> WebhookDispatcher {
+        WebhookDispatcher { tx, transport, settings, not_signed: Mutex::default() }
+    }
+
     /// Starts the dispatcher in this process, and the sweep that cancels deliveries to deleted endpoints.
     pub fn start(self) {
         let tx = self.tx.clone();
