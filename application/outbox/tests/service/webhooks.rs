@@ -791,6 +791,7 @@ async fn delivery_written_during_the_deletion_of_its_endpoint_is_cancelled_where
         event_type: "book.lent".to_owned(),
         order_key: "Book/5".to_owned(),
         body: "{}".to_owned(),
+        body_form: BodyForm::Thin,
         dead_because: None,
         at: world.tx.now(),
     };
