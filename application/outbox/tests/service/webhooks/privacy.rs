@@ -23,7 +23,9 @@ fn headers() -> EndpointChange {
 fn refused<T: std::fmt::Debug>(result: Result<T, WebhookError>) -> &'static str {
     match result.unwrap_err() {
         WebhookError::Invalid(error) => error.field,
-        error => panic!("{error}"),
+        error @ (WebhookError::Operation(_) | WebhookError::TooManyEndpoints | WebhookError::Secret(_)) => {
+            panic!("{error}")
+        }
     }
 }
 
