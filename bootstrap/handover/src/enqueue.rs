@@ -10,12 +10,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{
     AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
 };
-use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
+use handover_outbox::ports::{EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
 use handover_sql::{AppendEvents as _, SqlStore, TablePrefix};
-use handover_system::{FollowingClock, OsRandom};
+use handover_system::OsRandom;
 use sqlx::Connection as _;
 
+use crate::clock::OutboxClock;
 use crate::database::Database;
 use crate::error::EnqueueError;
 use crate::registration::Registration;
@@ -108,7 +109,7 @@ pub struct Enqueuer<DB> {
 struct Inner {
     events: BTreeMap<&'static str, Registration>,
     prefix: TablePrefix,
-    clock: Arc<FollowingClock>,
+    clock: OutboxClock,
     random: OsRandom,
     /// Partitions of events that the next wake-up concerns, as bits.
     hinted: AtomicU64,
@@ -356,13 +357,14 @@ impl<DB: Database> Enqueuer<DB> {
 impl<DB> Enqueuer<DB> {
     pub(crate) fn new(
         events: BTreeMap<&'static str, Registration>,
+        clock: OutboxClock,
         random: OsRandom,
         prefix: TablePrefix,
     ) -> Enqueuer<DB> {
         let inner = Inner {
             events,
             prefix,
-            clock: Arc::default(),
+            clock,
             random,
             hinted: AtomicU64::new(0),
             accepts_text_keys: AtomicBool::new(false),
@@ -375,7 +377,7 @@ impl<DB> Enqueuer<DB> {
         &self.inner.events
     }
 
-    pub(crate) fn clock(&self) -> &Arc<FollowingClock> {
+    pub(crate) fn clock(&self) -> &OutboxClock {
         &self.inner.clock
     }
 

@@ -10,6 +10,7 @@ mod broker;
 mod builder;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod clock;
 mod consumer;
 mod data;
 mod database;
