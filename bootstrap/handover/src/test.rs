@@ -155,7 +155,11 @@ impl<DB> Running<DB> {
         self.until("every event is published and applied", async || {
             let rows = self.rows(&OutboxFilter::default()).await?;
             let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-            Ok(self.is_drained(rows, &self.consumed(&ids).await?))
+            if !self.is_drained(rows, &self.consumed(&ids).await?) {
+                return Ok(false);
+            }
+            // An event that a handler has enqueued is committed together with the record that was read after the rows.
+            Ok(self.rows(&OutboxFilter::default()).await?.len() == ids.len())
         })
         .await
     }
