@@ -174,7 +174,11 @@ impl<DB: Database> Builder<DB> {
         self.resources.insert(enqueuer.clone());
         self.check_data()?;
         let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
-        let shared = Shared { resources: Arc::new(self.resources), layers: self.layers.into() };
+        let shared = Shared {
+            resources: Arc::new(self.resources),
+            system: self.broker.system(),
+            layers: self.layers.into(),
+        };
         let queue = |consumer: &str| format!("{}.{consumer}", self.name);
         let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
             guarantee: consumer.guarantee,

@@ -79,7 +79,8 @@ impl Options {
         Options { tenant: Some(tenant), ..self }
     }
 
-    /// Sets the trace context of the request that causes the event.
+    /// Sets the trace context of the request that causes the event. With the feature `otel`, a trace without a `traceparent` gets
+    /// that of the current span, which is also the default.
     #[must_use]
     pub fn trace(self, trace: Trace) -> Options {
         Options { trace: Some(trace), ..self }
@@ -297,6 +298,8 @@ impl<DB: Database> Enqueuer<DB> {
         is_consistent.map_err(|why| EnqueueError::Contradiction { event: E::NAME, why })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
+        #[cfg(feature = "otel")]
+        let trace = crate::otel::with_current_span(trace);
         let metadata = EventMetadata {
             trace_id: trace.as_ref().map(|trace| trace.trace_id.clone()),
             traceparent: trace.and_then(|trace| trace.traceparent),
