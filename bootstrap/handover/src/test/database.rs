@@ -15,8 +15,7 @@ use super::TestError;
 /// file in a temporary folder. It is empty; a schema is the `search_path` of each connection.
 ///
 /// Tests may run at the same time, each in its own. [`close`](TestDatabase::close) removes it. What a failed test leaves on a
-/// server stays for an hour, so that it can be looked at; then the next `create` removes it. The folder of SQLite is removed in
-/// any case.
+/// server stays for an hour, for inspection; then the next `create` removes it. The folder of SQLite is removed in any case.
 ///
 /// ```
 /// use handover::Outbox;
