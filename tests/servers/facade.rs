@@ -6,6 +6,7 @@ mod kills;
 mod prefix;
 mod refusals;
 mod statements;
+mod test_kit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,18 +15,22 @@ use crate::settings::OwnSettings;
 
 /// An event passed to a handler: outbox row and envelope.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Event {
     /// The outbox row; it is authoritative.
     pub row: OutboxRow,
     /// Envelope of the event: built from the row, or parsed from a message with the same content.
     pub envelope: Arc<Envelope>,
+    /// Number of the attempt, from 1. An attempt that is not counted has the same number as the next one: that of a group
+    /// which fails, and one that an outage ends.
+    pub attempt: u32,
 }
 
 impl Event {
-    /// Builds the event of a row. A payload that is not a JSON object is an unrecoverable error.
+    /// Builds the event of a row, for its first attempt. A payload that is not a JSON object is an unrecoverable error.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
         let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
-        Ok(Event { row: row.clone(), envelope: Arc::new(envelope) })
+        Ok(Event { row: row.clone(), envelope: Arc::new(envelope), attempt: 1 })
     }
 
     /// Deserializes the payload. A payload that does not have the structure of `T` is an unrecoverable error.

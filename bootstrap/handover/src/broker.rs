@@ -78,6 +78,15 @@ impl BrokerChoice {
         }
     }
 
+    /// The messaging system, as the semantic conventions of OpenTelemetry name it.
+    pub(crate) fn system(&self) -> &'static str {
+        match self {
+            BrokerChoice::Database => "handover",
+            #[cfg(feature = "rabbitmq")]
+            BrokerChoice::Rabbit(_) => "rabbitmq",
+        }
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             BrokerChoice::Database => "tables of the database",

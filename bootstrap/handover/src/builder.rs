@@ -11,6 +11,7 @@ use handover_system::OsRandom;
 use sqlx::Pool;
 
 use crate::broker::BrokerChoice;
+use crate::clock::OutboxClock;
 use crate::consumer::{Consumer, IntoConsumer, Shared};
 use crate::data::Resources;
 use crate::database::Database;
@@ -47,6 +48,7 @@ impl<DB: Database> Outbox<DB> {
             roles: vec![Role::Relay, Role::Consumers],
             connections: None,
             table_prefix: String::new(),
+            clock: OutboxClock::default(),
         }
     }
 }
@@ -95,6 +97,7 @@ pub struct Builder<DB: Database> {
     roles: Vec<Role>,
     connections: Option<NonZeroU32>,
     table_prefix: String,
+    clock: OutboxClock,
 }
 
 impl<DB: Database> Builder<DB> {
@@ -153,6 +156,12 @@ impl<DB: Database> Builder<DB> {
         Builder { table_prefix: prefix.into(), ..self }
     }
 
+    /// Replaces the clock by one that the test advances. Give it to every outbox on the same database.
+    #[cfg(feature = "test")]
+    pub fn clock(self, clock: &crate::test::ManualClock) -> Builder<DB> {
+        Builder { clock: clock.clone().into(), ..self }
+    }
+
     /// Checks everything that can be checked without a connection.
     pub fn build(mut self) -> Result<Outbox<DB>, BuildError> {
         check_name("the service", &self.name)?;
@@ -161,11 +170,15 @@ impl<DB: Database> Builder<DB> {
         check_routing(&self.name, &events, &self.consumers)?;
         let prefix = TablePrefix::new(self.table_prefix.clone())?;
         let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
-        let enqueuer = Enqueuer::<DB>::new(events, OsRandom::seeded()?, prefix);
+        let enqueuer = Enqueuer::<DB>::new(events, self.clock.clone(), OsRandom::seeded()?, prefix);
         self.resources.insert(enqueuer.clone());
         self.check_data()?;
         let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
-        let shared = Shared { resources: Arc::new(self.resources), layers: self.layers.into() };
+        let shared = Shared {
+            resources: Arc::new(self.resources),
+            system: self.broker.system(),
+            layers: self.layers.into(),
+        };
         let queue = |consumer: &str| format!("{}.{consumer}", self.name);
         let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
             guarantee: consumer.guarantee,

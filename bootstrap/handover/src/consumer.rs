@@ -65,7 +65,7 @@ fn consumer<F: Send + Sync + 'static>(
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
         connect: Box::new(move |queue, shared| {
             let settings = handlers.settings.clone();
-            subscriber(queue, Calls { name, handlers, shared }).with_settings(settings)
+            subscriber(queue.clone(), Calls { name, queue, handlers, shared }).with_settings(settings)
         }),
     }
 }
@@ -74,6 +74,8 @@ fn consumer<F: Send + Sync + 'static>(
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
+    /// Name of the messaging system in spans.
+    pub(crate) system: &'static str,
     /// The first layer is the outermost.
     pub(crate) layers: Arc<[Box<dyn Layer>]>,
 }
@@ -81,6 +83,7 @@ pub(crate) struct Shared {
 /// The functions of a consumer with what they share.
 struct Calls<F> {
     name: String,
+    queue: String,
     handlers: Handlers<F>,
     shared: Shared,
 }
@@ -96,7 +99,7 @@ impl<F> Calls<F> {
         event: &StoredEvent,
         call: BoxFuture<'_, handler::Result<Applied>>,
     ) -> Result<Applied, StoredError> {
-        let facts = Call { consumer: &self.name, event };
+        let facts = Call { system: self.shared.system, queue: &self.queue, consumer: &self.name, event };
         let layers = self.shared.layers.iter().rev();
         let layered = layers.fold(call, |call, layer| layer.around(facts, call));
         layered.await.map_err(HandlerError::into_stored)

@@ -10,12 +10,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{
     AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
 };
-use handover_outbox::ports::{Clock as _, EventMetadata, NewEvent};
+use handover_outbox::ports::{EventMetadata, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
 use handover_sql::{AppendEvents as _, SqlStore, TablePrefix};
-use handover_system::{FollowingClock, OsRandom};
+use handover_system::OsRandom;
 use sqlx::Connection as _;
 
+use crate::clock::OutboxClock;
 use crate::database::Database;
 use crate::error::EnqueueError;
 use crate::registration::Registration;
@@ -78,7 +79,8 @@ impl Options {
         Options { tenant: Some(tenant), ..self }
     }
 
-    /// Sets the trace context of the request that causes the event.
+    /// Sets the trace context of the request that causes the event. With the feature `otel`, a trace without a `traceparent` gets
+    /// that of the current span, which is also the default.
     #[must_use]
     pub fn trace(self, trace: Trace) -> Options {
         Options { trace: Some(trace), ..self }
@@ -108,7 +110,7 @@ pub struct Enqueuer<DB> {
 struct Inner {
     events: BTreeMap<&'static str, Registration>,
     prefix: TablePrefix,
-    clock: Arc<FollowingClock>,
+    clock: OutboxClock,
     random: OsRandom,
     /// Partitions of events that the next wake-up concerns, as bits.
     hinted: AtomicU64,
@@ -296,6 +298,8 @@ impl<DB: Database> Enqueuer<DB> {
         is_consistent.map_err(|why| EnqueueError::Contradiction { event: E::NAME, why })?;
         let now = self.inner.clock.now();
         let trace = options.trace;
+        #[cfg(feature = "otel")]
+        let trace = crate::otel::with_current_span(trace);
         let metadata = EventMetadata {
             trace_id: trace.as_ref().map(|trace| trace.trace_id.clone()),
             traceparent: trace.and_then(|trace| trace.traceparent),
@@ -356,13 +360,14 @@ impl<DB: Database> Enqueuer<DB> {
 impl<DB> Enqueuer<DB> {
     pub(crate) fn new(
         events: BTreeMap<&'static str, Registration>,
+        clock: OutboxClock,
         random: OsRandom,
         prefix: TablePrefix,
     ) -> Enqueuer<DB> {
         let inner = Inner {
             events,
             prefix,
-            clock: Arc::default(),
+            clock,
             random,
             hinted: AtomicU64::new(0),
             accepts_text_keys: AtomicBool::new(false),
@@ -375,7 +380,7 @@ impl<DB> Enqueuer<DB> {
         &self.inner.events
     }
 
-    pub(crate) fn clock(&self) -> &Arc<FollowingClock> {
+    pub(crate) fn clock(&self) -> &OutboxClock {
         &self.inner.clock
     }
 

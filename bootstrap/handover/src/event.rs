@@ -59,6 +59,11 @@ impl<E> Event<E> {
         self.stored_row.trace_id()
     }
 
+    /// The W3C `traceparent` of the request that caused the event, for requests to other systems.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.stored_row.metadata.traceparent.as_deref()
+    }
+
     /// Tenant that the aggregate belongs to.
     pub fn tenant(&self) -> TenantId {
         self.stored_row.aggregate.tenant

@@ -63,6 +63,11 @@ impl HandlerError {
         HandlerError { cause: why.into(), is_permanent: false }
     }
 
+    /// Whether no other attempt can succeed.
+    pub fn is_permanent(&self) -> bool {
+        self.is_permanent
+    }
+
     pub(crate) fn into_stored(self) -> StoredError {
         if self.is_permanent {
             return StoredError::Unrecoverable(self.cause.to_string());

@@ -40,6 +40,8 @@ pub trait Layer: Send + Sync + 'static {
 /// What a [`Layer`] knows about a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'c> {
+    pub(crate) system: &'static str,
+    pub(crate) queue: &'c str,
     pub(crate) consumer: &'c str,
     pub(crate) event: &'c StoredEvent,
 }
@@ -48,6 +50,11 @@ impl<'c> Call<'c> {
     /// Name of the consumer.
     pub fn consumer(&self) -> &'c str {
         self.consumer
+    }
+
+    /// Name of the consumer's queue.
+    pub fn queue(&self) -> &'c str {
+        self.queue
     }
 
     /// Name of the event type.
@@ -63,5 +70,16 @@ impl<'c> Call<'c> {
     /// Trace id of the request that caused the event; without one, the event id.
     pub fn trace_id(&self) -> &'c str {
         self.event.row.trace_id()
+    }
+
+    /// The W3C `traceparent` of the request that caused the event.
+    pub fn traceparent(&self) -> Option<&'c str> {
+        self.event.row.metadata.traceparent.as_deref()
+    }
+
+    /// Number of the attempt, from 1. A first attempt together with other events, which is repeated for each of them if it
+    /// fails, is not counted.
+    pub fn attempt(&self) -> u32 {
+        self.event.attempt
     }
 }

@@ -10,6 +10,7 @@ mod broker;
 mod builder;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod clock;
 mod consumer;
 mod data;
 mod database;
@@ -21,6 +22,8 @@ mod handler;
 #[cfg(feature = "http")]
 pub mod http;
 mod layer;
+#[cfg(feature = "otel")]
+mod otel;
 mod outbox;
 mod parts;
 mod registration;
@@ -28,6 +31,7 @@ mod report;
 mod running;
 #[cfg(feature = "test")]
 pub mod test;
+mod trace_layer;
 
 #[cfg(feature = "rabbitmq")]
 pub use broker::RabbitMq;
@@ -56,3 +60,4 @@ pub use report::Report;
 pub use running::Running;
 /// The version of sqlx whose pools, connections and transactions this crate takes.
 pub use sqlx;
+pub use trace_layer::TraceLayer;

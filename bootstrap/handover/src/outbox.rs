@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use handover_outbox::consumers::Bound;
-use handover_outbox::ports::Clock;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
     ConsumerSettings, Outbox as Services, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime,
@@ -77,8 +76,8 @@ impl<DB: Database> Outbox<DB> {
         let watched = store.clone();
         tx.tasks().spawn_until_stop(async move { watched.watch().await });
         let followed = store.clone();
-        let clock = Arc::clone(self.enqueuer.clock());
-        tx.tasks().spawn_until_stop(async move { clock.keep_following(|| followed.database_now()).await });
+        let clock = self.enqueuer.clock().clone();
+        tx.tasks().spawn_until_stop(async move { clock.keep_following(&followed).await });
         let services = running.services().for_background_tasks();
         if let Err(error) = runtime::prepare(&services).await {
             running.abandon().await;
@@ -117,10 +116,10 @@ impl<DB: Database> Outbox<DB> {
     /// Transactions on this store, if its schema and the server suit.
     async fn transactor(&self, store: &SqlStore) -> Result<Transactor<Session, Session>, Error> {
         self.check(store).await?;
-        let clock = Arc::clone(self.enqueuer.clock());
-        clock.sample(store.database_now()).await?;
+        let clock = self.enqueuer.clock();
+        clock.sample(store).await?;
         let random = OsRandom::seeded().map_err(BuildError::from)?;
-        Ok(Transactor::new(Arc::new(store.clone()), clock, Arc::new(random), Tasks::default()))
+        Ok(Transactor::new(Arc::new(store.clone()), clock.port(), Arc::new(random), Tasks::default()))
     }
 
     /// What this process publishes and consumes, and with which guarantees.
@@ -133,8 +132,7 @@ impl<DB: Database> Outbox<DB> {
     }
 
     async fn open(&self, wake: WakeupNotifier) -> Result<SqlStore, Error> {
-        let clock: Arc<dyn Clock> = self.enqueuer.clock().clone();
-        Ok(self.parts.location.open(self.parts.connections, clock, wake).await?)
+        Ok(self.parts.location.open(self.parts.connections, self.enqueuer.clock().port(), wake).await?)
     }
 
     /// Refuses a schema and a server that do not suit.

@@ -52,6 +52,11 @@ impl<DB> Running<DB> {
         stopped.map_err(|_| Error::NotStopped { limit })
     }
 
+    #[cfg(feature = "test")]
+    pub(crate) fn clock(&self) -> &crate::clock::OutboxClock {
+        self.enqueuer.clock()
+    }
+
     /// Ends the tasks of an outbox that could not be started.
     pub(crate) async fn abandon(self) {
         self.services.tasks().kill();

@@ -1,6 +1,10 @@
 //! Helpers for tests of a service, with the feature `test`.
 //!
-//! They wait for states, not for times: at most 30 seconds, so that a test on a busy machine does not fail.
+//! - [`TestDatabase`]: a schema or a file for one test.
+//! - [`ManualClock`]: a clock that the test advances.
+//! - Methods of [`Running`]: [`drain`](Running::drain), [`assert_enqueued`](Running::assert_enqueued),
+//!   [`deliver_again`](Running::deliver_again) and others. They wait for states, not for times: at most 30 seconds, so that a
+//!   test on a busy machine does not fail.
 //!
 //! ```no_run
 //! # use handover::{Event, Outbox, Running};
@@ -12,22 +16,34 @@
 //! # async fn lend(_: &Outbox<Sqlite>) {}
 //! # async fn test(outbox: Outbox<Sqlite>, running: Running<Sqlite>) -> Result<(), Box<dyn std::error::Error>> {
 //! lend(&outbox).await; // the code under test
+//! running.assert_enqueued(&[BookLent { book: 1 }]).await;
 //! running.drain().await?; // every event is published and applied, or a dead letter
 //! let lent: Vec<Event<BookLent>> = running.enqueued().await?;
-//! assert_eq!(lent.len(), 1);
 //! running.deliver_again(lent[0].event_id()).await?; // a duplicate: nothing may change
 //! # Ok(())
 //! # }
 //! ```
 
+mod clock;
+mod database;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::panic::Location;
 use std::time::Duration;
 
-use handover_events::{ConsumeStatus, EventId, EventType, OutboxStatus};
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, EventType, OutboxStatus};
 use handover_outbox::consumers::{Event as StoredEvent, HandlerError};
 use handover_outbox::ports::{BrokerError, Consumed, OutboxFilter, OutboxRow, Redrive, StoreError};
+use handover_system::EntropyError;
+use serde_json::Value;
 
 use crate::event::Event;
 use crate::running::Running;
+
+pub use clock::ManualClock;
+pub use database::TestDatabase;
 
 /// Pause between two looks at a state.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -36,7 +52,10 @@ const LOOKS: u32 = 6_000;
 /// Maximum number of events that a test may have.
 const MAX_EVENTS: u32 = 10_000;
 
-/// Reason why a state was not observed.
+/// Maximum number of events of other types that a failed assertion lists.
+const MAX_OTHERS: usize = 20;
+
+/// Reason why a state was not observed, or why a database for a test cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
@@ -52,6 +71,15 @@ pub enum TestError {
     /// The id is that of no event.
     #[error("there is no event {0:?}")]
     NoEvent(String),
+    /// The database of a test cannot be created or removed.
+    #[error("the database of the test cannot be created or removed: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The temporary folder of a test cannot be created or removed.
+    #[error("the folder of the test cannot be created or removed: {0}")]
+    Folder(#[from] std::io::Error),
+    /// The operating system provides no random numbers, which the name of a database needs.
+    #[error(transparent)]
+    Random(#[from] EntropyError),
     /// The state was not reached in time.
     #[error("not within 30 seconds: {0}")]
     TimedOut(String),
@@ -65,29 +93,119 @@ impl<DB> Running<DB> {
         rows.iter().map(|row| Ok(Event::of(&StoredEvent::of(row)?)?)).collect()
     }
 
+    /// Panics unless the committed events of this type have these payloads, in the order of their commits. The message lists
+    /// what was enqueued instead, also of other types. Without payloads: unless no event of the type was enqueued.
+    ///
+    /// ```no_run
+    /// # use handover::{Event, Running};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.returned", aggregate = "book")]
+    /// # struct BookReturned { #[event(key)] book: i64 }
+    /// # async fn test(running: handover::Running<sqlx::Sqlite>) {
+    /// running.assert_enqueued(&[BookLent { book: 1, reader: "ann".to_owned() }]).await;
+    /// running.assert_enqueued::<BookReturned>(&[]).await;
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn assert_enqueued<E: EventType>(&self, expected: &[E]) -> impl Future<Output = ()> + Send {
+        let caller = Location::caller();
+        async move {
+            if let Err(why) = self.compare_enqueued(expected).await {
+                panic!("assertion at {caller} failed: {why}");
+            }
+        }
+    }
+
+    /// The difference between the payloads and the committed events of their type.
+    async fn compare_enqueued<E: EventType>(&self, expected: &[E]) -> Result<(), String> {
+        let text = |event: &E| serde_json::to_string(event).map_err(|error| error.to_string());
+        let expected = expected.iter().map(text).collect::<Result<Vec<String>, String>>()?;
+        let rows = self.rows(&OutboxFilter::default()).await.map_err(|error| error.to_string())?;
+        let (of_type, others): (Vec<&OutboxRow>, Vec<&OutboxRow>) =
+            rows.iter().partition(|row| row.event_type == E::NAME);
+        let json = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let is_same = of_type.len() == expected.len()
+            && of_type.iter().zip(&expected).all(|(row, text)| json(&row.payload) == json(text));
+        if is_same {
+            return Ok(());
+        }
+        let of_type = of_type.iter().map(|row| row.payload.clone());
+        let listed = others.iter().take(MAX_OTHERS).map(|row| format!("{} {}", row.event_type, row.payload));
+        let more = others.len().saturating_sub(MAX_OTHERS);
+        Err(format!(
+            "the enqueued events {:?} differ\n  expected:{}\n  enqueued:{}\n  other events:{}{}",
+            E::NAME,
+            list(expected),
+            list(of_type),
+            list(listed),
+            if more == 0 { String::new() } else { format!("\n    and {more} more") }
+        ))
+    }
+
     /// Waits until every committed event is published, and applied or a dead letter at each of its consumers in this
     /// process. An event that cannot be published ends the waiting, too.
+    ///
+    /// With a [`ManualClock`], it does not wait for what is due later: events for later, failed events until their next
+    /// attempt, and the events of the same aggregates that wait for them.
     pub async fn drain(&self) -> Result<(), TestError> {
         self.until("every event is published and applied", async || {
             let rows = self.rows(&OutboxFilter::default()).await?;
-            let is_pending = |row: &OutboxRow| matches!(row.status, OutboxStatus::New | OutboxStatus::Retry);
             let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-            let consumed = self.consumed(&ids).await?;
-            let is_settled = |row: &OutboxRow, consumer: &str| {
-                let record =
-                    consumed.iter().find(|it| it.event_id == row.event_id && it.consumer == consumer);
-                record.is_some_and(|it| it.record.status.is_settled())
-            };
-            let waits = |row: &OutboxRow| {
-                let consumers = self.services().consumers().iter();
-                row.status == OutboxStatus::Sent
-                    && consumers
-                        .filter(|consumer| consumer.event_types.contains(&row.event_type))
-                        .any(|consumer| !is_settled(row, &consumer.consumer))
-            };
-            Ok(!rows.iter().any(|row| is_pending(row) || waits(row)))
+            if !self.is_drained(rows, &self.consumed(&ids).await?) {
+                return Ok(false);
+            }
+            // An event that a handler has enqueued is committed together with the record that was read after the rows.
+            Ok(self.rows(&OutboxFilter::default()).await?.len() == ids.len())
         })
         .await
+    }
+
+    /// Whether nothing happens to these events before the time advances.
+    fn is_drained(&self, mut rows: Vec<OutboxRow>, consumed: &[Consumed]) -> bool {
+        let services = self.services();
+        let still_at = if self.clock().is_running() { None } else { Some(services.now()) };
+        let is_later = |due: Option<DateTime<Utc>>| due.zip(still_at).is_some_and(|(due, now)| due > now);
+        rows.sort_by_key(|row| (row.aggregate_seq, row.id));
+        // Aggregates whose next event is due later: at the relay, and at a consumer.
+        let mut held_at_relay: BTreeSet<&AggregateRef> = BTreeSet::new();
+        let mut held_at_consumer: BTreeSet<(&str, &AggregateRef)> = BTreeSet::new();
+        for row in &rows {
+            let is_ordered = services.registry.unordered().is_ordered(&row.event_type);
+            // A redriven event, which was published before, holds no later one.
+            let holds = is_ordered && row.sent_time.is_none();
+            if matches!(row.status, OutboxStatus::New | OutboxStatus::Retry) {
+                let is_held = is_ordered && held_at_relay.contains(&row.aggregate);
+                if is_later(row.next_retry_time) {
+                    held_at_relay.extend(holds.then_some(&row.aggregate));
+                } else if !is_held {
+                    return false;
+                }
+            }
+            if row.status != OutboxStatus::Sent {
+                continue;
+            }
+            for consumer in services.consumers().iter().filter(|it| it.event_types.contains(&row.event_type))
+            {
+                let is_of = |it: &&Consumed| it.event_id == row.event_id && it.consumer == consumer.consumer;
+                let Some(Consumed { record, .. }) = consumed.iter().find(is_of) else { return false };
+                let key = (consumer.consumer.as_str(), &row.aggregate);
+                match record.status {
+                    ConsumeStatus::Success | ConsumeStatus::Dead => {}
+                    ConsumeStatus::Failed if is_later(record.next_retry_time) => {
+                        held_at_consumer.insert(key);
+                    }
+                    ConsumeStatus::Waiting if held_at_consumer.contains(&key) => {}
+                    ConsumeStatus::Failed | ConsumeStatus::Waiting | ConsumeStatus::Processing => {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
     }
 
     /// Waits until a consumer has recorded this state of an event.
@@ -106,7 +224,7 @@ impl<DB> Running<DB> {
     }
 
     /// Publishes an event again, as a broker or an operator may do at any time, and waits until its consumers have
-    /// processed the duplicate.
+    /// processed the duplicate. With a [`ManualClock`], no failed event may wait for its next attempt.
     pub async fn deliver_again(&self, event_id: &str) -> Result<(), TestError> {
         let event_id = self.known(event_id).await?;
         self.drain().await?;
@@ -157,4 +275,10 @@ impl<DB> Running<DB> {
         }
         Err(TestError::TimedOut(what.to_owned()))
     }
+}
+
+/// One item per line, or `none`.
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    let lines: String = items.into_iter().map(|item| format!("\n    {item}")).collect();
+    if lines.is_empty() { " none".to_owned() } else { lines }
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
-use super::counted_attempt::{CountedAttempt, ExternalEffect};
+use super::counted_attempt::{CountedAttempt, ExternalEffect, attempts_after};
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::outcome::SingleOutcome;
 use crate::error_kind::ErrorKind;
@@ -334,15 +334,6 @@ fn outcome_of(error: ProcessError) -> Result<AttemptOutcome, StoreError> {
                 Ok(Failure::of(FailureKind::Recoverable, &HandlerError::Store(error)))
             }
         },
-    }
-}
-
-/// Number of attempts at an event after the running one.
-pub(super) fn attempts_after(step: &Unapplied) -> u32 {
-    match step.record.as_ref() {
-        Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
-        Some(record) => record.attempts.saturating_add(1),
-        None => 1,
     }
 }
 

@@ -1,9 +1,9 @@
-//! Attempts that are counted before they run.
+//! Attempts that are counted before they run, and the number of an attempt.
 
 use handover_events::{ConsumeStatus, EventId};
 
 use crate::handler::Applied;
-use crate::ports::Unapplied;
+use crate::ports::{ConsumeRecord, Unapplied};
 
 /// An attempt that was counted before it runs. It belongs to this caller as long as the consume log contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,5 +32,15 @@ impl CountedAttempt {
             && step.record.as_ref().is_some_and(|record| {
                 record.status == ConsumeStatus::Processing && record.attempts == self.attempts
             })
+    }
+}
+
+/// Number of attempts at an event after the running one, which is the number of the running one.
+pub(super) fn attempts_after(step: &Unapplied) -> u32 {
+    match step.record.as_ref() {
+        // The running attempt was already counted.
+        Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
+        Some(record) => record.attempts.saturating_add(1),
+        None => 1,
     }
 }

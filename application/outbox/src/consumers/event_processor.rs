@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
-use super::counted_attempt::ExternalEffect;
+use super::counted_attempt::{ExternalEffect, attempts_after};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
@@ -119,9 +119,14 @@ impl EventProcessor {
         effect: Option<ExternalEffect>,
     ) -> Result<Vec<Applied>, ProcessError> {
         let started_at = self.outbox.now();
-        let event = |step: &&Unapplied| match envelopes.get(&step.event.event_id) {
-            Some(envelope) => Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope) }),
-            None => Event::of(&step.event),
+        let event = |step: &&Unapplied| {
+            let attempt = attempts_after(step);
+            match envelopes.get(&step.event.event_id) {
+                Some(envelope) => {
+                    Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope), attempt })
+                }
+                None => Ok(Event { attempt, ..Event::of(&step.event)? }),
+            }
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(ProcessError::Handler)?;
@@ -140,13 +145,7 @@ impl EventProcessor {
             .iter()
             .zip(applied.iter().cloned())
             .map(|(step, Applied { result, idempotency_key, .. })| {
-                let attempts = match step.record.as_ref() {
-                    // The running attempt was already counted.
-                    Some(record) if record.status == ConsumeStatus::Processing => record.attempts,
-                    Some(record) => record.attempts.saturating_add(1),
-                    None => 1,
-                };
-                let record = self.record(step, ConsumeStatus::Success, attempts, now);
+                let record = self.record(step, ConsumeStatus::Success, attempts_after(step), now);
                 Consumption { cost_ms, consume_result: result, idempotency_key, ..record }
             })
             .collect();
@@ -162,7 +161,7 @@ impl EventProcessor {
         step: &Unapplied,
     ) -> Result<ExternalEffect, HandlerError> {
         let started_at = self.outbox.now();
-        let event = Event::of(&step.event)?;
+        let event = Event { attempt: attempts_after(step), ..Event::of(&step.event)? };
         let applied = in_time(&self.tx, self.settings.attempt_timeout, handler.call(&event)).await?;
         Ok(ExternalEffect { applied, cost_ms: (self.outbox.now() - started_at).num_milliseconds() })
     }

@@ -6,9 +6,9 @@ use handover_events::{ConsumeStatus, EventId, FailureKind};
 
 use std::time::Duration;
 
-use super::attempt::{AttemptOutcome, Attempts, Failure, attempts_after};
+use super::attempt::{AttemptOutcome, Attempts, Failure};
 use super::breaker::{Decision, Permit};
-use super::counted_attempt::CountedAttempt;
+use super::counted_attempt::{CountedAttempt, attempts_after};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use super::outcome::SingleOutcome;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use handover::test::TestDatabase;
 use handover::{Builder, Event, Outbox, Running};
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
-use tempfile::TempDir;
 
 pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -33,24 +32,20 @@ impl BookLent {
 /// The database file with the tables of the library and of the outbox, and a pool of the service.
 pub(crate) struct Library {
     pub(crate) pool: SqlitePool,
-    _folder: TempDir,
+    _database: TestDatabase<Sqlite>,
 }
 
 impl Library {
     pub(crate) async fn open() -> Result<Library, Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let options = SqliteConnectOptions::new()
-            .filename(folder.path().join("library.db"))
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        let pool = SqlitePoolOptions::new().connect_with(options).await?;
+        let database = TestDatabase::<Sqlite>::create().await?;
+        let pool = database.pool().clone();
         sqlx::raw_sql(
             "CREATE TABLE books (id INTEGER PRIMARY KEY, reader TEXT); INSERT INTO books (id) VALUES (1), (2); \
              CREATE TABLE effects (event_id TEXT NOT NULL, note TEXT NOT NULL)",
         )
         .execute(&pool)
         .await?;
-        Ok(Library { pool, _folder: folder })
+        Ok(Library { pool, _database: database })
     }
 
     pub(crate) fn builder(&self) -> Builder<Sqlite> {

@@ -19,3 +19,4 @@ mod readme;
 mod routing;
 mod start;
 mod test_helpers;
+mod traces;

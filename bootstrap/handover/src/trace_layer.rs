@@ -1,0 +1,86 @@
+//! A span per call of a handler.
+
+use handover_outbox::BoxFuture;
+use handover_outbox::consumers::Applied;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, info_span};
+
+use crate::handler::Result;
+use crate::layer::{Call, Layer};
+
+/// A layer that opens a span of `tracing` around every call of a handler. Its fields are the attributes of OpenTelemetry's
+/// semantic conventions for messaging; those of this crate begin with `handover.`:
+///
+/// | field | value |
+/// |---|---|
+/// | `otel.name`, `otel.kind` | `process <queue>`, `consumer` |
+/// | `messaging.system` | `rabbitmq`, or `handover` if messages are rows of the database |
+/// | `messaging.operation.name`, `messaging.operation.type` | `process` |
+/// | `messaging.destination.name` | the queue |
+/// | `messaging.consumer.group.name` | the consumer |
+/// | `messaging.message.id` | the event id |
+/// | `handover.event.type`, `handover.attempt` | the event type; the number of the attempt, see [`Call::attempt`] |
+/// | `handover.trace.id` | the trace id of the request that caused the event, see [`Call::trace_id`] |
+/// | `error.type` | after a failure: `permanent` or `retryable` |
+/// | `otel.status_code`, `otel.status_description` | after a failure: `ERROR`, and its text |
+///
+/// With the feature `otel`, the parent of the span is the one in which the event was enqueued, if a layer of
+/// `tracing-opentelemetry` is installed.
+///
+/// ```
+/// use handover::{Outbox, TraceLayer};
+/// # use sqlx::{Sqlite, SqlitePool};
+///
+/// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, handover::BuildError> {
+///     Outbox::builder(pool).layer(TraceLayer).build()
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceLayer;
+
+impl Layer for TraceLayer {
+    fn around<'a>(
+        &self,
+        event: Call<'_>,
+        call: BoxFuture<'a, Result<Applied>>,
+    ) -> BoxFuture<'a, Result<Applied>> {
+        let span = span_of(event);
+        let observed = span.clone();
+        let observing = async move {
+            let outcome = call.await;
+            if let Err(error) = &outcome {
+                observed.record("error.type", if error.is_permanent() { "permanent" } else { "retryable" });
+                observed.record("otel.status_code", "ERROR");
+                observed.record("otel.status_description", error.to_string());
+            }
+            outcome
+        };
+        Box::pin(observing.instrument(span))
+    }
+}
+
+fn span_of(call: Call<'_>) -> Span {
+    let span = info_span!(
+        parent: None,
+        "process",
+        otel.name = format!("process {}", call.queue()),
+        otel.kind = "consumer",
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        messaging.system = call.system,
+        messaging.operation.name = "process",
+        "messaging.operation.type" = "process",
+        messaging.destination.name = call.queue(),
+        messaging.consumer.group.name = call.consumer(),
+        messaging.message.id = call.event_id(),
+        "handover.event.type" = call.event_type(),
+        handover.attempt = call.attempt(),
+        handover.trace.id = call.trace_id(),
+        "error.type" = Empty,
+    );
+    #[cfg(feature = "otel")]
+    if let Some(traceparent) = call.traceparent() {
+        crate::otel::set_parent(&span, traceparent);
+    }
+    span
+}
