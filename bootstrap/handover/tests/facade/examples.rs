@@ -9,8 +9,9 @@ use std::process::Command;
 use crate::library::TestResult;
 
 /// The examples that need no server, each with a line that it prints.
-const EXAMPLES: [(&str, &str); 10] = [
+const EXAMPLES: [(&str, &str); 11] = [
     ("bulk", "10000 events published and applied in "),
+    ("cost", "times as long"),
     ("follow_up", "invoice 1 sent"),
     ("http_call", "attempt 3 for ann@example.org"),
     ("library", "3 reminders; ann has 2 loans"),
