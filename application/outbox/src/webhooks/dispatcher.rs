@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
+use super::events::MAX_RETRY_COUNT;
 use super::operations::Webhooks;
 use super::record::{Recording, record};
 use super::schedule;
@@ -57,7 +58,7 @@ impl Default for WebhookSettings {
             concurrency: NonZeroU32::MIN.saturating_add(511),
             timeout: Duration::from_secs(15),
             delays: schedule::standard(),
-            max_retry_count: 3,
+            max_retry_count: MAX_RETRY_COUNT,
         }
     }
 }

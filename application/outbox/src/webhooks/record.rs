@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, EventId, EventType, TenantId};
-use serde::Serialize;
+use handover_events::{EventId, TenantId};
 use tracing::{error, warn};
 
-use super::events::{DeliveryDead, EndpointDisabled, is_about_webhooks};
+use super::events::{Announcement, EndpointDisabled, trace_of};
 use crate::metrics::{WEBHOOK_DEAD, WEBHOOK_DISABLED, WEBHOOK_FAILING, append, count_on_commit};
 use crate::operations::{Action, Operator};
 use crate::ports::{
-    AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
-    NewEvent, OutboxUnit, SettledDelivery, StoreError, WebhookEndpoint,
+    AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointStatus, NewEvent,
+    OutboxUnit, SettledDelivery, StoreError, WebhookEndpoint,
 };
 use crate::transaction::{Transactor, with_tx};
 use handover_events::Trace;
@@ -232,51 +231,29 @@ impl Job {
         warn!(endpointId = %id, tenantId = %tenant, reason, "[Webhooks] [ALERT] endpoint disabled");
         count_on_commit(metrics::counter!(WEBHOOK_DISABLED), 1);
         let payload = EndpointDisabled { endpoint_id: id.0, reason: reason.to_owned() };
-        self.event(tenant, id, &payload, &recording.disabled_as, at).map(Some)
+        self.announcement(&recording.disabled_as, (tenant, id), at).of(&payload).map(Some)
     }
 
-    /// The event about a dead delivery, unless the delivery was one of an event about webhooks.
+    /// The event about a dead delivery.
     async fn announce_dead(
         &self,
         unit: &mut dyn OutboxUnit,
         recording: &Recording,
     ) -> Result<Option<NewEvent>, StoreError> {
-        let SettledDelivery { delivery, endpoint, at, error, .. } = &recording.settled;
+        let SettledDelivery { delivery, at, error, .. } = &recording.settled;
         count_on_commit(metrics::counter!(WEBHOOK_DEAD), 1);
         let Some(row) = unit.webhook_delivery(*delivery).await? else { return Ok(None) };
-        if is_about_webhooks_by_name(&recording.event_type) {
-            return Ok(None);
-        }
-        let payload = DeliveryDead {
-            endpoint_id: endpoint.0,
-            delivery_id: *delivery,
-            event_id: recording.event_id.as_str().to_owned(),
-            reason: error.clone().unwrap_or_default(),
-        };
-        self.event(row.tenant, *endpoint, &payload, &recording.announced_as, *at).map(Some)
+        let announcement = self.announcement(&recording.announced_as, (row.tenant, row.endpoint), *at);
+        announcement.dead(&row, error.clone().unwrap_or_default())
     }
 
-    fn event<E: EventType + Serialize>(
+    fn announcement(
         &self,
-        tenant: TenantId,
-        endpoint: EndpointId,
-        payload: &E,
         id: &EventId,
+        (tenant, endpoint): (TenantId, EndpointId),
         at: DateTime<Utc>,
-    ) -> Result<NewEvent, StoreError> {
-        let payload = serde_json::to_string(payload).map_err(|error| StoreError::Backend(Box::new(error)))?;
-        Ok(NewEvent {
-            event_id: id.clone(),
-            event_type: E::NAME.to_owned(),
-            aggregate: AggregateRef { tenant, kind: E::AGGREGATE.to_owned(), id: endpoint.0.into() },
-            aggregate_seq: None,
-            payload,
-            metadata: EventMetadata { trace_id: Some(trace_of(endpoint)), ..EventMetadata::default() },
-            occurred_at: at,
-            max_retry_count: self.max_retry_count,
-            routing_key: Some(E::ROUTING_KEY.to_owned()),
-            due: None,
-        })
+    ) -> Announcement {
+        Announcement { id: id.clone(), tenant, endpoint, at, max_retry_count: self.max_retry_count }
     }
 }
 
@@ -298,15 +275,6 @@ async fn is_hopeless(
     health.failing_since = Some(at);
     health.failures = 1;
     Ok(false)
-}
-
-/// Whether a type with this name for receivers is about webhooks.
-fn is_about_webhooks_by_name(name: &str) -> bool {
-    name == EndpointDisabled::ROUTING_KEY || name == DeliveryDead::ROUTING_KEY || is_about_webhooks(name)
-}
-
-fn trace_of(endpoint: EndpointId) -> String {
-    format!("webhook-{endpoint}")
 }
 
 /// Audit entry of the dispatcher, which acts as an operator without a name of its own.
