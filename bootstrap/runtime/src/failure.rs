@@ -250,7 +250,7 @@ pub enum Failure {
     SchemaForeign {
         /// The database.
         database: DatabaseChoice,
-        /// Kind and name, such as `a table orders`.
+        /// Kind and name, such as `a table books`.
         relation: String,
     } => Exit::Failed,
     what: format!("the database {database} has {relation} that handover did not create"),

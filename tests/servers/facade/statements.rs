@@ -1,7 +1,7 @@
 //! Number of statements with which an event is enqueued on the connection of a service.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::Once;
 
 use handover::{Event, EventType, Outbox};
 use handover_tests::process::BoxError;
@@ -26,8 +26,14 @@ struct ShelfMoved {
     shelf: String,
 }
 
-/// Counts the statements that sqlx logs on this thread.
-struct Statements(Arc<AtomicUsize>);
+thread_local! {
+    /// Number of statements that sqlx has logged on this thread.
+    static STATEMENTS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts the statements that sqlx logs. It is the subscriber of the whole program: whether sqlx logs at all is decided once
+/// for all threads.
+struct Statements;
 
 impl Subscriber for Statements {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -43,7 +49,7 @@ impl Subscriber for Statements {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        STATEMENTS.set(STATEMENTS.get() + 1);
     }
 
     fn enter(&self, _: &Id) {}
@@ -60,12 +66,11 @@ macro_rules! on_server {
             tx: &mut sqlx::Transaction<'static, $engine>,
             event: E,
         ) -> Result<usize, BoxError> {
-            let statements = Arc::default();
-            let _counting = tracing::subscriber::set_default(Statements(Arc::clone(&statements)));
-            // Another thread may have cached that nobody reads the events of sqlx.
-            tracing::callsite::rebuild_interest_cache();
+            static COUNTING: Once = Once::new();
+            COUNTING.call_once(|| drop(tracing::subscriber::set_global_default(Statements)));
+            let before = STATEMENTS.get();
             outbox.enqueue(tx, event).await?;
-            Ok(statements.load(Ordering::SeqCst))
+            Ok(STATEMENTS.get() - before)
         }
 
         mod $name {

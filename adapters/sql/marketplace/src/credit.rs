@@ -7,7 +7,7 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use handover_sql::{LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
+use handover_sql::{Fields, LookUp, MAX_ROWS, Table, Value, padded, table, values};
 use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
 use marketplace_domain::{CreditCounts, OrderId, UserId};
 
@@ -24,14 +24,37 @@ table! {
     }
 }
 
-const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancelled_by_timeout, score, \
-    last_event_id, update_time";
-const KEY: &str = "tenant_id, buyer_id";
-
 type Buyer = (TenantId, UserId);
 
-fn credit(row: &Row) -> Result<BuyerCredit, StoreError> {
-    let row = row.of("buyer_credit", "buyer_id");
+/// A row of the credit of a buyer.
+struct CreditRow {
+    buyer: Buyer,
+    credit: BuyerCredit,
+}
+
+table! {
+    CreditTable("buyer_credit" by "buyer_id"),
+    read row as CreditRow, write new as (&'a Buyer, &'a BuyerCredit);
+    insert {
+        buyer: (buyer(row))("tenant_id" = new.0.0.get(), "buyer_id" = new.0.1.get()),
+    }
+    update {
+        credit: (credit(row))(
+            "completed" = new.1.counts.completed,
+            "cancelled_by_buyer" = new.1.counts.cancelled_by_buyer,
+            "cancelled_by_timeout" = new.1.counts.cancelled_by_timeout,
+            "score" = new.1.score,
+            "last_event_id" = &new.1.last_event_id,
+            "update_time" = new.1.update_time
+        ),
+    }
+}
+
+fn buyer(row: Fields<'_>) -> Result<Buyer, StoreError> {
+    Ok((row.id("tenant_id")?, row.id("buyer_id")?))
+}
+
+fn credit(row: Fields<'_>) -> Result<BuyerCredit, StoreError> {
     Ok(BuyerCredit {
         counts: CreditCounts {
             completed: row.count("completed")?,
@@ -44,19 +67,6 @@ fn credit(row: &Row) -> Result<BuyerCredit, StoreError> {
     })
 }
 
-fn row_of((tenant, buyer): &Buyer, credit: &BuyerCredit) -> Vec<Value> {
-    values![
-        tenant.get(),
-        buyer.get(),
-        credit.counts.completed,
-        credit.counts.cancelled_by_buyer,
-        credit.counts.cancelled_by_timeout,
-        credit.score,
-        &credit.last_event_id,
-        credit.update_time,
-    ]
-}
-
 #[async_trait]
 impl CreditQueries for MarketSession {
     async fn credit_of(
@@ -64,9 +74,10 @@ impl CreditQueries for MarketSession {
         tenant: TenantId,
         buyer: UserId,
     ) -> Result<Option<BuyerCredit>, StoreError> {
-        let sql = format!("SELECT {CREDIT} FROM buyer_credit WHERE tenant_id = ? AND buyer_id = ?");
+        let columns = CreditTable::COLUMNS;
+        let sql = format!("SELECT {columns} FROM buyer_credit WHERE tenant_id = ? AND buyer_id = ?");
         let row = self.fetch_one(&sql, values![tenant.get(), buyer.get()]).await?;
-        row.as_ref().map(credit).transpose()
+        Ok(row.as_ref().map(CreditTable::read).transpose()?.map(|row| row.credit))
     }
 
     async fn credit_changes(
@@ -95,7 +106,7 @@ impl MarketSession {
             for buyers in buyers.chunks(MAX_ROWS) {
                 let buyers = padded(buyers);
                 let (sql, values) = self.dialect().look_up(LookUp {
-                    columns: CREDIT,
+                    columns: CreditTable::COLUMNS,
                     from: format!("buyer_credit {}", self.dialect().lock_index("PRIMARY")),
                     column: "buyer_id",
                     keys: buyers.into_iter().map(Value::from).collect(),
@@ -105,8 +116,8 @@ impl MarketSession {
                     ..LookUp::default()
                 });
                 for row in self.fetch(&sql, values).await? {
-                    counts
-                        .insert((tenant, row.of("buyer_credit", KEY).id("buyer_id")?), credit(&row)?.counts);
+                    let CreditRow { buyer, credit } = CreditTable::read(&row)?;
+                    counts.insert(buyer, credit.counts);
                 }
             }
         }
@@ -118,10 +129,8 @@ impl MarketSession {
         credit: &BTreeMap<Buyer, BuyerCredit>,
         replaced: &[&str],
     ) -> Result<(), StoreError> {
-        let rows = credit.iter().flat_map(|(buyer, credit)| row_of(buyer, credit)).collect();
-        let after = self.dialect().or_replace(KEY, replaced);
-        self.insert(&format!("INSERT INTO buyer_credit ({CREDIT})"), 8, rows, &after).await?;
-        Ok(())
+        let after = self.dialect().or_replace(CreditTable::KEY, replaced);
+        self.insert_into::<CreditTable>(CreditTable::rows(credit), &after).await
     }
 }
 
@@ -153,14 +162,6 @@ impl CreditRepo for MarketSession {
             credit.counts = counts.get(buyer).copied().unwrap_or_default();
             credit.score = credit.counts.score();
         }
-        let replaced = [
-            "completed",
-            "cancelled_by_buyer",
-            "cancelled_by_timeout",
-            "score",
-            "last_event_id",
-            "update_time",
-        ];
-        self.put_credit(&touched, &replaced).await
+        self.put_credit(&touched, CreditTable::UPDATED).await
     }
 }

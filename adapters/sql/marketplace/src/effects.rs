@@ -43,10 +43,27 @@ table! {
 
 const CHANGE: &str = ChangeTable::COLUMNS;
 const TASK: &str = ShipmentTable::COLUMNS;
-const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, update_time";
+const ENTRY: &str = ListingTable::COLUMNS;
 
 /// Key of a listing.
 type Listing = (TenantId, UserId, ProductId);
+
+table! {
+    ListingTable("listings" by "product_id"),
+    read row as ListingEntry, write new as (&'a Listing, &'a ListingEntry);
+    insert {
+        product: (row.id("product_id"))(
+            "tenant_id" = new.0.0.get(),
+            "seller_id" = new.0.1.get(),
+            "product_id" = new.0.2.get()
+        ),
+    }
+    update {
+        taken_by: opt_id("taken_by" = new.1.taken_by.map(OrderId::get)),
+        event_id: named("event_id" = &new.1.event_id),
+        update_time: time("update_time" = new.1.update_time),
+    }
+}
 
 /// The columns of the natural key of an effect, without tenant and order.
 const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
@@ -81,19 +98,6 @@ fn change_kind(row: Fields<'_>) -> Result<ListingChangeKind, StoreError> {
         "RELEASED" => Ok(ListingChangeKind::Released),
         other => Err(row.corrupt("kind", format!("{other:?} is unknown"))),
     }
-}
-
-fn entry(row: &Row) -> Result<ListingEntry, StoreError> {
-    let row = row.of("listings", "product_id");
-    Ok(ListingEntry {
-        product: row.id("product_id")?,
-        taken_by: match row.opt_int("taken_by")? {
-            Some(_) => Some(row.id("taken_by")?),
-            None => None,
-        },
-        event_id: row.named("event_id")?,
-        update_time: row.time("update_time")?,
-    })
 }
 
 #[async_trait]
@@ -155,7 +159,7 @@ impl EffectQueries for MarketSession {
     ) -> Result<Vec<ListingEntry>, StoreError> {
         let sql =
             format!("SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? ORDER BY product_id");
-        self.fetch(&sql, values![tenant.get(), seller.get()]).await?.iter().map(entry).collect()
+        self.fetch(&sql, values![tenant.get(), seller.get()]).await?.iter().map(ListingTable::read).collect()
     }
 
     async fn shipment_tasks(
@@ -181,7 +185,7 @@ impl EffectQueries for MarketSession {
         );
         let before = before.map_or(END_OF_IDS, ProductId::get);
         let values = values![tenant.get(), seller.get(), before, limit_to];
-        self.fetch(&sql, values).await?.iter().map(entry).collect()
+        self.fetch(&sql, values).await?.iter().map(ListingTable::read).collect()
     }
 
     async fn shipments_page(
@@ -249,23 +253,7 @@ impl MarketSession {
 
     /// Writes listings. The write also locks their rows.
     async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
-        let rows = listings
-            .iter()
-            .flat_map(|((tenant, seller, product), entry)| {
-                values![
-                    tenant.get(),
-                    seller.get(),
-                    product.get(),
-                    entry.taken_by.map(OrderId::get),
-                    &entry.event_id,
-                    entry.update_time,
-                ]
-            })
-            .collect();
-        let after = self
-            .dialect()
-            .or_replace("tenant_id, product_id, seller_id", &["taken_by", "event_id", "update_time"]);
-        self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await.map(|_| ())
+        self.insert_or_update::<ListingTable>(ListingTable::rows(listings)).await
     }
 }
 

@@ -4,65 +4,77 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, MAX_ROWS, Row, Value, padded, placeholders, values};
+use handover_sql::{Dialect, Fields, MAX_ROWS, Table, Value, padded, placeholders, table, values};
 use marketplace::ports::{
     RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState, StoredResponse,
 };
 
-const COLUMNS: &str = "tenant_id, user_id, route, idempotency_key, body_hash, token, status, lease_until, answer_status, \
-                       answer, trace_id, create_time, expire_time";
+table! {
+    RequestTable("idempotency_keys" by "idempotency_key"),
+    read row as RequestRecord, write request as &'a RequestRecord;
+    insert {
+        scope: (scope(row))(
+            "tenant_id" = request.scope.tenant.get(),
+            "user_id" = request.scope.user.get(),
+            "route" = &request.scope.route,
+            "idempotency_key" = &request.scope.key
+        ),
+    }
+    update {
+        body_hash: string("body_hash" = &request.body_hash),
+        token: string("token" = &request.token),
+        state: (state(row))(
+            "status" = if response(request).is_some() { SUCCESS } else { PROCESSING },
+            "lease_until" = lease_until(request),
+            "answer_status" = response(request).map(|response| i64::from(response.code)),
+            "answer" = response(request).map(|response| response.text.as_str())
+        ),
+        trace_id: string("trace_id" = &request.trace_id),
+        create_time: time("create_time" = request.create_time),
+        expire_time: time("expire_time" = request.expire_time),
+    }
+}
+
 const SCOPE: &str = "tenant_id = ? AND user_id = ? AND route = ? AND idempotency_key = ?";
 const PROCESSING: &str = "PROCESSING";
 const SUCCESS: &str = "SUCCESS";
 
-fn request(row: &Row) -> Result<RequestRecord, StoreError> {
-    let row = row.of("idempotency_keys", "idempotency_key");
-    let state = match row.text("status")? {
-        PROCESSING => RequestState::Processing { until: row.time("lease_until")? },
-        SUCCESS => RequestState::Success(StoredResponse {
-            code: u16::try_from(row.count("answer_status")?)
-                .map_err(|error| row.corrupt("answer_status", error.to_string()))?,
-            text: row.string("answer")?,
-        }),
-        other => return Err(row.corrupt("status", format!("{other:?} is unknown"))),
-    };
-    Ok(RequestRecord {
-        scope: RequestScope {
-            tenant: row.id("tenant_id")?,
-            user: row.id("user_id")?,
-            route: row.string("route")?,
-            key: row.string("idempotency_key")?,
-        },
-        body_hash: row.string("body_hash")?,
-        token: row.string("token")?,
-        state,
-        trace_id: row.string("trace_id")?,
-        create_time: row.time("create_time")?,
-        expire_time: row.time("expire_time")?,
+fn scope(row: Fields<'_>) -> Result<RequestScope, StoreError> {
+    Ok(RequestScope {
+        tenant: row.id("tenant_id")?,
+        user: row.id("user_id")?,
+        route: row.string("route")?,
+        key: row.string("idempotency_key")?,
     })
+}
+
+fn state(row: Fields<'_>) -> Result<RequestState, StoreError> {
+    match row.text("status")? {
+        PROCESSING => Ok(RequestState::Processing { until: row.time("lease_until")? }),
+        SUCCESS => Ok(RequestState::Success(StoredResponse {
+            code: row.id("answer_status")?,
+            text: row.string("answer")?,
+        })),
+        other => Err(row.corrupt("status", format!("{other:?} is unknown"))),
+    }
+}
+
+fn response(request: &RequestRecord) -> Option<&StoredResponse> {
+    match &request.state {
+        RequestState::Processing { .. } => None,
+        RequestState::Success(response) => Some(response),
+    }
+}
+
+fn lease_until(request: &RequestRecord) -> Option<DateTime<Utc>> {
+    match request.state {
+        RequestState::Processing { until } => Some(until),
+        RequestState::Success(_) => None,
+    }
 }
 
 fn scope_values(scope: &RequestScope) -> Vec<Value> {
     values![scope.tenant.get(), scope.user.get(), &scope.route, &scope.key]
-}
-
-/// The values of the [`COLUMNS`] after the scope.
-fn state_values(request: &RequestRecord) -> Vec<Value> {
-    let (status, until, answer) = match &request.state {
-        RequestState::Processing { until } => (PROCESSING, Some(*until), None),
-        RequestState::Success(answer) => (SUCCESS, None, Some(answer)),
-    };
-    values![
-        &request.body_hash,
-        &request.token,
-        status,
-        until,
-        answer.map(|answer| i64::from(answer.code)),
-        answer.map(|answer| answer.text.clone()),
-        &request.trace_id,
-        request.create_time,
-        request.expire_time,
-    ]
 }
 
 /// Expired idempotency keys, earliest expiry first.
@@ -77,25 +89,21 @@ pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (
 #[async_trait]
 impl RequestQueries for MarketSession {
     async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<RequestRecord>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM idempotency_keys WHERE {SCOPE}");
-        self.fetch_one(&sql, scope_values(scope)).await?.as_ref().map(request).transpose()
+        let sql = format!("SELECT {} FROM idempotency_keys WHERE {SCOPE}", RequestTable::COLUMNS);
+        self.fetch_one(&sql, scope_values(scope)).await?.as_ref().map(RequestTable::read).transpose()
     }
 }
 
 #[async_trait]
 impl RequestRepo for MarketSession {
     async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
-        let values = [scope_values(&request.scope), state_values(request)].concat();
-        self.insert(&format!("INSERT INTO idempotency_keys ({COLUMNS})"), values.len(), values, "").await?;
-        Ok(())
+        self.insert_into::<RequestTable>(RequestTable::values(request), "").await
     }
 
     async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {
-        let sql = format!(
-            "UPDATE idempotency_keys SET body_hash = ?, token = ?, status = ?, lease_until = ?, answer_status = ?, \
-             answer = ?, trace_id = ?, create_time = ?, expire_time = ? WHERE {SCOPE} AND token = ?"
-        );
-        let values = [state_values(after), scope_values(&after.scope), values![token]].concat();
+        let sql = format!("UPDATE idempotency_keys SET {} WHERE {SCOPE} AND token = ?", RequestTable::SET);
+        let values =
+            [RequestTable::updated_values(after), scope_values(&after.scope), values![token]].concat();
         Ok(Changed::of(self.execute(&sql, values).await?))
     }
 

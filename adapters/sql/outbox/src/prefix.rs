@@ -33,9 +33,9 @@ pub struct TablePrefix(String);
 /// Error for a prefix that cannot begin the name of a table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the table prefix is {0:?}: tables have names that need no quotes on any engine, of at most 63 bytes; use lower-case \
-     letters, digits and underscores, at most {MAX_BYTES} in total, a letter first, and not `sqlite_`: for example \
-     \"handover_\""
+    "the table prefix is {0:?}: tables have names that need no quotes on any engine, of at most 63 bytes; use \
+     `a` to `z`, digits and underscores, at most {MAX_BYTES} in total, no digit or underscore first, and not `sqlite_`: for \
+     example \"handover_\""
 )]
 pub struct InvalidTablePrefix(String);
 
@@ -165,7 +165,7 @@ mod tests {
             "\u{e4}_",
         ] {
             let error = TablePrefix::new(invalid).unwrap_err().to_string();
-            assert!(error.contains("use lower-case letters"), "{error}");
+            assert!(error.contains("use `a` to `z`"), "{error}");
         }
         assert_eq!(TablePrefix::new(""), Ok(TablePrefix::default()));
     }

@@ -78,8 +78,7 @@ pub trait Table {
 ///
 /// Errors name the row by the column after `by`. `insert` has the columns that only an insert writes, `update` those
 /// that an update of the whole row writes, too, and `read` those that are only read. An expression in parentheses reads
-/// a field that consists of several columns: `trace: (row.trace())("trace_id" = .., "traceparent" = ..)`. The first
-/// item of `insert` and `update` has one column.
+/// a field that consists of several columns: `trace: (row.trace())("trace_id" = .., "traceparent" = ..)`.
 #[macro_export]
 macro_rules! table {
     (
@@ -99,11 +98,11 @@ macro_rules! table {
         $vis:vis $table:ident($name:literal as $alias:literal by $key:literal),
         read $row:ident as $type:ident, write $new:tt as $new_type:ty;
         insert {
-            $if:ident: $ir:tt($ic:literal = $iv:expr)
+            $if:ident: $ir:tt($ic:literal = $iv:expr $(, $iec:literal = $iev:expr)*)
             $(, $jf:ident: $jr:tt($($jc:literal = $jv:expr),+))* $(,)?
         }
         $(update {
-            $uf:ident: $ur:tt($uc:literal = $uv:expr)
+            $uf:ident: $ur:tt($uc:literal = $uv:expr $(, $uec:literal = $uev:expr)*)
             $(, $vf:ident: $vr:tt($($vc:literal = $vv:expr),+))* $(,)?
         })?
         $(read { $($rf:ident: $rr:tt($($rc:literal),+)),+ $(,)? })?
@@ -116,17 +115,21 @@ macro_rules! table {
             type New<'a> = $new_type;
             const NAME: &'static str = $name;
             const COLUMNS: &'static str = concat!(
-                $alias, $ic $($(, ", ", $alias, $jc)+)*
-                $(, ", ", $alias, $uc $($(, ", ", $alias, $vc)+)*)?
+                $alias, $ic $(, ", ", $alias, $iec)* $($(, ", ", $alias, $jc)+)*
+                $(, ", ", $alias, $uc $(, ", ", $alias, $uec)* $($(, ", ", $alias, $vc)+)*)?
                 $($($(, ", ", $alias, $rc)+)+)?
             );
             const INSERT: &'static str = concat!(
-                "INSERT INTO ", $name, " (", $ic $($(, ", ", $jc)+)* $(, ", ", $uc $($(, ", ", $vc)+)*)?, ")"
+                "INSERT INTO ", $name, " (", $ic $(, ", ", $iec)* $($(, ", ", $jc)+)*
+                $(, ", ", $uc $(, ", ", $uec)* $($(, ", ", $vc)+)*)?, ")"
             );
-            const INSERTED: usize = <[&str]>::len(&[$ic $($(, $jc)+)* $(, $uc $($(, $vc)+)*)?]);
-            const KEY: &'static str = concat!($ic $($(, ", ", $jc)+)*);
-            const UPDATED: &'static [&'static str] = &[$($uc $($(, $vc)+)*)?];
-            const SET: &'static str = concat!($($uc, " = ?" $($(, ", ", $vc, " = ?")+)*)?);
+            const INSERTED: usize = <[&str]>::len(&[
+                $ic $(, $iec)* $($(, $jc)+)* $(, $uc $(, $uec)* $($(, $vc)+)*)?
+            ]);
+            const KEY: &'static str = concat!($ic $(, ", ", $iec)* $($(, ", ", $jc)+)*);
+            const UPDATED: &'static [&'static str] = &[$($uc $(, $uec)* $($(, $vc)+)*)?];
+            const SET: &'static str =
+                concat!($($uc, " = ?" $(, ", ", $uec, " = ?")* $($(, ", ", $vc, " = ?")+)*)?);
 
             fn fields(row: &$crate::Row) -> $crate::Fields<'_> {
                 row.of($name, $key)
@@ -135,19 +138,20 @@ macro_rules! table {
             fn read(row: &$crate::Row) -> Result<$type, $crate::StoreError> {
                 let $row = Self::fields(row);
                 Ok($type {
-                    $if: $crate::table!(@read $row $ir $ic)?,
+                    $if: $crate::table!(@read $row $ir $ic $($iec)*)?,
                     $($jf: $crate::table!(@read $row $jr $($jc)+)?,)*
-                    $($uf: $crate::table!(@read $row $ur $uc)?, $($vf: $crate::table!(@read $row $vr $($vc)+)?,)*)?
+                    $($uf: $crate::table!(@read $row $ur $uc $($uec)*)?,
+                    $($vf: $crate::table!(@read $row $vr $($vc)+)?,)*)?
                     $($($rf: $crate::table!(@read $row $rr $($rc)+)?,)+)?
                 })
             }
 
             fn values($new: Self::New<'_>) -> Vec<$crate::Value> {
-                $crate::values![$iv $($(, $jv)+)* $(, $uv $($(, $vv)+)*)?]
+                $crate::values![$iv $(, $iev)* $($(, $jv)+)* $(, $uv $(, $uev)* $($(, $vv)+)*)?]
             }
 
             $(fn updated_values($new: Self::New<'_>) -> Vec<$crate::Value> {
-                $crate::values![$uv $($(, $vv)+)*]
+                $crate::values![$uv $(, $uev)* $($(, $vv)+)*]
             })?
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
-use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Table, Value, padded, table, values};
+use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Session, Table, Value, padded, table, values};
 use marketplace::ports::LedgerEntry;
 use marketplace_domain::{
     Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
@@ -33,7 +33,39 @@ table! {
 }
 
 const OPERATION: &str = OperationTable::COLUMNS;
-const ENTRY: &str = "tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time";
+
+/// An entry of the ledger, and the key of its operation.
+struct KeyedEntry {
+    key: OperationKey,
+    entry: Entry,
+}
+
+table! {
+    EntryTable("ledger_entries" by "id"),
+    read row as KeyedEntry, write new as (&'a AssetOperation, &'a Entry);
+    insert {
+        key: (row.string("idempotency_key").map(OperationKey::stored))(
+            "tenant_id" = new.0.tenant.get(),
+            "idempotency_key" = new.0.key.as_str()
+        ),
+        entry: (entry(row))(
+            "account" = new.1.account.as_str(),
+            "user_id" = new.1.user.map(UserId::get),
+            "amount" = new.1.amount,
+            "balance_after" = new.1.balance_after,
+            "create_time" = new.0.at
+        ),
+    }
+}
+
+fn entry(row: Fields<'_>) -> Result<Entry, StoreError> {
+    Ok(Entry {
+        account: row.named("account")?,
+        user: row.opt_id("user_id")?,
+        amount: row.int("amount")?,
+        balance_after: row.opt_int("balance_after")?,
+    })
+}
 
 fn numbered(row: &Row) -> Result<Numbered<LedgerEntry>, StoreError> {
     let entry = row.of("ledger_entries", "entry_id");
@@ -96,17 +128,11 @@ pub(super) async fn entries_by_key(
     let mut found = Vec::new();
     for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
         let keys = padded(keys);
-        let columns = format!("id, {ENTRY}");
+        let columns = format!("id, {}", EntryTable::COLUMNS);
         let (sql, values) = rows_by_key(session.dialect(), &columns, "ledger_entries", tenant, &keys);
         for row in &session.fetch(&sql, values).await? {
-            let row = row.of("ledger_entries", "id");
-            let entry = Entry {
-                account: row.named("account")?,
-                user: row.opt_id("user_id")?,
-                amount: row.int("amount")?,
-                balance_after: row.opt_int("balance_after")?,
-            };
-            found.push((OperationKey::stored(row.string("idempotency_key")?), entry));
+            let KeyedEntry { key, entry } = EntryTable::read(row)?;
+            found.push((key, entry));
         }
     }
     Ok(found)
@@ -171,28 +197,13 @@ pub(super) async fn entries_page(
     session.fetch(&sql, values).await?.iter().map(numbered).collect()
 }
 
-fn entry_row(operation: &AssetOperation, entry: &Entry) -> Vec<Value> {
-    values![
-        operation.tenant.get(),
-        operation.key.as_str(),
-        entry.account.as_str(),
-        entry.user.map(UserId::get),
-        entry.amount,
-        entry.balance_after,
-        operation.at,
-    ]
-}
-
 pub(super) async fn post(session: &mut Session, postings: &[Posting]) -> Result<(), StoreError> {
     if !postings.iter().all(Posting::is_balanced) {
         return Err(session.refuse("the entries of an operation do not sum to zero"));
     }
     let operations = OperationTable::rows(postings.iter().map(|posting| &posting.operation));
     session.insert_into::<OperationTable>(operations, "").await?;
-    let entries = postings
-        .iter()
-        .flat_map(|posting| posting.entries.iter().flat_map(|entry| entry_row(&posting.operation, entry)))
-        .collect();
-    session.insert(&format!("INSERT INTO ledger_entries ({ENTRY})"), 7, entries, "").await?;
-    Ok(())
+    let entries =
+        postings.iter().flat_map(|posting| posting.entries.iter().map(|entry| (&posting.operation, entry)));
+    session.insert_into::<EntryTable>(EntryTable::rows(entries), "").await
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use handover_outbox::ports::{Delivery, StoreError};
 
 use super::inner::lock;
-use super::messages::{COLUMNS, Queued};
+use super::messages::{COLUMNS, MessageTable, Queued};
 use super::subscription::DatabaseSubscription;
 use crate::dialect::{Claiming, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
+use crate::table::Table as _;
 use crate::value::{Value, values};
 
 impl DatabaseSubscription {
@@ -43,7 +44,7 @@ impl DatabaseSubscription {
     async fn undelivered(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM outbox_broker_messages WHERE session_id = ? ORDER BY id");
         let rows = session.fetch(&sql, values![self.session]).await?;
-        let claimed = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
+        let claimed = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
         let delivered = lock(&self.unsettled);
         Ok(claimed.into_iter().filter(|queued| !delivered.contains(&queued.id)).collect())
     }
@@ -57,7 +58,7 @@ impl DatabaseSubscription {
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let values = values![self.session, &self.queue, self.broker.now(), self.session, limit];
-        session.fetch(&sql, values).await?.iter().map(Queued::read).collect()
+        session.fetch(&sql, values).await?.iter().map(MessageTable::read).collect()
     }
 
     async fn claim_with_skip_locked(
@@ -79,7 +80,7 @@ impl DatabaseSubscription {
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let rows = session.fetch(&sql, values![&self.queue, self.broker.now(), limit]).await?;
-        let messages = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
+        let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
         for messages in messages.chunks(MAX_ROWS) {
             let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
             let sql = format!(

@@ -7,8 +7,9 @@ use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::topology::{QueueSpec, Topology};
 
 use super::inner::{Inner, broker_error};
-use super::routes::QueueArguments;
+use super::routes::{QueueArguments, QueueTable};
 use crate::session::Session;
+use crate::table::Table as _;
 use crate::value::values;
 
 impl Inner {
@@ -34,9 +35,8 @@ async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), B
             return Err(BrokerError::Refused { what: difference(&queue.name, &found, &requested) });
         }
         None => {
-            let insert = "INSERT INTO outbox_broker_queues (queue, ttl_ms, dead_letter_key)";
-            let row = values![&queue.name, requested.ttl_ms, requested.dead_letter_key];
-            session.insert(insert, 3, row, "").await.map_err(broker_error)?;
+            let row = QueueTable::values((&queue.name, &requested));
+            session.insert_into::<QueueTable>(row, "").await.map_err(broker_error)?;
         }
     }
     let bound = bindings(session, &queue.name).await.map_err(broker_error)?;
@@ -51,13 +51,8 @@ async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), B
 }
 
 async fn existing(session: &mut Session, queue: &str) -> Result<Option<QueueArguments>, StoreError> {
-    let sql = "SELECT queue, ttl_ms, dead_letter_key FROM outbox_broker_queues WHERE queue = ?";
-    let Some(row) = session.fetch_one(sql, values![queue]).await? else { return Ok(None) };
-    let row = row.of("outbox_broker_queues", "queue");
-    Ok(Some(QueueArguments {
-        ttl_ms: row.opt_int("ttl_ms")?,
-        dead_letter_key: row.opt_string("dead_letter_key")?,
-    }))
+    let sql = format!("SELECT {} FROM outbox_broker_queues WHERE queue = ?", QueueTable::COLUMNS);
+    session.fetch_one(&sql, values![queue]).await?.as_ref().map(QueueTable::read).transpose()
 }
 
 async fn bindings(session: &mut Session, queue: &str) -> Result<BTreeSet<String>, StoreError> {

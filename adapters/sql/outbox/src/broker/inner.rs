@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Duration, Utc};
 use handover_outbox::ports::{BrokerError, QueueDepth, StoreError};
 
-use super::routes::{QueueArguments, Routes};
+use super::routes::{QueueTable, Routes};
 use super::subscription_state::SubscriptionState;
 use super::upkeep_state::UpkeepState;
 use crate::store::SqlStore;
+use crate::table::Table as _;
 use crate::value::values;
 
 /// Maximum age of cached bindings; another process may declare more.
@@ -75,16 +76,9 @@ impl Inner {
         let read_at = self.now();
         let mut session = self.store.reading().await?;
         let mut queues = BTreeMap::new();
-        for row in session
-            .fetch("SELECT queue, ttl_ms, dead_letter_key FROM outbox_broker_queues", values![])
-            .await?
-        {
-            let row = row.of("outbox_broker_queues", "queue");
-            let arguments = QueueArguments {
-                ttl_ms: row.opt_int("ttl_ms")?,
-                dead_letter_key: row.opt_string("dead_letter_key")?,
-            };
-            queues.insert(row.string("queue")?, arguments);
+        let sql = format!("SELECT {} FROM outbox_broker_queues", QueueTable::COLUMNS);
+        for row in session.fetch(&sql, values![]).await? {
+            queues.insert(QueueTable::fields(&row).string("queue")?, QueueTable::read(&row)?);
         }
         let mut bindings = Vec::new();
         let sql = "SELECT queue, pattern FROM outbox_broker_bindings ORDER BY queue, pattern";

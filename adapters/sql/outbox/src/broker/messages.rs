@@ -7,15 +7,38 @@ use handover_outbox::ports::{Delivery, DeliveryTag, Message, StoreError};
 
 use super::routes::Routes;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
-use crate::row::Row;
+use crate::row::Fields;
 use crate::session::Session;
-use crate::value::{Value, values};
+use crate::table::{Table as _, table};
+use crate::value::Value;
 
-pub(super) const COLUMNS: &str =
-    "id, queue, message_id, kind, correlation_id, headers, body, redelivered, died_in";
-pub(super) const INSERT: &str = "INSERT INTO outbox_broker_messages \
-    (queue, message_id, kind, correlation_id, headers, body, expires_at, died_in)";
-pub(super) const INSERTED: usize = 8;
+pub(super) const COLUMNS: &str = MessageTable::COLUMNS;
+
+/// A message to be inserted into a queue.
+pub(super) struct NewMessage<'a> {
+    pub(super) queue: &'a str,
+    pub(super) message: &'a Message,
+    pub(super) expiry: Option<DateTime<Utc>>,
+    pub(super) died_in: Option<&'a str>,
+}
+
+table! {
+    pub(super) MessageTable("outbox_broker_messages" by "id"),
+    read row as Queued, write new as NewMessage<'a>;
+    insert {
+        queue: string("queue" = new.queue),
+        message: (message(row))(
+            "message_id" = &new.message.message_id,
+            "kind" = &new.message.kind,
+            "correlation_id" = &new.message.correlation_id,
+            "headers" = serde_json::to_string(&new.message.headers).unwrap_or_else(|_| "{}".to_owned()),
+            "body" = &new.message.body,
+            "expires_at" = new.expiry
+        ),
+        died_in: opt_string("died_in" = new.died_in),
+    }
+    read { id: int("id"), redelivered: flag("redelivered") }
+}
 
 pub(super) struct Queued {
     pub(super) id: i64,
@@ -26,24 +49,6 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    pub(super) fn read(row: &Row) -> Result<Queued, StoreError> {
-        let row = row.of("outbox_broker_messages", "id");
-        let headers = row.text("headers")?;
-        Ok(Queued {
-            id: row.int("id")?,
-            queue: row.string("queue")?,
-            redelivered: row.flag("redelivered")?,
-            died_in: row.opt_string("died_in")?,
-            message: Message {
-                message_id: row.opt_string("message_id")?,
-                kind: row.opt_string("kind")?,
-                correlation_id: row.opt_string("correlation_id")?,
-                headers: serde_json::from_str(headers).map_err(|error| row.corrupt("headers", error))?,
-                body: row.string("body")?,
-            },
-        })
-    }
-
     pub(super) fn delivery(self) -> Delivery {
         Delivery {
             tag: DeliveryTag(self.id.unsigned_abs()),
@@ -54,23 +59,15 @@ impl Queued {
     }
 }
 
-/// The parameters of [`INSERT`] for a message.
-pub(super) fn row(
-    queue: &str,
-    message: &Message,
-    expiry: Option<DateTime<Utc>>,
-    died_in: Option<&str>,
-) -> Vec<Value> {
-    values![
-        queue,
-        &message.message_id,
-        &message.kind,
-        &message.correlation_id,
-        serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()),
-        &message.body,
-        expiry,
-        died_in,
-    ]
+fn message(row: Fields<'_>) -> Result<Message, StoreError> {
+    let headers = row.text("headers")?;
+    Ok(Message {
+        message_id: row.opt_string("message_id")?,
+        kind: row.opt_string("kind")?,
+        correlation_id: row.opt_string("correlation_id")?,
+        headers: serde_json::from_str(headers).map_err(|error| row.corrupt("headers", error))?,
+        body: row.string("body")?,
+    })
 }
 
 /// Reason why messages leave a queue without an acknowledgement.
@@ -114,12 +111,13 @@ pub(super) async fn move_by_dead_letter_key(
         };
         for target in targets {
             let expiry = routes.expiry(target, now);
-            rows.extend(row(target, &queued.message, expiry, died_in));
+            let new = NewMessage { queue: target, message: &queued.message, expiry, died_in };
+            rows.extend(MessageTable::values(new));
             moved.queues.insert(target.to_owned());
             moved.earliest_expiry = earlier(moved.earliest_expiry, expiry);
         }
     }
-    session.insert(INSERT, INSERTED, rows, "").await?;
+    session.insert_into::<MessageTable>(rows, "").await?;
     for messages in messages.chunks(MAX_ROWS) {
         let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
         let sql = format!("DELETE FROM outbox_broker_messages WHERE id IN ({})", placeholders(ids.len()));

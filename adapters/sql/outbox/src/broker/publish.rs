@@ -6,9 +6,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
 
 use super::inner::{Inner, broker_error, lock};
-use super::messages::{INSERT, INSERTED, earlier, row};
+use super::messages::{MessageTable, NewMessage, earlier};
 use super::upkeep::POLL_INTERVAL;
 use crate::dialect::chunk;
+use crate::table::Table as _;
 use crate::value::Value;
 
 impl Inner {
@@ -27,7 +28,8 @@ impl Inner {
             routed.push(!targets.is_empty());
             for queue in targets {
                 let expiry = routes.expiry(queue, now);
-                rows.extend(row(queue, outgoing.message(), expiry, None));
+                let new = NewMessage { queue, message: outgoing.message(), expiry, died_in: None };
+                rows.extend(MessageTable::values(new));
                 queues.insert(queue.to_owned());
                 next_expiry = earlier(next_expiry, expiry);
             }
@@ -41,14 +43,13 @@ impl Inner {
     }
 
     async fn enqueue(&self, rows: Vec<Value>) -> Result<(), StoreError> {
-        let count = rows.len() / INSERTED;
+        let count = rows.len() / MessageTable::INSERTED;
         if chunk(count) == count {
             // A single statement is atomic without an explicit transaction.
-            self.store.writing().await?.insert(INSERT, INSERTED, rows, "").await?;
-            return Ok(());
+            return self.store.writing().await?.insert_into::<MessageTable>(rows, "").await;
         }
         let mut session = self.store.transaction().await?;
-        session.insert(INSERT, INSERTED, rows, "").await?;
+        session.insert_into::<MessageTable>(rows, "").await?;
         session.commit_now().await
     }
 

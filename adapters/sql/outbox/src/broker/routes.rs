@@ -6,10 +6,21 @@ use chrono::{DateTime, Duration, Utc};
 use handover_outbox::ports::Route;
 use handover_outbox::topology::topic_matches;
 
+use crate::table::table;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueueArguments {
     pub(super) ttl_ms: Option<i64>,
     pub(super) dead_letter_key: Option<String>,
+}
+
+table! {
+    pub(super) QueueTable("outbox_broker_queues" by "queue"),
+    read row as QueueArguments, write new as (&'a str, &'a QueueArguments);
+    insert {
+        ttl_ms: (row.opt_int("ttl_ms"))("queue" = new.0, "ttl_ms" = new.1.ttl_ms),
+        dead_letter_key: opt_string("dead_letter_key" = &new.1.dead_letter_key),
+    }
 }
 
 /// A snapshot of the queues and bindings.

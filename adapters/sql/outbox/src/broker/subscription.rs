@@ -13,12 +13,13 @@ use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreE
 use tokio::sync::watch;
 
 use super::inner::{Inner, broker_error, lock};
-use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
+use super::messages::{COLUMNS, Cause, MessageTable, move_by_dead_letter_key};
 use super::subscription_state::SubscriptionState;
 use super::upkeep::Upkeep;
 use super::upkeep_state::SESSION_MS;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::session::Session;
+use crate::table::Table as _;
 use crate::value::{Value, values};
 
 pub(super) struct DatabaseSubscription {
@@ -132,7 +133,7 @@ impl DatabaseSubscription {
             let values =
                 values![self.session].into_iter().chain(padded.into_iter().map(Value::from)).collect();
             for row in session.fetch(&sql, values).await.map_err(broker_error)? {
-                messages.push(Queued::read(&row).map_err(broker_error)?);
+                messages.push(MessageTable::read(&row).map_err(broker_error)?);
             }
         }
         if messages.len() != ids.len() {

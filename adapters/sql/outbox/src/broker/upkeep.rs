@@ -12,11 +12,12 @@ use handover_outbox::LeaseWatch;
 use handover_outbox::ports::StoreError;
 
 use super::inner::{Inner, lock};
-use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
+use super::messages::{COLUMNS, Cause, MessageTable, move_by_dead_letter_key};
 use super::upkeep_state::SESSION_MS;
 use crate::dialect::{padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
+use crate::table::Table as _;
 use crate::value::{Value, values};
 
 /// Interval of renewing and checking sessions: a third of their validity.
@@ -139,7 +140,7 @@ impl Inner {
             lock = session.dialect.for_update(),
         );
         let rows = session.fetch(&sql, values![now, EXPIRED_BATCH]).await?;
-        let expired = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
+        let expired = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
         let moved = move_by_dead_letter_key(&mut session, &routes, &expired, Cause::Expired, now).await?;
         let next_expiry = next_expiry(&mut session).await?;
         session.commit_now().await?;

@@ -75,6 +75,23 @@ table! {
     }
 }
 
+table! {
+    pub(super) SubscriptionTable("outbox_consumer_subscriptions" by "consumer"),
+    read row as ConsumerSubscription, write new as (&'a str, &'a ConsumerSubscription);
+    insert {
+        after_id: (row.int("after_id"))("consumer" = new.0, "after_id" = new.1.after_id),
+    }
+    update {
+        checked_until: time("checked_until" = new.1.checked_until),
+    }
+}
+
+/// The subscription of a consumer, whose name is bound.
+pub(super) fn subscription() -> String {
+    let columns = SubscriptionTable::COLUMNS;
+    format!("SELECT {columns} FROM outbox_consumer_subscriptions WHERE consumer = ?")
+}
+
 fn select() -> String {
     format!("SELECT id, {} FROM event_consume_log", ConsumeLogTable::COLUMNS)
 }
@@ -190,11 +207,6 @@ fn join_record(dialect: &dyn Dialect) -> String {
 
 fn type_values(types: &[&str]) -> Vec<Value> {
     padded(types).into_iter().map(Value::from).collect()
-}
-
-pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
-    let row = row.of("outbox_consumer_subscriptions", "consumer");
-    Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
 }
 
 #[async_trait]
@@ -360,9 +372,8 @@ impl ConsumeQueries for Session {
         &mut self,
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
-        let sql =
-            "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ?";
-        self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
+        let row = self.fetch_one(&subscription(), values![consumer]).await?;
+        row.as_ref().map(SubscriptionTable::read).transpose()
     }
 
     async fn registered_types(&mut self) -> Result<Vec<RegisteredType>, StoreError> {

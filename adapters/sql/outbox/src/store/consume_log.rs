@@ -10,7 +10,7 @@ use handover_outbox::ports::{
 
 use handover_events::{ConsumeStatus, EventId, MAX_ID};
 
-use super::consume::{ConsumeLogTable, RegisteredTypeTable, subscription};
+use super::consume::{ConsumeLogTable, RegisteredTypeTable, SubscriptionTable, subscription};
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
@@ -89,21 +89,17 @@ impl ConsumeLog for Session {
         consumer: &str,
         now: DateTime<Utc>,
     ) -> Result<ConsumerSubscription, StoreError> {
-        let sql = format!(
-            "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ? {}",
-            self.dialect.for_update()
-        );
+        let sql = format!("{} {}", subscription(), self.dialect.for_update());
         if let Some(row) = self.fetch_one(&sql, values![consumer]).await? {
-            return subscription(&row);
+            return SubscriptionTable::read(&row);
         }
         // A row with a larger id was imported. On PostgreSQL later events have smaller ids than it.
         let last_id = "SELECT MAX(id) AS id FROM outbox_events WHERE id <= ?";
         let row = self.fetch_one(last_id, values![MAX_ID]).await?;
         let after_id = row.map(|row| row.of("outbox_events", "id").opt_int("id")).transpose()?.flatten();
-        let after_id = after_id.unwrap_or(0);
-        let insert = "INSERT INTO outbox_consumer_subscriptions (consumer, after_id, checked_until)";
-        self.insert(insert, 3, values![consumer, after_id, now], "").await?;
-        Ok(ConsumerSubscription { after_id, checked_until: now })
+        let new = ConsumerSubscription { after_id: after_id.unwrap_or(0), checked_until: now };
+        self.insert_into::<SubscriptionTable>(SubscriptionTable::values((consumer, &new)), "").await?;
+        Ok(new)
     }
 
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {

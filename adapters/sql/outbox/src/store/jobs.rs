@@ -7,27 +7,29 @@ use handover_outbox::ports::{
     StoreError,
 };
 
-use crate::row::Row;
 use crate::session::Session;
+use crate::table::{Table as _, table};
 use crate::value::{Value, values};
 
-fn lease(row: &Row) -> Result<LeaderLease, StoreError> {
-    let row = row.of("outbox_leaders", "name");
-    Ok(LeaderLease {
-        name: row.string("name")?,
-        leader: row.opt_string("leader")?.map(CandidateId),
-        epoch: row.int("epoch")?,
-        lease_until: row.opt_time("lease_until")?,
-    })
+table! {
+    LeaderTable("outbox_leaders" by "name"), read row as LeaderLease, write lease as &'a LeaderLease;
+    insert { name: string("name" = &lease.name) }
+    update {
+        leader: (row.opt_string("leader").map(|leader| leader.map(CandidateId)))(
+            "leader" = lease.leader.as_ref().map(|leader| leader.0.as_str())
+        ),
+        epoch: int("epoch" = lease.epoch),
+        lease_until: opt_time("lease_until" = lease.lease_until),
+    }
 }
 
-fn record(row: &Row) -> Result<JobRecord, StoreError> {
-    let row = row.of("outbox_jobs", "job");
-    Ok(JobRecord {
-        job: row.string("job")?,
-        last_run: row.time("last_run_time")?,
-        last_success: row.opt_time("last_success_time")?,
-    })
+table! {
+    JobTable("outbox_jobs" by "job"), read row as JobRecord, write record as &'a JobRecord;
+    insert { job: string("job" = &record.job) }
+    update {
+        last_run: time("last_run_time" = record.last_run),
+        last_success: opt_time("last_success_time" = record.last_success),
+    }
 }
 
 impl Session {
@@ -47,14 +49,14 @@ impl Session {
 #[async_trait]
 impl JobQueries for Session {
     async fn leader_lease(&mut self, name: &str) -> Result<LeaderLease, StoreError> {
-        let sql = "SELECT name, leader, epoch, lease_until FROM outbox_leaders WHERE name = ?";
-        let row = self.fetch_one(sql, values![name]).await?;
-        row.as_ref().map_or_else(|| Ok(LeaderLease::unused(name)), lease)
+        let sql = format!("SELECT {} FROM outbox_leaders WHERE name = ?", LeaderTable::COLUMNS);
+        let row = self.fetch_one(&sql, values![name]).await?;
+        row.as_ref().map_or_else(|| Ok(LeaderLease::unused(name)), LeaderTable::read)
     }
 
     async fn job_records(&mut self) -> Result<Vec<JobRecord>, StoreError> {
-        let sql = "SELECT job, last_run_time, last_success_time FROM outbox_jobs ORDER BY job";
-        self.fetch(sql, Vec::new()).await?.iter().map(record).collect()
+        let sql = format!("SELECT {} FROM outbox_jobs ORDER BY job", JobTable::COLUMNS);
+        self.fetch(&sql, Vec::new()).await?.iter().map(JobTable::read).collect()
     }
 }
 
@@ -69,8 +71,8 @@ impl LeaderRepo for Session {
         if seen.epoch == 0 {
             // The row may not exist yet. The upsert does not change an existing row.
             let after = self.dialect.or_replace("name", &["name"]);
-            self.insert("INSERT INTO outbox_leaders (name, epoch)", 2, values![&seen.name, 0i64], &after)
-                .await?;
+            let unused = LeaderTable::values(&LeaderLease::unused(&seen.name));
+            self.insert_into::<LeaderTable>(unused, &after).await?;
         }
         let (_, until) = self.now_and(for_ms).await?;
         let mut values = values![&candidate.0, until, &seen.name, seen.epoch];
@@ -105,11 +107,12 @@ impl LeaderRepo for Session {
 
     async fn fence_leader(&mut self, leadership: &Leadership) -> Result<bool, StoreError> {
         let sql = format!(
-            "SELECT name, leader, epoch, lease_until FROM outbox_leaders WHERE name = ? {}",
+            "SELECT {} FROM outbox_leaders WHERE name = ? {}",
+            LeaderTable::COLUMNS,
             self.dialect.for_update()
         );
         let row = self.fetch_one(&sql, values![&leadership.name]).await?;
-        let found = row.as_ref().map(lease).transpose()?;
+        let found = row.as_ref().map(LeaderTable::read).transpose()?;
         Ok(found.is_some_and(|found| {
             found.leader.as_ref() == Some(&leadership.leader) && found.epoch == leadership.epoch
         }))
@@ -124,13 +127,12 @@ impl JobRepo for Session {
         at: DateTime<Utc>,
         result: RunResult,
     ) -> Result<(), StoreError> {
-        let (success, changed): (_, &[&str]) = match result {
-            RunResult::Success => (Some(at), &["last_run_time", "last_success_time"]),
-            RunResult::Failure => (None, &["last_run_time"]),
+        let (last_success, changed) = match result {
+            RunResult::Success => (Some(at), JobTable::UPDATED),
+            RunResult::Failure => (None, &["last_run_time"][..]),
         };
-        let after = self.dialect.or_replace("job", changed);
-        let into = "INSERT INTO outbox_jobs (job, last_run_time, last_success_time)";
-        self.insert(into, 3, values![job, at, Value::Time(success)], &after).await?;
-        Ok(())
+        let record = JobRecord { job: job.to_owned(), last_run: at, last_success };
+        let after = self.dialect.or_replace(JobTable::KEY, changed);
+        self.insert_into::<JobTable>(JobTable::values(&record), &after).await
     }
 }

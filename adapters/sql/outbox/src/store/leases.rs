@@ -15,6 +15,9 @@ use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
+/// The columns that [`lease`] reads.
+const LEASE: &str = "partition_no, owner, epoch, lease_until";
+
 fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
     let row = row.of("outbox_partitions", "partition_no");
     let number = row.int("partition_no")?;
@@ -71,7 +74,7 @@ impl Session {
         // blocked and no deadlock occurs.
         let numbers = padded(&partitions.iter().map(|owned| owned.partition.number()).collect::<Vec<_>>());
         let sql = format!(
-            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions {key} \
+            "SELECT {LEASE} FROM outbox_partitions {key} \
              WHERE partition_no IN ({numbers}) ORDER BY partition_no {lock}",
             key = self.dialect.lock_index("PRIMARY"),
             numbers = placeholders(numbers.len()),
@@ -120,9 +123,8 @@ impl LeaseQueries for Session {
     }
 
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
-        let sql =
-            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions ORDER BY partition_no";
-        self.fetch(sql, Vec::new()).await?.iter().map(lease).collect()
+        let sql = format!("SELECT {LEASE} FROM outbox_partitions ORDER BY partition_no");
+        self.fetch(&sql, Vec::new()).await?.iter().map(lease).collect()
     }
 }
 
