@@ -186,8 +186,6 @@ impl WebhookDispatcher {
                 error,
                 at: now,
             },
-            event_id: delivery.event_id.clone(),
-            event_type: delivery.event_type.clone(),
             claim_end: delivery.due_time,
             pause,
             is_gone,

@@ -28,9 +28,6 @@ const FAILING_AFTER: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Recording {
     pub(super) settled: SettledDelivery,
-    pub(super) event_id: EventId,
-    /// Type of the event in outbox rows or for receivers.
-    pub(super) event_type: String,
     /// End of the claim.
     pub(super) claim_end: DateTime<Utc>,
     /// End of the pause that the receiver asked for.
