@@ -118,8 +118,7 @@ impl DeliveryWriter {
             let Some(reason) = dead.get(&(delivery.endpoint, &delivery.event_id)) else { continue };
             let announcement = Announcement {
                 id: uuid_v7(at, self.random.as_ref()).into(),
-                tenant: delivery.tenant,
-                endpoint: delivery.endpoint,
+                endpoint: delivery.endpoint_key(),
                 at,
                 max_retry_count: self.max_retry_count,
             };

@@ -179,7 +179,7 @@ impl WebhookDispatcher {
         Recording {
             settled: SettledDelivery {
                 delivery: delivery.id,
-                endpoint: delivery.endpoint,
+                endpoint: delivery.endpoint_key(),
                 claim: delivery.claim.clone().unwrap_or_else(|| ClaimId(String::new())),
                 attempt,
                 after,

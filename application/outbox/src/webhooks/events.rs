@@ -1,11 +1,11 @@
 //! The events that webhooks announce about themselves.
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventDescription, EventId, EventType, TenantId};
+use handover_events::{AggregateRef, EventDescription, EventId, EventType};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::ports::{EndpointId, EventMetadata, NewEvent, StoreError, WebhookDelivery};
+use crate::ports::{EndpointId, EndpointKey, EventMetadata, NewEvent, StoreError, WebhookDelivery};
 
 /// Default of the maximum number of publish retries of the events in this file.
 pub(super) const MAX_RETRY_COUNT: u32 = 3;
@@ -67,8 +67,7 @@ pub struct DeliveryDead {
 /// An event about an endpoint, which the webhooks announce.
 pub(super) struct Announcement {
     pub(super) id: EventId,
-    pub(super) tenant: TenantId,
-    pub(super) endpoint: EndpointId,
+    pub(super) endpoint: EndpointKey,
     pub(super) at: DateTime<Utc>,
     pub(super) max_retry_count: u32,
 }
@@ -97,14 +96,18 @@ impl Announcement {
     /// The event with this payload.
     pub(super) fn of<E: EventType + Serialize>(self, payload: &E) -> Result<NewEvent, StoreError> {
         let payload = serde_json::to_string(payload).map_err(|error| StoreError::Backend(Box::new(error)))?;
-        let Announcement { id, tenant, endpoint, at, max_retry_count } = self;
+        let Announcement { id, endpoint, at, max_retry_count } = self;
         Ok(NewEvent {
             event_id: id,
             event_type: E::NAME.to_owned(),
-            aggregate: AggregateRef { tenant, kind: E::AGGREGATE.to_owned(), id: endpoint.0.into() },
+            aggregate: AggregateRef {
+                tenant: endpoint.tenant,
+                kind: E::AGGREGATE.to_owned(),
+                id: endpoint.id.0.into(),
+            },
             aggregate_seq: None,
             payload,
-            metadata: EventMetadata { trace_id: Some(trace_of(endpoint)), ..EventMetadata::default() },
+            metadata: EventMetadata { trace_id: Some(trace_of(endpoint.id)), ..EventMetadata::default() },
             occurred_at: at,
             max_retry_count,
             routing_key: Some(E::ROUTING_KEY.to_owned()),
