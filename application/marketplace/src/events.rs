@@ -37,6 +37,11 @@ impl EventSource {
         &self.clock
     }
 
+    /// Random source of the deployment.
+    pub(crate) fn random(&self) -> &Arc<dyn RandomSource> {
+        &self.random
+    }
+
     /// The registered event types.
     pub(crate) fn registry(&self) -> &Arc<EventRegistry> {
         &self.registry

@@ -63,7 +63,7 @@ pub use webhook_transport::{
 };
 pub use webhooks::{
     AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId,
+    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId, EndpointKey,
     EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt,
     WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper,
     WebhookRepo, WebhookRepoWrapper,

@@ -3,7 +3,9 @@
 use handover_contract::samples::webhooks::{claim, delivery, endpoint, endpoint_id};
 use handover_contract::samples::{event_id, start, tenant};
 use handover_events::TenantId;
-use handover_outbox::ports::{BodyForm, DeliveryFilter, Store, StoreError, WebhookEndpoint};
+use handover_outbox::ports::{
+    BodyForm, DeliveryFilter, EndpointKey, NewWebhookDelivery, Store, StoreError, WebhookEndpoint,
+};
 use sqlx::Executor;
 
 use super::{Fixture, fixture};
@@ -16,7 +18,9 @@ async fn with_unreadable() -> Fixture {
     outbox.insert_webhook_endpoint(&endpoint(1)).await.unwrap();
     let of_other_tenant = WebhookEndpoint { tenant: tenant(2), ..endpoint(2) };
     outbox.insert_webhook_endpoint(&of_other_tenant).await.unwrap();
-    let deliveries = [delivery(1, "a"), delivery(1, "b"), delivery(2, "unreadable"), delivery(2, "c")];
+    let of_other_tenant = |event| NewWebhookDelivery { tenant: tenant(2), ..delivery(2, event) };
+    let deliveries =
+        [delivery(1, "a"), delivery(1, "b"), of_other_tenant("unreadable"), of_other_tenant("c")];
     outbox.insert_webhook_deliveries(&deliveries).await.unwrap();
     unit.commit().await.unwrap();
     let mut direct = fixture.direct_connection().await;
@@ -45,7 +49,7 @@ async fn unreadable_endpoint_or_delivery_does_not_stop_the_others() {
     assert_eq!(ids(of_tenants), [endpoint_id(2)]);
     assert_eq!(ids(view.webhook_endpoints_after(None, 1).await.unwrap()), [endpoint_id(2)]);
     assert_eq!(view.webhook_health(&[endpoint_id(1), endpoint_id(2)]).await.unwrap().len(), 2);
-    let by_id = view.webhook_endpoint(endpoint_id(1)).await;
+    let by_id = view.webhook_endpoint(Some(TenantId::DEFAULT), endpoint_id(1)).await;
     assert!(matches!(by_id, Err(StoreError::Corrupt { table: "webhook_endpoints", .. })), "{by_id:?}");
 }
 
@@ -57,6 +61,7 @@ async fn body_of_a_version_without_forms_is_treated_like_an_unmasked_one() {
     direct.execute("UPDATE webhook_deliveries SET body_form = NULL").await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let unmasked = DeliveryFilter { body_form: Some(BodyForm::Unmasked), ..DeliveryFilter::default() };
-    let page = view.outbox_view().webhook_deliveries_page(endpoint_id(2), &unmasked, None, 9).await.unwrap();
+    let endpoint = EndpointKey { tenant: tenant(2), id: endpoint_id(2) };
+    let page = view.outbox_view().webhook_deliveries_page(endpoint, &unmasked, None, 9).await.unwrap();
     assert_eq!(page.iter().map(|delivery| delivery.body_form).collect::<Vec<_>>(), [BodyForm::Unmasked; 2]);
 }

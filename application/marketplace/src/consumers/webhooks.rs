@@ -92,6 +92,8 @@ impl Consumer for Webhooks {
             offer: Arc::clone(&self.offer),
             registry: Arc::clone(context.events.registry()),
             clock: Arc::clone(context.events.clock()),
+            random: Arc::clone(context.events.random()),
+            max_retry_count: context.events.max_retry_count(),
         };
         writer.write(unit.outbox(), events).await
     }

@@ -21,6 +21,11 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// The only tenant whose rows the operator can see; `None`: it can see those of all tenants.
+    pub fn only_tenant(&self) -> Option<TenantId> {
+        (!self.sees_all_tenants).then_some(self.tenant)
+    }
+
     /// Resolves the requested tenant; `None` means all tenants. An operator without access to all tenants gets its
     /// own.
     ///

@@ -24,6 +24,16 @@ impl fmt::Display for EndpointId {
     }
 }
 
+/// An endpoint of a tenant. Reads and writes by this key MUST NOT reach an endpoint of another tenant, nor its deliveries:
+/// they do the same as for an endpoint that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointKey {
+    /// Tenant of the endpoint.
+    pub tenant: TenantId,
+    /// Id of the endpoint.
+    pub id: EndpointId,
+}
+
 /// Status of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointStatus {
@@ -174,6 +184,11 @@ pub struct WebhookEndpoint {
 }
 
 impl WebhookEndpoint {
+    /// Key of the endpoint.
+    pub fn key(&self) -> EndpointKey {
+        EndpointKey { tenant: self.tenant, id: self.id }
+    }
+
     /// The number of attempts that may be in flight. An endpoint that fails gets one request at a time, so that endpoints
     /// that do not answer hold few of the dispatcher's connections.
     pub fn in_flight_limit(&self) -> u32 {
@@ -319,6 +334,13 @@ pub struct WebhookDelivery {
     pub settle_time: Option<DateTime<Utc>>,
 }
 
+impl WebhookDelivery {
+    /// Key of its endpoint.
+    pub fn endpoint_key(&self) -> EndpointKey {
+        EndpointKey { tenant: self.tenant, id: self.endpoint }
+    }
+}
+
 /// Identifies one claim of one process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(pub String);
@@ -414,7 +436,7 @@ pub struct SettledDelivery {
     /// Id of the delivery.
     pub delivery: i64,
     /// Its endpoint.
-    pub endpoint: EndpointId,
+    pub endpoint: EndpointKey,
     /// The claim under which the attempt was made.
     pub claim: ClaimId,
     /// The attempt; `None` if nothing was sent, because earlier claims ended without a result or the request could not be
@@ -450,7 +472,7 @@ pub struct DeliveryFilter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadDeliveries {
     /// Endpoint.
-    pub endpoint: EndpointId,
+    pub endpoint: EndpointKey,
     /// Only deliveries written at or after this time.
     pub from: DateTime<Utc>,
     /// Only deliveries written before this time.
@@ -485,8 +507,12 @@ pub struct WebhookCounts {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait WebhookQueries: Send {
-    /// The endpoint in any status.
-    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError>;
+    /// The endpoint of this tenant, or of any (`None`), in any status.
+    async fn webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError>;
 
     /// The health of these endpoints, in any order. Endpoints that do not exist are omitted.
     async fn webhook_health(
@@ -506,13 +532,17 @@ pub trait WebhookQueries: Send {
         limit: u32,
     ) -> Result<Vec<WebhookEndpoint>, StoreError>;
 
-    /// The delivery.
-    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError>;
+    /// The delivery to the endpoint.
+    async fn webhook_delivery(
+        &mut self,
+        endpoint: EndpointKey,
+        id: i64,
+    ) -> Result<Option<WebhookDelivery>, StoreError>;
 
     /// At most `limit` matching deliveries of the endpoint with an id below `before`, greatest id first.
     async fn webhook_deliveries_page(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         filter: &DeliveryFilter,
         before: Option<i64>,
         limit: u32,
@@ -529,13 +559,17 @@ pub trait WebhookQueries: Send {
         limit: u32,
     ) -> Result<u64, StoreError>;
 
-    /// All attempts at the delivery, ordered by their record.
-    async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError>;
+    /// All attempts at the delivery to the endpoint, ordered by their record.
+    async fn webhook_attempts(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: i64,
+    ) -> Result<Vec<WebhookAttempt>, StoreError>;
 
     /// Numbers of the attempts at the endpoint that began at or after this time.
     async fn webhook_attempt_counts(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         since: DateTime<Utc>,
     ) -> Result<AttemptCounts, StoreError>;
 
@@ -552,15 +586,23 @@ pub trait WebhookRepo: Send {
     /// Inserts an endpoint. An id in use, and a slot in use by the tenant, MUST be a `Conflict`.
     async fn insert_webhook_endpoint(&mut self, endpoint: &WebhookEndpoint) -> Result<(), StoreError>;
 
-    /// Replaces everything but the health, if the version is still `after.version - 1`.
+    /// Replaces everything but the health of the endpoint with this key, if the version is still `after.version - 1`.
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError>;
 
-    /// The endpoint in any status. No other unit of work can change it until this one ends.
-    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError>;
+    /// The endpoint of this tenant, or of any (`None`), in any status. No other unit of work can change it until this one
+    /// ends.
+    async fn lock_webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError>;
 
     /// Replaces the health of an endpoint, which MUST be locked.
-    async fn set_webhook_health(&mut self, id: EndpointId, health: &EndpointHealth)
-    -> Result<(), StoreError>;
+    async fn set_webhook_health(
+        &mut self,
+        endpoint: EndpointKey,
+        health: &EndpointHealth,
+    ) -> Result<(), StoreError>;
 
     /// Inserts deliveries. A delivery with the endpoint, event and redelivery number of an existing one MUST be ignored.
     /// Returns the number of inserted deliveries.
@@ -597,7 +639,7 @@ pub trait WebhookRepo: Send {
     /// Sets the pending deliveries of deleted endpoints to `CANCELLED`: of this endpoint, or of all. Returns their number.
     async fn cancel_webhook_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError>;
 

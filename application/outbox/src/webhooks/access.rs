@@ -16,26 +16,17 @@ pub(super) fn not_deleted(endpoint: WebhookEndpoint) -> Result<WebhookEndpoint, 
     }
 }
 
-/// Locks an endpoint that the operator can see and that is not deleted.
+/// Locks an endpoint that the operator can see, also a deleted one.
 pub(super) async fn lock(
     unit: &mut dyn OutboxUnit,
     operator: &Operator,
     id: EndpointId,
 ) -> Result<WebhookEndpoint, WebhookError> {
-    not_deleted(visible(operator, unit.lock_webhook_endpoint(id).await?)?)
+    unit.lock_webhook_endpoint(operator.only_tenant(), id).await?.ok_or_else(not_found)
 }
 
 /// Whether the operator can let bodies with unmasked payloads be sent to the endpoint. To an endpoint without unmasked
 /// payloads only one who may see personal data can, because any operator can have changed its URL.
 pub(super) fn may_send_unmasked(operator: &Operator, endpoint: &WebhookEndpoint) -> bool {
     operator.sees_personal_data || endpoint.body_form == BodyForm::Unmasked
-}
-
-/// The endpoint, if the operator can see it.
-pub(super) fn visible(
-    operator: &Operator,
-    found: Option<WebhookEndpoint>,
-) -> Result<WebhookEndpoint, WebhookError> {
-    let found = found.filter(|endpoint| operator.sees_all_tenants || endpoint.tenant == operator.tenant);
-    found.ok_or_else(not_found)
 }

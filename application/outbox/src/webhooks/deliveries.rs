@@ -1,6 +1,7 @@
 //! Writes the deliveries of events.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,12 +9,14 @@ use chrono::{DateTime, Utc};
 use handover_events::{Envelope, EventId, TenantId};
 use tracing::info;
 
-use super::events::event_descriptions;
+use super::events::{Announcement, MAX_RETRY_COUNT, event_descriptions};
 use super::offer::{LARGE_BODY_BYTES, MAX_BODY_BYTES, Offer, OfferedType};
+use crate::event_id::uuid_v7;
 use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::metrics::{WEBHOOK_DEAD, append, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
-    Clock, EndpointId, NewWebhookDelivery, OutboxUnit, StoreError, UnitOfWork, WebhookEndpoint,
+    Clock, EndpointId, NewWebhookDelivery, OutboxUnit, RandomSource, StoreError, UnitOfWork, WebhookEndpoint,
 };
 use crate::registry::{EventRegistry, EventSpec};
 
@@ -33,6 +36,8 @@ impl Outbox {
             offer: Arc::clone(offer),
             registry: Arc::clone(&outbox.registry),
             clock: Arc::clone(outbox.tx.clock()),
+            random: Arc::clone(outbox.tx.random()),
+            max_retry_count: MAX_RETRY_COUNT,
         };
         let subscriber = Subscriber::new(queue, Arc::new(writer));
         let routing_keys: Vec<&str> = offer.types().map(|offered| offered.name.as_str()).collect();
@@ -49,6 +54,10 @@ pub struct DeliveryWriter {
     pub registry: Arc<EventRegistry>,
     /// Clock of the deployment.
     pub clock: Arc<dyn Clock>,
+    /// For the ids of events about deliveries that are `DEAD` from the beginning.
+    pub random: Arc<dyn RandomSource>,
+    /// Maximum number of publish retries of these events.
+    pub max_retry_count: u32,
 }
 
 impl DeliveryWriter {
@@ -82,8 +91,40 @@ impl DeliveryWriter {
         }
         if !deliveries.is_empty() {
             unit.insert_webhook_deliveries(&deliveries).await?;
+            self.announce_dead(unit, &deliveries, now).await?;
         }
         Ok(results)
+    }
+
+    /// Announces the deliveries that are `DEAD` from the beginning.
+    async fn announce_dead(
+        &self,
+        unit: &mut dyn OutboxUnit,
+        deliveries: &[NewWebhookDelivery],
+        at: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let dead: BTreeMap<(EndpointId, &EventId), &str> = deliveries
+            .iter()
+            .filter_map(|it| Some(((it.endpoint, &it.event_id), it.dead_because.as_deref()?)))
+            .collect();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        count_on_commit(metrics::counter!(WEBHOOK_DEAD), dead.len());
+        let events: BTreeSet<EventId> = dead.keys().map(|(_, event)| (*event).clone()).collect();
+        let events: Vec<EventId> = events.into_iter().collect();
+        let mut announced = Vec::new();
+        for delivery in unit.webhook_deliveries_of(&events).await? {
+            let Some(reason) = dead.get(&(delivery.endpoint, &delivery.event_id)) else { continue };
+            let announcement = Announcement {
+                id: uuid_v7(at, self.random.as_ref()).into(),
+                endpoint: delivery.endpoint_key(),
+                at,
+                max_retry_count: self.max_retry_count,
+            };
+            announced.extend(announcement.dead(&delivery, (*reason).to_owned())?);
+        }
+        if announced.is_empty() { Ok(()) } else { append(unit, &announced).await }
     }
 
     /// The deliveries of an event.
@@ -161,7 +202,7 @@ pub(super) async fn without_delivery(
     events: &[EventId],
 ) -> Result<Vec<EventId>, StoreError> {
     let found = unit.webhook_deliveries_of(events).await?;
-    let delivered: std::collections::BTreeSet<&EventId> =
+    let delivered: BTreeSet<&EventId> =
         found.iter().filter(|delivery| delivery.endpoint == endpoint).map(|it| &it.event_id).collect();
     Ok(events.iter().filter(|event| !delivered.contains(event)).cloned().collect())
 }

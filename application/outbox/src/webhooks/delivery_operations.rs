@@ -69,8 +69,10 @@ impl Webhooks {
     ) -> Result<Page<WebhookDelivery>, WebhookError> {
         let endpoint = self.find_to_read("webhooks.deliveries", operator, id).await?;
         let mut view = self.outbox.view().await?;
-        let rows =
-            view.outbox_view().webhook_deliveries_page(id, filter, before, limit.saturating_add(1)).await?;
+        let rows = view
+            .outbox_view()
+            .webhook_deliveries_page(endpoint.key(), filter, before, limit.saturating_add(1))
+            .await?;
         drop(view);
         let mut page = Page::cut(rows, limit, |row| row.id);
         for delivery in &mut page.items {
@@ -98,7 +100,8 @@ impl Webhooks {
     ) -> Result<ShownDelivery, WebhookError> {
         let endpoint = self.find_to_read("webhooks.delivery", operator, id).await?;
         let mut delivery = self.delivery_of(&endpoint, delivery).await?;
-        let mut attempts = self.outbox.view().await?.outbox_view().webhook_attempts(delivery.id).await?;
+        let mut attempts =
+            self.outbox.view().await?.outbox_view().webhook_attempts(endpoint.key(), delivery.id).await?;
         if !operator.sees_personal_data {
             for attempt in &mut attempts {
                 attempt.response = attempt.response.take().map(|_| MASK.to_owned());
@@ -153,8 +156,7 @@ impl Webhooks {
         endpoint: &WebhookEndpoint,
         id: i64,
     ) -> Result<WebhookDelivery, WebhookError> {
-        let found = self.outbox.view().await?.outbox_view().webhook_delivery(id).await?;
-        let found = found.filter(|delivery| delivery.endpoint == endpoint.id);
+        let found = self.outbox.view().await?.outbox_view().webhook_delivery(endpoint.key(), id).await?;
         found.ok_or_else(|| OperationError::NotFound { what: "webhook delivery" }.into())
     }
 

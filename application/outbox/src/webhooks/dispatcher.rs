@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
+use super::events::MAX_RETRY_COUNT;
 use super::operations::Webhooks;
 use super::record::{Recording, record};
 use super::schedule;
@@ -57,7 +58,7 @@ impl Default for WebhookSettings {
             concurrency: NonZeroU32::MIN.saturating_add(511),
             timeout: Duration::from_secs(15),
             delays: schedule::standard(),
-            max_retry_count: 3,
+            max_retry_count: MAX_RETRY_COUNT,
         }
     }
 }
@@ -178,15 +179,13 @@ impl WebhookDispatcher {
         Recording {
             settled: SettledDelivery {
                 delivery: delivery.id,
-                endpoint: delivery.endpoint,
+                endpoint: delivery.endpoint_key(),
                 claim: delivery.claim.clone().unwrap_or_else(|| ClaimId(String::new())),
                 attempt,
                 after,
                 error,
                 at: now,
             },
-            event_id: delivery.event_id.clone(),
-            event_type: delivery.event_type.clone(),
             claim_end: delivery.due_time,
             pause,
             is_gone,

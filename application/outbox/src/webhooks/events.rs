@@ -1,8 +1,14 @@
 //! The events that webhooks announce about themselves.
 
-use handover_events::{EventDescription, EventType as _};
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, EventDescription, EventId, EventType};
 use serde::Serialize;
 use uuid::Uuid;
+
+use crate::ports::{EndpointId, EndpointKey, EventMetadata, NewEvent, StoreError, WebhookDelivery};
+
+/// Default of the maximum number of publish retries of the events in this file.
+pub(super) const MAX_RETRY_COUNT: u32 = 3;
 
 /// Descriptions of the events in this file. An application registers them, and offers them to its endpoints.
 pub fn event_descriptions() -> [EventDescription; 2] {
@@ -56,4 +62,61 @@ pub struct DeliveryDead {
     /// Reason.
     #[event(visible)]
     pub reason: String,
+}
+
+/// An event about an endpoint, which the webhooks announce.
+pub(super) struct Announcement {
+    pub(super) id: EventId,
+    pub(super) endpoint: EndpointKey,
+    pub(super) at: DateTime<Utc>,
+    pub(super) max_retry_count: u32,
+}
+
+impl Announcement {
+    /// The event about a dead delivery, unless the delivery is one of an event about webhooks.
+    pub(super) fn dead(
+        self,
+        delivery: &WebhookDelivery,
+        reason: String,
+    ) -> Result<Option<NewEvent>, StoreError> {
+        let is_about_webhooks = [EndpointDisabled::ROUTING_KEY, DeliveryDead::ROUTING_KEY]
+            .contains(&delivery.event_type.as_str());
+        if is_about_webhooks {
+            return Ok(None);
+        }
+        let payload = DeliveryDead {
+            endpoint_id: delivery.endpoint.0,
+            delivery_id: delivery.id,
+            event_id: delivery.event_id.as_str().to_owned(),
+            reason,
+        };
+        self.of(&payload).map(Some)
+    }
+
+    /// The event with this payload.
+    pub(super) fn of<E: EventType + Serialize>(self, payload: &E) -> Result<NewEvent, StoreError> {
+        let payload = serde_json::to_string(payload).map_err(|error| StoreError::Backend(Box::new(error)))?;
+        let Announcement { id, endpoint, at, max_retry_count } = self;
+        Ok(NewEvent {
+            event_id: id,
+            event_type: E::NAME.to_owned(),
+            aggregate: AggregateRef {
+                tenant: endpoint.tenant,
+                kind: E::AGGREGATE.to_owned(),
+                id: endpoint.id.0.into(),
+            },
+            aggregate_seq: None,
+            payload,
+            metadata: EventMetadata { trace_id: Some(trace_of(endpoint.id)), ..EventMetadata::default() },
+            occurred_at: at,
+            max_retry_count,
+            routing_key: Some(E::ROUTING_KEY.to_owned()),
+            due: None,
+        })
+    }
+}
+
+/// Trace id of what webhooks do with an endpoint by themselves.
+pub(super) fn trace_of(endpoint: EndpointId) -> String {
+    format!("webhook-{endpoint}")
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Json, TenantId};
 
-use super::access::{not_deleted, not_found, visible};
+use super::access::{lock, not_deleted, not_found};
 use super::endpoints::{
     CheckedChange, DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError,
 };
@@ -136,8 +136,9 @@ impl Webhooks {
         operator: &Operator,
         id: EndpointId,
     ) -> Result<WebhookEndpoint, WebhookError> {
-        let found = self.outbox.view().await?.outbox_view().webhook_endpoint(id).await?;
-        visible(operator, found)
+        let found =
+            self.outbox.view().await?.outbox_view().webhook_endpoint(operator.only_tenant(), id).await?;
+        found.ok_or_else(not_found)
     }
 
     /// Like [`Webhooks::find`]. Records the read of an endpoint that the operator cannot see.
@@ -161,9 +162,9 @@ impl Webhooks {
         let endpoint = self.find_to_read("webhooks.show", operator, id).await?;
         let since = self.outbox.now() - TimeDelta::hours(24);
         let mut view = self.outbox.view().await?;
-        let last_day = view.outbox_view().webhook_attempt_counts(id, since).await?;
+        let last_day = view.outbox_view().webhook_attempt_counts(endpoint.key(), since).await?;
         let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
-        let pending = view.outbox_view().webhook_deliveries_page(id, &pending, None, 1).await?;
+        let pending = view.outbox_view().webhook_deliveries_page(endpoint.key(), &pending, None, 1).await?;
         drop(view);
         self.record_read("webhooks.show", operator, &endpoint, Vec::new(), 1).await?;
         Ok(EndpointDetails { endpoint, last_day, has_pending: !pending.is_empty() })
@@ -272,7 +273,7 @@ impl Webhooks {
         with_tx(&self.outbox.tx, (job, change), move |unit, ((operator, input, fields), change), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
-                let before = visible(operator, unit.lock_webhook_endpoint(id).await?)?;
+                let before = lock(unit, operator, id).await?;
                 let entry = audit(operator, name, id, before.tenant, fields.clone(), now);
                 if is_done(unit, attempt, &entry).await? {
                     return Ok(before);
@@ -311,11 +312,11 @@ async fn carry_out(
         Effect::ResetHealth => {
             let last_success = after.health.last_success;
             let health = EndpointHealth { last_success, ..EndpointHealth::default() };
-            unit.set_webhook_health(after.id, &health).await?;
+            unit.set_webhook_health(after.key(), &health).await?;
             Ok(WebhookEndpoint { health, ..after })
         }
         Effect::CancelDeliveries => {
-            unit.cancel_webhook_deliveries(Some(after.id), now).await?;
+            unit.cancel_webhook_deliveries(Some(after.key()), now).await?;
             Ok(after)
         }
         Effect::RefuseUnmasked(field) => {
@@ -324,7 +325,7 @@ async fn carry_out(
                 body_form: Some(BodyForm::Unmasked),
                 ..DeliveryFilter::default()
             };
-            if unit.webhook_deliveries_page(after.id, &unmasked, None, 1).await?.is_empty() {
+            if unit.webhook_deliveries_page(after.key(), &unmasked, None, 1).await?.is_empty() {
                 return Ok(after);
             }
             let why = "can be changed only by an operator who may see personal data (pii) while deliveries with unmasked \

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, EventId, EventType, TenantId};
-use serde::Serialize;
+use handover_events::{EventId, TenantId};
 use tracing::{error, warn};
 
-use super::events::{DeliveryDead, EndpointDisabled, is_about_webhooks};
+use super::events::{Announcement, EndpointDisabled, trace_of};
 use crate::metrics::{WEBHOOK_DEAD, WEBHOOK_DISABLED, WEBHOOK_FAILING, append, count_on_commit};
 use crate::operations::{Action, Operator};
 use crate::ports::{
-    AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
+    AfterAttempt, AttemptOutcome, AuditEntry, EndpointHealth, EndpointId, EndpointKey, EndpointStatus,
     NewEvent, OutboxUnit, SettledDelivery, StoreError, WebhookEndpoint,
 };
 use crate::transaction::{Transactor, with_tx};
@@ -29,9 +28,6 @@ const FAILING_AFTER: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Recording {
     pub(super) settled: SettledDelivery,
-    pub(super) event_id: EventId,
-    /// Type of the event in outbox rows or for receivers.
-    pub(super) event_type: String,
     /// End of the claim.
     pub(super) claim_end: DateTime<Utc>,
     /// End of the pause that the receiver asked for.
@@ -129,7 +125,7 @@ impl Job {
             self.recordings.iter().filter(|it| recorded.contains(&it.settled.delivery)).collect();
         let mut events = Vec::new();
         for endpoint in endpoints {
-            let of_endpoint = |it: &&Recording| it.settled.endpoint == endpoint.id && it.has_effect();
+            let of_endpoint = |it: &&Recording| it.settled.endpoint == endpoint.key() && it.has_effect();
             let recorded: Vec<&Recording> = recorded.iter().copied().filter(of_endpoint).collect();
             if !recorded.is_empty() {
                 events.extend(self.update(unit, endpoint, recorded).await?);
@@ -147,7 +143,8 @@ impl Job {
     /// nothing.
     async fn lock_changed(&self, unit: &mut dyn OutboxUnit) -> Result<Vec<WebhookEndpoint>, StoreError> {
         let with_effect = || self.recordings.iter().filter(|recording| recording.has_effect());
-        let ids: BTreeSet<EndpointId> = with_effect().map(|recording| recording.settled.endpoint).collect();
+        let ids: BTreeSet<EndpointId> =
+            with_effect().map(|recording| recording.settled.endpoint.id).collect();
         let ids: Vec<EndpointId> = ids.into_iter().collect();
         let health: BTreeMap<EndpointId, EndpointHealth> = if ids.is_empty() {
             BTreeMap::new()
@@ -155,13 +152,15 @@ impl Job {
             unit.webhook_health(&ids).await?.into_iter().collect()
         };
         let changes = |recording: &&Recording| {
-            health.get(&recording.settled.endpoint).is_some_and(|health| recording.changes(health))
+            health.get(&recording.settled.endpoint.id).is_some_and(|health| recording.changes(health))
         };
-        let changed: BTreeSet<EndpointId> =
-            with_effect().filter(changes).map(|recording| recording.settled.endpoint).collect();
+        let changed: BTreeMap<EndpointId, TenantId> = with_effect()
+            .filter(changes)
+            .map(|recording| (recording.settled.endpoint.id, recording.settled.endpoint.tenant))
+            .collect();
         let mut locked = Vec::new();
-        for id in changed {
-            match unit.lock_webhook_endpoint(id).await {
+        for (id, tenant) in changed {
+            match unit.lock_webhook_endpoint(Some(tenant), id).await {
                 Ok(endpoint) => locked.extend(endpoint),
                 // Otherwise its results, and those of every endpoint in the group, would be repeated forever.
                 Err(error @ StoreError::Corrupt { .. }) => {
@@ -193,7 +192,7 @@ impl Job {
             }
             let reason = if recording.is_gone {
                 Some("the receiver answered 410 Gone")
-            } else if is_hopeless(unit, id, &mut health, recording.settled.at).await? {
+            } else if is_hopeless(unit, endpoint.key(), &mut health, recording.settled.at).await? {
                 Some("all attempts of 5 days failed")
             } else {
                 None
@@ -202,7 +201,7 @@ impl Job {
                 disabled = reason.map(|reason| (reason, recording));
             }
         }
-        unit.set_webhook_health(id, &health).await?;
+        unit.set_webhook_health(endpoint.key(), &health).await?;
         match disabled {
             Some((reason, recording)) if endpoint.status == EndpointStatus::Enabled => {
                 self.disable(unit, endpoint, reason, recording).await
@@ -219,7 +218,7 @@ impl Job {
         recording: &Recording,
     ) -> Result<Option<NewEvent>, StoreError> {
         let at = recording.settled.at;
-        let (id, tenant) = (endpoint.id, endpoint.tenant);
+        let key = endpoint.key();
         let after = WebhookEndpoint {
             status: EndpointStatus::Disabled,
             disabled_reason: Some(reason.to_owned()),
@@ -228,55 +227,28 @@ impl Job {
             ..endpoint
         };
         unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
-        unit.audit(&disabled_entry(tenant, id, reason, recording)).await?;
-        warn!(endpointId = %id, tenantId = %tenant, reason, "[Webhooks] [ALERT] endpoint disabled");
+        unit.audit(&disabled_entry(key, reason, recording)).await?;
+        warn!(endpointId = %key.id, tenantId = %key.tenant, reason, "[Webhooks] [ALERT] endpoint disabled");
         count_on_commit(metrics::counter!(WEBHOOK_DISABLED), 1);
-        let payload = EndpointDisabled { endpoint_id: id.0, reason: reason.to_owned() };
-        self.event(tenant, id, &payload, &recording.disabled_as, at).map(Some)
+        let payload = EndpointDisabled { endpoint_id: key.id.0, reason: reason.to_owned() };
+        self.announcement(&recording.disabled_as, key, at).of(&payload).map(Some)
     }
 
-    /// The event about a dead delivery, unless the delivery was one of an event about webhooks.
+    /// The event about a dead delivery.
     async fn announce_dead(
         &self,
         unit: &mut dyn OutboxUnit,
         recording: &Recording,
     ) -> Result<Option<NewEvent>, StoreError> {
-        let SettledDelivery { delivery, endpoint, at, error, .. } = &recording.settled;
+        let SettledDelivery { endpoint, delivery, at, error, .. } = &recording.settled;
         count_on_commit(metrics::counter!(WEBHOOK_DEAD), 1);
-        let Some(row) = unit.webhook_delivery(*delivery).await? else { return Ok(None) };
-        if is_about_webhooks_by_name(&recording.event_type) {
-            return Ok(None);
-        }
-        let payload = DeliveryDead {
-            endpoint_id: endpoint.0,
-            delivery_id: *delivery,
-            event_id: recording.event_id.as_str().to_owned(),
-            reason: error.clone().unwrap_or_default(),
-        };
-        self.event(row.tenant, *endpoint, &payload, &recording.announced_as, *at).map(Some)
+        let Some(row) = unit.webhook_delivery(*endpoint, *delivery).await? else { return Ok(None) };
+        let announcement = self.announcement(&recording.announced_as, *endpoint, *at);
+        announcement.dead(&row, error.clone().unwrap_or_default())
     }
 
-    fn event<E: EventType + Serialize>(
-        &self,
-        tenant: TenantId,
-        endpoint: EndpointId,
-        payload: &E,
-        id: &EventId,
-        at: DateTime<Utc>,
-    ) -> Result<NewEvent, StoreError> {
-        let payload = serde_json::to_string(payload).map_err(|error| StoreError::Backend(Box::new(error)))?;
-        Ok(NewEvent {
-            event_id: id.clone(),
-            event_type: E::NAME.to_owned(),
-            aggregate: AggregateRef { tenant, kind: E::AGGREGATE.to_owned(), id: endpoint.0.into() },
-            aggregate_seq: None,
-            payload,
-            metadata: EventMetadata { trace_id: Some(trace_of(endpoint)), ..EventMetadata::default() },
-            occurred_at: at,
-            max_retry_count: self.max_retry_count,
-            routing_key: Some(E::ROUTING_KEY.to_owned()),
-            due: None,
-        })
+    fn announcement(&self, id: &EventId, endpoint: EndpointKey, at: DateTime<Utc>) -> Announcement {
+        Announcement { id: id.clone(), endpoint, at, max_retry_count: self.max_retry_count }
     }
 }
 
@@ -284,7 +256,7 @@ impl Job {
 /// the first failure did not see it: then the failures begin now.
 async fn is_hopeless(
     unit: &mut dyn OutboxUnit,
-    id: EndpointId,
+    endpoint: EndpointKey,
     health: &mut EndpointHealth,
     at: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
@@ -292,7 +264,7 @@ async fn is_hopeless(
     else {
         return Ok(false);
     };
-    if unit.webhook_attempt_counts(id, since).await?.delivered == 0 {
+    if unit.webhook_attempt_counts(endpoint, since).await?.delivered == 0 {
         return Ok(true);
     }
     health.failing_since = Some(at);
@@ -300,26 +272,17 @@ async fn is_hopeless(
     Ok(false)
 }
 
-/// Whether a type with this name for receivers is about webhooks.
-fn is_about_webhooks_by_name(name: &str) -> bool {
-    name == EndpointDisabled::ROUTING_KEY || name == DeliveryDead::ROUTING_KEY || is_about_webhooks(name)
-}
-
-fn trace_of(endpoint: EndpointId) -> String {
-    format!("webhook-{endpoint}")
-}
-
 /// Audit entry of the dispatcher, which acts as an operator without a name of its own.
-fn disabled_entry(tenant: TenantId, endpoint: EndpointId, reason: &str, recording: &Recording) -> AuditEntry {
+fn disabled_entry(endpoint: EndpointKey, reason: &str, recording: &Recording) -> AuditEntry {
     let dispatcher = Operator {
         name: "webhook-dispatcher".to_owned(),
-        tenant,
+        tenant: endpoint.tenant,
         sees_all_tenants: false,
         sees_personal_data: false,
-        trace: Trace { trace_id: trace_of(endpoint), traceparent: None },
+        trace: Trace { trace_id: trace_of(endpoint.id), traceparent: None },
     };
     let selection = vec![
-        ("endpointId".to_owned(), endpoint.to_string().into()),
+        ("endpointId".to_owned(), endpoint.id.to_string().into()),
         ("automatic".to_owned(), true.into()),
         ("cause".to_owned(), reason.into()),
     ];

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, Json, OutboxStatus};
 
-use super::access::{lock, may_send_unmasked};
+use super::access::{lock, may_send_unmasked, not_deleted};
 use super::deliveries::{new_delivery, without_delivery};
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
@@ -70,7 +70,8 @@ impl Webhooks {
             ("dryRun", command.dry_run.then_some(Json::Bool(true))),
         ]);
         let entry = audit(operator, "webhooks.recover", id, endpoint.tenant, fields, now);
-        let all = DeadDeliveries { endpoint: id, from: command.since, to: until, is_unmasked: None };
+        let all =
+            DeadDeliveries { endpoint: endpoint.key(), from: command.since, to: until, is_unmasked: None };
         let (dead, more_dead) = self.count_dead(&all).await?;
         let (missing, more_missing) = if command.include_missing {
             self.missing(&endpoint, (command.since, until), now).await?
@@ -168,7 +169,7 @@ impl Webhooks {
         with_tx(&self.outbox.tx, (operator, entry), move |unit, (operator, entry), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
-                let endpoint = lock(unit, operator, all.endpoint).await?;
+                let endpoint = not_deleted(lock(unit, operator, all.endpoint.id).await?)?;
                 if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
                     return Ok(changed);
                 }

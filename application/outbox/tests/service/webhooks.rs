@@ -222,6 +222,8 @@ impl World {
             offer: Arc::clone(&self.webhooks.offer),
             registry: Arc::clone(&self.webhooks.outbox.registry),
             clock: Arc::clone(self.tx.clock()),
+            random: Arc::clone(self.tx.random()),
+            max_retry_count: 3,
         }
     }
 
@@ -321,6 +323,12 @@ impl World {
         let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
         rows.into_iter().map(|row| row.event_type).filter(|it| it.starts_with("WEBHOOK")).collect()
     }
+
+    async fn latest_event(&self) -> OutboxRow {
+        let mut view = self.tx.view().await.unwrap();
+        let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await.unwrap();
+        rows.into_iter().next().unwrap()
+    }
 }
 
 fn minutes(minutes: i64) -> TimeDelta {
@@ -408,11 +416,7 @@ async fn failed_delivery_follows_the_schedule_with_the_same_body_and_ends_dead()
     assert_eq!(attempts[0].response.as_deref(), Some("***"), "responses may contain personal data");
     // The event about it reaches the other endpoints of the tenant.
     assert_eq!(world.outbox_types().await, ["WEBHOOK_DELIVERY_DEAD"]);
-    let mut view = world.tx.view().await.unwrap();
-    let dead =
-        view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await.unwrap().pop().unwrap();
-    drop(view);
-    world.apply(dead.event_id.as_str()).await;
+    world.apply(world.latest_event().await.event_id.as_str()).await;
     assert_eq!(world.dispatch().await, 1);
     assert_eq!(world.only_delivery(observer.id).await.event_type, "webhook.delivery.dead");
     assert_eq!(world.deliveries(endpoint.id).await.len(), 1);
@@ -897,6 +901,15 @@ async fn body_that_is_too_large_is_not_sent() {
     let delivery = world.only_delivery(endpoint.id).await;
     assert_eq!(delivery.state, DeliveryState::Dead);
     assert!(delivery.last_error.unwrap().contains("at most 65536"));
+    // The other endpoints of the tenant learn about it, as about every dead delivery.
+    assert_eq!(world.outbox_types().await, ["WEBHOOK_DELIVERY_DEAD"]);
+    let observer = world.create(to("https://b.example", &["webhook.delivery.dead"])).await;
+    let announced = world.latest_event().await;
+    assert!(announced.payload.contains(&format!(r#""deliveryId":{}"#, delivery.id)), "{}", announced.payload);
+    assert!(announced.payload.contains("at most 65536"), "{}", announced.payload);
+    world.apply(announced.event_id.as_str()).await;
+    assert_eq!(world.dispatch().await, 1);
+    assert_eq!(world.only_delivery(observer.id).await.event_type, "webhook.delivery.dead");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,7 @@ pub mod webhook_deliveries;
 pub mod webhook_endpoints;
 pub mod webhook_order;
 pub mod webhook_settling;
+pub mod webhook_tenants;
 
 pub use rig::{StoreCapabilities, StoreRig};
 
@@ -374,6 +375,12 @@ crate::rules! { store_rules: StoreRig;
         a_result_of_an_earlier_claim_is_ignored,
         results_of_a_group_are_recorded_together,
         attempts_at_an_endpoint_are_counted_since_a_time,
+    ]
+    webhook_tenants: [
+        another_tenant_finds_no_endpoint,
+        another_tenant_changes_no_endpoint,
+        another_tenant_finds_no_delivery,
+        another_tenant_changes_no_delivery,
     ]
 }
 

@@ -90,4 +90,37 @@ faults! { broken_by(Fault) {
     resending_ignores_limit: ResendingIgnoresLimit breaks [
         "dead_deliveries_of_a_period_are_sent_again",
     ]
+    endpoint_reads_ignore_tenant: EndpointReadsIgnoreTenant breaks [
+        "another_tenant_finds_no_endpoint",
+    ]
+    endpoint_locks_ignore_tenant: EndpointLocksIgnoreTenant breaks [
+        "another_tenant_finds_no_endpoint",
+    ]
+    endpoint_replacements_ignore_tenant: EndpointReplacementsIgnoreTenant breaks [
+        "another_tenant_changes_no_endpoint",
+    ]
+    endpoint_health_ignores_tenant: EndpointHealthIgnoresTenant breaks [
+        "another_tenant_changes_no_endpoint",
+    ]
+    delivery_reads_ignore_tenant: DeliveryReadsIgnoreTenant breaks [
+        "another_tenant_finds_no_delivery",
+    ]
+    delivery_pages_ignore_tenant: DeliveryPagesIgnoreTenant breaks [
+        "another_tenant_finds_no_delivery",
+    ]
+    attempt_reads_ignore_tenant: AttemptReadsIgnoreTenant breaks [
+        "another_tenant_finds_no_delivery",
+    ]
+    attempt_counts_ignore_tenant: AttemptCountsIgnoreTenant breaks [
+        "another_tenant_finds_no_delivery",
+    ]
+    dead_delivery_counts_ignore_tenant: DeadDeliveryCountsIgnoreTenant breaks [
+        "another_tenant_finds_no_delivery",
+    ]
+    cancellation_ignores_tenant: CancellationIgnoresTenant breaks [
+        "another_tenant_changes_no_delivery",
+    ]
+    resending_ignores_tenant: ResendingIgnoresTenant breaks [
+        "another_tenant_changes_no_delivery",
+    ]
 }}

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures_util::TryFutureExt as _;
-use handover_contract::samples::webhooks::{claim, dead_deliveries, endpoint_id, settled};
+use handover_contract::samples::webhooks::{claim, dead_deliveries, endpoint_id, endpoint_key, settled};
 use handover_contract::samples::{
     BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
     redrive, start, tenant, to_retry, unordered,
@@ -13,7 +13,8 @@ use handover_contract::samples::{
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
     AfterAttempt, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter, DeliveryState,
-    DueQuery, Expected, NewEvent, OnFailed, OutboxFilter, Store as _, StoreError, WebhookClaim,
+    DueQuery, EndpointHealth, Expected, NewEvent, OnFailed, OutboxFilter, Store as _, StoreError,
+    WebhookClaim,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -300,12 +301,12 @@ pub(super) const CASES: &[Case] = &[
         ["idx_webhook_deliveries_endpoint", "webhook_deliveries_pkey"],
         |view| async {
             let all = DeliveryFilter::default();
-            view.outbox_view().webhook_deliveries_page(endpoint_id(1), &all, None, 100).await
+            view.outbox_view().webhook_deliveries_page(endpoint_key(1), &all, None, 100).await
         }
     ),
     view!("a page of dead deliveries", ["idx_webhook_deliveries_dead"], |view| async {
         let dead = DeliveryFilter { state: Some(DeliveryState::Dead), ..DeliveryFilter::default() };
-        view.outbox_view().webhook_deliveries_page(endpoint_id(1), &dead, None, 100).await
+        view.outbox_view().webhook_deliveries_page(endpoint_key(1), &dead, None, 100).await
     }),
     view!("number of dead deliveries that can be sent again", WEBHOOKS, |view| async {
         view.outbox_view().count_dead_webhook_deliveries(&dead_deliveries(1), 100).await.map(Some)
@@ -316,12 +317,38 @@ pub(super) const CASES: &[Case] = &[
     view!("deliveries of events", ["uk_webhook_deliveries"], |view| view
         .outbox_view()
         .webhook_deliveries_of(&[event_id("due"), event_id("sent-7")])),
-    view!("attempts at a delivery", ["idx_webhook_attempts_delivery"], |view| view
+    view!("an endpoint", ["webhook_endpoints_pkey", "PRIMARY"], |view| view
         .outbox_view()
-        .webhook_attempts(7)),
-    view!("number of attempts at an endpoint", ["idx_webhook_attempts_endpoint"], |view| async {
-        view.outbox_view().webhook_attempt_counts(endpoint_id(2), later(-60)).await.map(Some)
+        .webhook_endpoint(Some(TenantId::DEFAULT), endpoint_id(1))),
+    unit!(
+        "locking an endpoint and setting its health",
+        ["webhook_endpoints_pkey", "PRIMARY"],
+        |unit| async {
+            let outbox = unit.outbox();
+            outbox.lock_webhook_endpoint(Some(TenantId::DEFAULT), endpoint_id(1)).await?;
+            outbox.set_webhook_health(endpoint_key(1), &EndpointHealth::default()).await
+        }
+    ),
+    view!("a delivery", ["webhook_deliveries_pkey", "PRIMARY", "idx_webhook_deliveries_endpoint"], |view| {
+        view.outbox_view().webhook_delivery(endpoint_key(1), 7)
     }),
+    view!(
+        "attempts at a delivery",
+        [
+            "idx_webhook_attempts_delivery",
+            "webhook_deliveries_pkey",
+            "PRIMARY",
+            "idx_webhook_deliveries_endpoint"
+        ],
+        |view| view.outbox_view().webhook_attempts(endpoint_key(1), 7)
+    ),
+    view!(
+        "number of attempts at an endpoint",
+        ["idx_webhook_attempts_endpoint", "webhook_endpoints_pkey", "PRIMARY"],
+        |view| async {
+            view.outbox_view().webhook_attempt_counts(endpoint_key(2), later(-60)).await.map(Some)
+        }
+    ),
     view!("number of deliveries", WEBHOOKS, |view| async {
         view.outbox_view().webhook_counts().await.map(Some)
     }),

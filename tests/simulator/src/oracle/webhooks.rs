@@ -26,7 +26,7 @@ pub(super) async fn due(evidence: &Evidence) -> Result<Vec<String>, StoreError> 
             continue;
         }
         let filter = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
-        for it in view.outbox_view().webhook_deliveries_page(endpoint.id, &filter, None, 3).await? {
+        for it in view.outbox_view().webhook_deliveries_page(endpoint.key(), &filter, None, 3).await? {
             let due = it.due_time;
             found.push(format!(
                 "delivery {} of {} to endpoint {} is due {due}",
@@ -58,8 +58,9 @@ async fn deliveries(checker: &mut Checker<'_>) -> Result<Vec<WebhookDelivery>, S
     checker.view.outbox_view().webhook_deliveries_of(&events).await
 }
 
+/// The endpoint of any tenant: the tenants are compared here.
 async fn endpoint(checker: &mut Checker<'_>, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
-    checker.view.outbox_view().webhook_endpoint(id).await
+    checker.view.outbox_view().webhook_endpoint(None, id).await
 }
 
 pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
@@ -74,7 +75,8 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
             continue;
         };
         for delivery in deliveries {
-            let attempts = checker.view.outbox_view().webhook_attempts(delivery.id).await?;
+            let attempts =
+                checker.view.outbox_view().webhook_attempts(delivery.endpoint_key(), delivery.id).await?;
             let is_latest =
                 !deliveries.iter().any(|other| other.event_id == delivery.event_id && other.id > delivery.id);
             check_delivery(checker, &endpoint, (delivery, is_latest), &attempts);
@@ -135,7 +137,9 @@ async fn check_received(
             checker.evidence.faults.observed(|observed| observed.webhooks.received(endpoint, event));
         let (mut requests, mut responses) = (0, BTreeMap::new());
         for delivery in &deliveries {
-            for attempt in checker.view.outbox_view().webhook_attempts(delivery.id).await? {
+            for attempt in
+                checker.view.outbox_view().webhook_attempts(delivery.endpoint_key(), delivery.id).await?
+            {
                 requests += usize::from(attempt.outcome != AttemptOutcome::Interrupted);
                 if let Some(status) = attempt.status {
                     *responses.entry(status).or_insert(0_usize) += 1;

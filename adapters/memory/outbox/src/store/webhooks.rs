@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
     AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, DeliveryState,
-    EndpointHealth, EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError,
+    EndpointHealth, EndpointId, EndpointKey, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError,
     WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries,
     WebhookRepo,
 };
@@ -44,6 +44,12 @@ fn check_slot(statement: &Statement<'_>, new: &WebhookEndpoint) -> Result<(), St
         return Err(conflict("uk_webhook_endpoints_slot"));
     }
     Ok(())
+}
+
+/// The endpoint of this tenant, or of any.
+fn endpoint_of(statement: &Statement<'_>, tenant: Option<TenantId>, id: EndpointId) -> Option<EndpointRow> {
+    let found = statement.webhook_endpoints().get(&id);
+    found.filter(|row| tenant.is_none_or(|tenant| row.endpoint.tenant == tenant)).cloned()
 }
 
 fn passes(filter: &DeliveryFilter, delivery: &WebhookDelivery) -> bool {
@@ -83,9 +89,12 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
 
 #[async_trait]
 impl<X: Tables> WebhookQueries for MemoryUnit<X> {
-    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
-        self.read_outbox(|statement| statement.webhook_endpoints().get(&id).map(|row| row.endpoint.clone()))
-            .await
+    async fn webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.read_outbox(|statement| endpoint_of(statement, tenant, id).map(|row| row.endpoint)).await
     }
 
     async fn webhook_health(
@@ -132,24 +141,34 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
-        self.read_outbox(|statement| statement.webhook_deliveries().get(&id).cloned()).await
+    async fn webhook_delivery(
+        &mut self,
+        endpoint: EndpointKey,
+        id: i64,
+    ) -> Result<Option<WebhookDelivery>, StoreError> {
+        self.read_outbox(|statement| {
+            let found = statement.webhook_deliveries().get(&id);
+            found.filter(|delivery| delivery.endpoint_key() == endpoint).cloned()
+        })
+        .await
     }
 
     async fn webhook_deliveries_page(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         filter: &DeliveryFilter,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<WebhookDelivery>, StoreError> {
         self.read_outbox(|statement| {
             let newest_first = statement.webhook_deliveries().select(|table| {
-                let ids = table.index.by_endpoint.get(&endpoint).into_iter();
+                let ids = table.index.by_endpoint.get(&endpoint.id).into_iter();
                 let ids = ids.flat_map(|ids| below(ids, before));
                 ids.filter_map(|id| Some((Reverse(*id), table.get(id)?)))
             });
-            newest_first.filter(|delivery| passes(filter, delivery)).take(limited(limit)).cloned().collect()
+            let matching = newest_first
+                .filter(|delivery| delivery.endpoint_key() == endpoint && passes(filter, delivery));
+            matching.take(limited(limit)).cloned().collect()
         })
         .await
     }
@@ -177,8 +196,17 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
         self.count_dead_deliveries(dead, limit).await
     }
 
-    async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
+    async fn webhook_attempts(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: i64,
+    ) -> Result<Vec<WebhookAttempt>, StoreError> {
         self.read_outbox(|statement| {
+            // An attempt has no tenant of its own.
+            let found = statement.webhook_deliveries().get(&delivery);
+            if found.is_none_or(|delivery| delivery.endpoint_key() != endpoint) {
+                return Vec::new();
+            }
             let attempts = statement.webhook_attempts().all().filter(|row| row.delivery == delivery);
             attempts.map(|row| row.attempt.clone()).collect()
         })
@@ -187,12 +215,15 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
 
     async fn webhook_attempt_counts(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         since: DateTime<Utc>,
     ) -> Result<AttemptCounts, StoreError> {
         self.read_outbox(|statement| {
             let mut counts = AttemptCounts::default();
-            let attempts = statement.webhook_attempts().all().filter(|row| row.endpoint == endpoint);
+            if endpoint_of(statement, Some(endpoint.tenant), endpoint.id).is_none() {
+                return counts;
+            }
+            let attempts = statement.webhook_attempts().all().filter(|row| row.endpoint == endpoint.id);
             for row in attempts.filter(|row| row.attempt.at >= since) {
                 match row.attempt.outcome {
                     AttemptOutcome::Delivered => counts.delivered += 1,
@@ -227,7 +258,7 @@ impl<X: Tables> WebhookRepo for MemoryUnit<X> {
 
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
         self.write_outbox(locks_of(after), |statement| {
-            let found = statement.webhook_endpoints().get(&after.id).cloned();
+            let found = endpoint_of(statement, Some(after.tenant), after.id);
             let Some(row) = found.filter(|row| row.endpoint.version == after.version - 1) else {
                 return Ok(Changed::None);
             };
@@ -239,20 +270,24 @@ impl<X: Tables> WebhookRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+    async fn lock_webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
         self.write_outbox(vec![Lock::WebhookEndpoint(id)], |statement| {
-            Ok(statement.webhook_endpoints().get(&id).map(|row| row.endpoint.clone()))
+            Ok(endpoint_of(statement, tenant, id).map(|row| row.endpoint))
         })
         .await
     }
 
     async fn set_webhook_health(
         &mut self,
-        id: EndpointId,
+        endpoint: EndpointKey,
         health: &EndpointHealth,
     ) -> Result<(), StoreError> {
-        self.write_outbox(vec![Lock::WebhookEndpoint(id)], |statement| {
-            if let Some(mut row) = statement.webhook_endpoints().get(&id).cloned() {
+        self.write_outbox(vec![Lock::WebhookEndpoint(endpoint.id)], |statement| {
+            if let Some(mut row) = endpoint_of(statement, Some(endpoint.tenant), endpoint.id) {
                 row.endpoint.health = health.clone();
                 statement.own.webhook_endpoints.put(row);
             }
@@ -284,7 +319,7 @@ impl<X: Tables> WebhookRepo for MemoryUnit<X> {
 
     async fn cancel_webhook_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         self.cancel_deliveries(endpoint, at).await

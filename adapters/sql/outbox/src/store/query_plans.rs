@@ -275,7 +275,7 @@ async fn run_webhooks(session: &mut Session) {
     let now = DateTime::UNIX_EPOCH;
     let tenant = TenantId::DEFAULT;
     let endpoint = endpoint();
-    if session.webhook_endpoint(endpoint.id).await.unwrap().is_none() {
+    if session.webhook_endpoint(Some(tenant), endpoint.id).await.unwrap().is_none() {
         session.insert_webhook_endpoint(&endpoint).await.unwrap();
     }
     session.webhook_endpoints(&[tenant]).await.unwrap();
@@ -298,7 +298,7 @@ async fn run_webhooks(session: &mut Session) {
         assert_eq!(claimed.len(), 1);
         let result = SettledDelivery {
             delivery: claimed[0].delivery.id,
-            endpoint: endpoint.id,
+            endpoint: endpoint.key(),
             claim: claim.id.clone(),
             attempt: None,
             after,
@@ -309,13 +309,13 @@ async fn run_webhooks(session: &mut Session) {
     }
     for state in [None, Some(DeliveryState::Pending), Some(DeliveryState::Dead)] {
         let filter = DeliveryFilter { state, ..DeliveryFilter::default() };
-        assert!(!session.webhook_deliveries_page(endpoint.id, &filter, None, 9).await.unwrap().is_empty());
+        assert!(!session.webhook_deliveries_page(endpoint.key(), &filter, None, 9).await.unwrap().is_empty());
     }
     session.webhook_deliveries_of(&["a".parse().unwrap()]).await.unwrap();
-    session.webhook_attempts(1).await.unwrap();
-    session.webhook_attempt_counts(endpoint.id, now).await.unwrap();
+    session.webhook_attempts(endpoint.key(), 1).await.unwrap();
+    session.webhook_attempt_counts(endpoint.key(), now).await.unwrap();
     let later = now + chrono::TimeDelta::seconds(1);
-    let dead = DeadDeliveries { endpoint: endpoint.id, from: now, to: later, is_unmasked: Some(false) };
+    let dead = DeadDeliveries { endpoint: endpoint.key(), from: now, to: later, is_unmasked: Some(false) };
     assert_eq!(session.count_dead_webhook_deliveries(&dead, 9).await.unwrap(), 1);
     assert_eq!(session.resend_webhook_deliveries(&dead, now, 9).await.unwrap(), 1);
 }

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
     AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, EndpointHealth,
-    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
+    EndpointId, EndpointKey, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
     WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
 };
 
@@ -22,9 +22,10 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
 
-use deliveries::{page, redelivered, sendable};
+use deliveries::{OF_ENDPOINT, page, redelivered, sendable};
 use tables::{
-    AttemptTable, DeliveryTable, EndpointTable, endpoint_id, health, health_values, id_value, readable,
+    AttemptTable, DeliveryTable, EndpointTable, endpoint_id, health, health_values, id_value, key_values,
+    readable,
 };
 
 fn select_endpoint() -> String {
@@ -34,11 +35,15 @@ fn select_endpoint() -> String {
 impl Session {
     async fn endpoint_by_id(
         &mut self,
+        tenant: Option<TenantId>,
         id: EndpointId,
         lock: &str,
     ) -> Result<Option<WebhookEndpoint>, StoreError> {
-        let sql = format!("{} WHERE id = ? {lock}", select_endpoint());
-        let row = self.fetch_one(&sql, vec![id_value(id)]).await?;
+        let of_tenant = if tenant.is_some() { "AND tenant_id = ?" } else { "" };
+        let sql = format!("{} WHERE id = ? {of_tenant} {lock}", select_endpoint());
+        let tenant = tenant.map(|tenant| Value::from(tenant.get()));
+        let values = [id_value(id)].into_iter().chain(tenant).collect();
+        let row = self.fetch_one(&sql, values).await?;
         row.as_ref().map(EndpointTable::read).transpose()
     }
 
@@ -78,8 +83,12 @@ impl Session {
 
 #[async_trait]
 impl WebhookQueries for Session {
-    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
-        self.endpoint_by_id(id, "").await
+    async fn webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.endpoint_by_id(tenant, id, "").await
     }
 
     async fn webhook_health(
@@ -146,14 +155,22 @@ impl WebhookQueries for Session {
         Ok(found)
     }
 
-    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
-        let sql = format!("SELECT {} FROM webhook_deliveries WHERE id = ?", DeliveryTable::COLUMNS);
-        self.fetch_one(&sql, values![id]).await?.as_ref().map(DeliveryTable::read).transpose()
+    async fn webhook_delivery(
+        &mut self,
+        endpoint: EndpointKey,
+        id: i64,
+    ) -> Result<Option<WebhookDelivery>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM webhook_deliveries WHERE id = ? AND {OF_ENDPOINT}",
+            DeliveryTable::COLUMNS
+        );
+        let values = [values![id], key_values(endpoint)].concat();
+        self.fetch_one(&sql, values).await?.as_ref().map(DeliveryTable::read).transpose()
     }
 
     async fn webhook_deliveries_page(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         filter: &DeliveryFilter,
         before: Option<i64>,
         limit: u32,
@@ -195,26 +212,35 @@ impl WebhookQueries for Session {
         Ok(self.fetch(&sql, values).await?.len() as u64)
     }
 
-    async fn webhook_attempts(&mut self, delivery: i64) -> Result<Vec<WebhookAttempt>, StoreError> {
+    async fn webhook_attempts(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: i64,
+    ) -> Result<Vec<WebhookAttempt>, StoreError> {
+        // An attempt has no tenant of its own. SQLite joins the table of an EXISTS, and then may scan it.
         let sql = format!(
-            "SELECT {} FROM webhook_attempts WHERE delivery_id = ? ORDER BY id",
+            "SELECT {} FROM webhook_attempts WHERE delivery_id = ? AND (\
+             SELECT tenant_id FROM webhook_deliveries WHERE id = ? AND endpoint_id = ?) = ? ORDER BY id",
             AttemptTable::COLUMNS
         );
-        self.fetch(&sql, values![delivery]).await?.iter().map(AttemptTable::read).collect()
+        let values = [values![delivery, delivery], key_values(endpoint)].concat();
+        self.fetch(&sql, values).await?.iter().map(AttemptTable::read).collect()
     }
 
     async fn webhook_attempt_counts(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         since: DateTime<Utc>,
     ) -> Result<AttemptCounts, StoreError> {
         let sql = format!(
             "SELECT outcome, count(*) AS attempts FROM webhook_attempts {} \
-             WHERE endpoint_id = ? AND attempt_time >= ? GROUP BY outcome",
+             WHERE endpoint_id = ? AND attempt_time >= ? AND (\
+             SELECT tenant_id FROM webhook_endpoints WHERE id = ?) = ? GROUP BY outcome",
             self.dialect.index("idx_webhook_attempts_endpoint")
         );
         let mut counts = AttemptCounts::default();
-        for row in &self.fetch(&sql, vec![id_value(endpoint), since.into()]).await? {
+        let values = [vec![id_value(endpoint.id), since.into()], key_values(endpoint)].concat();
+        for row in &self.fetch(&sql, values).await? {
             let row = AttemptTable::fields(row);
             let attempts = row.id("attempts")?;
             match AttemptOutcome::named(row.text("outcome")?) {
@@ -243,29 +269,37 @@ impl WebhookRepo for Session {
     }
 
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
-        let sql = format!("UPDATE webhook_endpoints SET {} WHERE id = ? AND version = ?", EndpointTable::SET);
+        let sql = format!(
+            "UPDATE webhook_endpoints SET {} WHERE id = ? AND tenant_id = ? AND version = ?",
+            EndpointTable::SET
+        );
         let mut values = EndpointTable::updated_values(after);
-        values.extend([id_value(after.id), Value::from(after.version - 1)]);
+        values.extend(key_values(after.key()));
+        values.push(Value::from(after.version - 1));
         let changed = Changed::of(self.execute(&sql, values).await?);
         if changed == Changed::One && !after.is_ordered {
-            self.unblock_all(after.id).await?;
+            self.unblock_all(after.key()).await?;
         }
         Ok(changed)
     }
 
-    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
-        self.endpoint_by_id(id, self.dialect.for_update()).await
+    async fn lock_webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        self.endpoint_by_id(tenant, id, self.dialect.for_update()).await
     }
 
     async fn set_webhook_health(
         &mut self,
-        id: EndpointId,
+        endpoint: EndpointKey,
         health: &EndpointHealth,
     ) -> Result<(), StoreError> {
-        let sql = "UPDATE webhook_endpoints \
-                   SET failing_since = ?, failures = ?, last_success_time = ?, paused_until = ? WHERE id = ?";
+        let sql = "UPDATE webhook_endpoints SET failing_since = ?, failures = ?, last_success_time = ?, \
+                   paused_until = ? WHERE id = ? AND tenant_id = ?";
         let mut values = health_values(health);
-        values.push(id_value(id));
+        values.extend(key_values(endpoint));
         self.execute(sql, values).await.map(drop)
     }
 
@@ -292,7 +326,7 @@ impl WebhookRepo for Session {
 
     async fn cancel_webhook_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         self.cancel_deliveries(endpoint, at).await

@@ -10,7 +10,6 @@ use crate::error::UseCaseError;
 use crate::gateway_reports::{log_report, unreadable};
 use crate::ports::GatewayReportFilter;
 use crate::use_cases::Payments;
-use handover_events::TenantId;
 use handover_outbox::operations::{
     Action, Reason, changed_by_earlier_attempt, count, present_fields, rfc3339,
 };
@@ -67,7 +66,7 @@ impl Operations {
         query: ListGatewayReports,
     ) -> Result<Page<Numbered<GatewayReport>>, UseCaseError> {
         let operator = context.operator()?;
-        let tenant = (!operator.sees_all_tenants).then_some(operator.tenant);
+        let tenant = operator.only_tenant();
         let ListGatewayReports { state, from, to, before, limit } = query;
         let filter = GatewayReportFilter { tenant, state, from, to };
         let found =
@@ -101,7 +100,7 @@ impl Operations {
     ) -> Result<Numbered<GatewayReport>, UseCaseError> {
         let call = call.into();
         let operator = call.context.operator()?;
-        let visible: Option<TenantId> = (!operator.sees_all_tenants).then_some(operator.tenant);
+        let visible = operator.only_tenant();
         let at = self.tx.now();
         let closed = ClosedBy { operator: operator.name.clone(), reason: reason.as_str().to_owned(), at };
         let selection = present_fields([("reportId", Some(id.into()))]);

@@ -34,7 +34,7 @@ impl Operations {
         query: ListRefunds,
     ) -> Result<Page<Refund>, UseCaseError> {
         let operator = context.operator()?;
-        let tenant = (!operator.sees_all_tenants).then_some(operator.tenant);
+        let tenant = operator.only_tenant();
         let ListRefunds { status, before, limit } = query;
         let filter = RefundFilter { tenant, status };
         let found = self.tx.view().await?.refunds_page(filter, before, limit.saturating_add(1)).await?;

@@ -92,11 +92,11 @@ async fn endpoint_with_a_success_since_its_first_failure_is_not_disabled() {
     world.dispatch().await;
     // A success at the same time did not see the failure.
     let failing = EndpointHealth { failing_since: Some(since), failures: 1, ..EndpointHealth::default() };
-    let id = endpoint.id;
+    let key = endpoint.key();
     with_tx(&world.tx, failing, move |unit, failing, _| {
         Box::pin(async move {
-            unit.outbox().lock_webhook_endpoint(id).await?;
-            unit.outbox().set_webhook_health(id, failing).await
+            unit.outbox().lock_webhook_endpoint(Some(key.tenant), key.id).await?;
+            unit.outbox().set_webhook_health(key, failing).await
         })
     })
     .await
@@ -105,7 +105,7 @@ async fn endpoint_with_a_success_since_its_first_failure_is_not_disabled() {
     world.event("event-2", 6).await;
     world.replies([Reply::Status(500)]);
     world.dispatch().await;
-    let after = world.endpoint(id).await;
+    let after = world.endpoint(key.id).await;
     assert_eq!((after.status, after.health.failures), (EndpointStatus::Enabled, 1));
     assert_eq!(after.health.failing_since, Some(world.tx.now()));
 }

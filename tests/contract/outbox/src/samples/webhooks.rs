@@ -4,8 +4,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{
     AfterAttempt, AttemptOutcome, BodyForm, ClaimId, ClaimedDelivery, DeadDeliveries, EndpointHeaders,
-    EndpointHealth, EndpointId, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery,
-    WebhookAttempt, WebhookClaim, WebhookEndpoint,
+    EndpointHealth, EndpointId, EndpointKey, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed,
+    SettledDelivery, WebhookAttempt, WebhookClaim, WebhookEndpoint,
 };
 use uuid::Uuid;
 
@@ -14,6 +14,11 @@ use super::{event_id, later, start};
 /// Id of a sample endpoint.
 pub fn endpoint_id(number: u32) -> EndpointId {
     EndpointId(Uuid::from_u128(u128::from(number)))
+}
+
+/// Key of a sample endpoint of tenant 1.
+pub fn endpoint_key(number: u32) -> EndpointKey {
+    EndpointKey { tenant: TenantId::DEFAULT, id: endpoint_id(number) }
 }
 
 /// An enabled endpoint of tenant 1, with this number as slot and 10 concurrent attempts.
@@ -70,7 +75,7 @@ pub fn delivery(endpoint: u32, event: &str) -> NewWebhookDelivery {
 
 /// The `DEAD` deliveries of an endpoint that were written in the first second after [`start`].
 pub fn dead_deliveries(endpoint: u32) -> DeadDeliveries {
-    DeadDeliveries { endpoint: endpoint_id(endpoint), from: start(), to: later(1), is_unmasked: None }
+    DeadDeliveries { endpoint: endpoint_key(endpoint), from: start(), to: later(1), is_unmasked: None }
 }
 
 /// A claim of at most 100 deliveries for one minute.
@@ -93,7 +98,7 @@ pub fn settled(claimed: &ClaimedDelivery, after: AfterAttempt) -> SettledDeliver
     };
     SettledDelivery {
         delivery: claimed.delivery.id,
-        endpoint: claimed.endpoint.id,
+        endpoint: claimed.endpoint.key(),
         claim: claimed.delivery.claim.clone().expect("a claimed delivery has a claim"),
         attempt: Some(attempt(outcome, status)),
         after,

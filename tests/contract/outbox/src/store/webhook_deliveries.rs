@@ -10,7 +10,9 @@ use super::webhook_endpoints::{add, change};
 use super::webhook_settling::settle;
 use super::{StoreRig, begin, in_unit, view};
 use crate::concurrency::{RACERS, race};
-use crate::samples::webhooks::{claim, dead_deliveries, delivery, endpoint, endpoint_id, settled};
+use crate::samples::webhooks::{
+    claim, dead_deliveries, delivery, endpoint, endpoint_id, endpoint_key, settled,
+};
 use crate::samples::{SPECIAL_CHARACTERS, event_id, later, start, tenant};
 
 pub(super) async fn write(rig: &dyn StoreRig, deliveries: &[NewWebhookDelivery]) -> u64 {
@@ -35,7 +37,7 @@ pub(super) async fn only(rig: &dyn StoreRig, event: &str) -> WebhookDelivery {
 /// Events of a page of the deliveries of endpoint 1.
 async fn page(rig: &dyn StoreRig, filter: &DeliveryFilter, before: Option<i64>, limit: u32) -> Vec<String> {
     let mut view = view(rig).await;
-    let page = view.outbox_view().webhook_deliveries_page(endpoint_id(1), filter, before, limit).await;
+    let page = view.outbox_view().webhook_deliveries_page(endpoint_key(1), filter, before, limit).await;
     let page = page.expect("cannot read a page of deliveries");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     page.into_iter().map(|delivery| delivery.event_id.into()).collect()
@@ -69,28 +71,30 @@ fn as_written(new: &NewWebhookDelivery, id: i64) -> WebhookDelivery {
 /// A delivery is read back as it was written, with each form of the body; one with a reason is `DEAD` from the beginning.
 pub async fn a_delivery_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     add(rig, &[WebhookEndpoint { tenant: tenant(2), ..endpoint(1) }]).await;
+    let delivery = |event| NewWebhookDelivery { tenant: tenant(2), ..delivery(1, event) };
     let full = NewWebhookDelivery {
-        tenant: tenant(2),
         redelivery: 3,
         event_type: "book.lent-to.member".into(),
         order_key: format!("2/Book/{SPECIAL_CHARACTERS}"),
         body: format!("{{\"title\":\"{}\"}}", "长".repeat(20_000)),
         body_form: BodyForm::Full,
         at: later(7),
-        ..delivery(1, "a")
+        ..delivery("a")
     };
-    let dead = NewWebhookDelivery { dead_because: Some("the body is too large".into()), ..delivery(1, "b") };
-    let unmasked = NewWebhookDelivery { body_form: BodyForm::Unmasked, ..delivery(1, "d") };
-    let all = [full, dead, delivery(1, "c"), unmasked];
+    let dead = NewWebhookDelivery { dead_because: Some("the body is too large".into()), ..delivery("b") };
+    let unmasked = NewWebhookDelivery { body_form: BodyForm::Unmasked, ..delivery("d") };
+    let all = [full, dead, delivery("c"), unmasked];
     assert_eq!(write(rig, &all).await, 4);
     for written in all {
         let read = only(rig, written.event_id.as_str()).await;
         assert_eq!(read, as_written(&written, read.id));
-        let by_id = view(rig).await.outbox_view().webhook_delivery(read.id).await.unwrap();
+        let key = read.endpoint_key();
+        let by_id = view(rig).await.outbox_view().webhook_delivery(key, read.id).await.unwrap();
         assert_eq!(by_id.as_ref(), Some(&read));
-        assert_eq!(view(rig).await.outbox_view().webhook_attempts(read.id).await.unwrap(), []);
+        assert_eq!(view(rig).await.outbox_view().webhook_attempts(key, read.id).await.unwrap(), []);
     }
-    assert_eq!(view(rig).await.outbox_view().webhook_delivery(i64::MAX).await.unwrap(), None);
+    let missing = view(rig).await.outbox_view().webhook_delivery(endpoint_key(1), i64::MAX).await;
+    assert_eq!(missing.unwrap(), None);
 }
 
 /// A delivery with the endpoint, event and redelivery number of an existing one is ignored and not counted, also within
@@ -209,7 +213,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn Sto
 }
 
 async fn cancel(rig: &dyn StoreRig, number: Option<u32>) -> u64 {
-    let endpoint = number.map(endpoint_id);
+    let endpoint = number.map(endpoint_key);
     in_unit!(rig, |unit| unit.outbox().cancel_webhook_deliveries(endpoint, later(9)).await.unwrap())
 }
 
@@ -392,8 +396,8 @@ pub async fn a_dropped_unit_of_work_changes_no_webhook(rig: &dyn StoreRig) {
     assert_eq!((only(rig, "a").await, only(rig, "b").await), before);
     assert_eq!(of_event(rig, "c").await, []);
     let mut view = view(rig).await;
-    assert_eq!(view.outbox_view().webhook_endpoint(endpoint_id(3)).await.unwrap(), None);
-    assert_eq!(view.outbox_view().webhook_attempts(before.1.id).await.unwrap(), []);
+    assert_eq!(view.outbox_view().webhook_endpoint(None, endpoint_id(3)).await.unwrap(), None);
+    assert_eq!(view.outbox_view().webhook_attempts(endpoint_key(2), before.1.id).await.unwrap(), []);
     drop(view);
     assert_eq!(
         claimed(rig, &claim("next", later(100))).await.len(),

@@ -1,12 +1,13 @@
 //! Endpoints of webhooks.
 
+use handover_events::TenantId;
 use handover_outbox::ports::{
     BodyForm, Changed, EndpointHealth, EndpointId, EndpointStatus, StoreError, WebhookEndpoint,
 };
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::concurrency::{one_changed, one_succeeded, race};
-use crate::samples::webhooks::{endpoint, endpoint_id, headers, secret};
+use crate::samples::webhooks::{endpoint, endpoint_id, endpoint_key, headers, secret};
 use crate::samples::{SPECIAL_CHARACTERS, later, tenant};
 use crate::within;
 use crate::work::{changes_none, changes_one, commit, is_conflict};
@@ -18,8 +19,19 @@ pub(super) async fn add(rig: &dyn StoreRig, endpoints: &[WebhookEndpoint]) {
 }
 
 pub(super) async fn stored(rig: &dyn StoreRig, number: u32) -> WebhookEndpoint {
-    let found = view(rig).await.outbox_view().webhook_endpoint(endpoint_id(number)).await;
+    let found = view(rig).await.outbox_view().webhook_endpoint(None, endpoint_id(number)).await;
     found.expect("cannot read an endpoint").expect("the endpoint exists")
+}
+
+/// The endpoint as it is read, and as it is locked.
+pub(super) async fn found(
+    rig: &dyn StoreRig,
+    tenant: Option<TenantId>,
+    id: EndpointId,
+) -> [Option<WebhookEndpoint>; 2] {
+    let read = view(rig).await.outbox_view().webhook_endpoint(tenant, id).await;
+    let locked = in_unit!(rig, |unit| unit.outbox().lock_webhook_endpoint(tenant, id).await);
+    [read, locked].map(|found| found.expect("cannot read an endpoint"))
 }
 
 /// Changes an endpoint with the next version.
@@ -32,9 +44,9 @@ pub(super) async fn change(rig: &dyn StoreRig, number: u32, change: impl FnOnce(
 
 pub(super) async fn set_health(rig: &dyn StoreRig, number: u32, health: &EndpointHealth) {
     in_unit!(rig, |unit| {
-        let id = endpoint_id(number);
-        assert!(unit.outbox().lock_webhook_endpoint(id).await.unwrap().is_some());
-        unit.outbox().set_webhook_health(id, health).await.expect("cannot set the health");
+        let locked = unit.outbox().lock_webhook_endpoint(None, endpoint_id(number)).await;
+        let key = locked.unwrap().expect("the endpoint exists").key();
+        unit.outbox().set_webhook_health(key, health).await.expect("cannot set the health");
     });
 }
 
@@ -81,14 +93,11 @@ pub async fn an_endpoint_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     }
     add(rig, &endpoints).await;
     for written in &endpoints {
-        let read = view(rig).await.outbox_view().webhook_endpoint(written.id).await.unwrap();
-        assert_eq!(read.as_ref(), Some(written));
-        let locked = in_unit!(rig, |unit| unit.outbox().lock_webhook_endpoint(written.id).await.unwrap());
-        assert_eq!(locked.as_ref(), Some(written));
+        for tenant in [None, Some(written.tenant)] {
+            assert_eq!(found(rig, tenant, written.id).await, [Some(written.clone()), Some(written.clone())]);
+        }
     }
-    let missing = endpoint_id(99);
-    assert_eq!(view(rig).await.outbox_view().webhook_endpoint(missing).await.unwrap(), None);
-    assert_eq!(in_unit!(rig, |unit| unit.outbox().lock_webhook_endpoint(missing).await.unwrap()), None);
+    assert_eq!(found(rig, None, endpoint_id(99)).await, [None, None]);
 }
 
 /// An id in use, also by a deleted endpoint, is a conflict.
@@ -170,7 +179,14 @@ pub async fn exactly_one_of_concurrent_replacements_succeeds(rig: &dyn StoreRig)
 pub async fn a_locked_endpoint_is_not_changed_by_others(rig: &dyn StoreRig) {
     add(rig, &[endpoint(1)]).await;
     let mut locking = begin(rig).await;
-    assert!(locking.outbox().lock_webhook_endpoint(endpoint_id(1)).await.unwrap().is_some());
+    assert!(
+        locking
+            .outbox()
+            .lock_webhook_endpoint(Some(TenantId::DEFAULT), endpoint_id(1))
+            .await
+            .unwrap()
+            .is_some()
+    );
     let store = rig.store();
     let changing = tokio::spawn(async move {
         loop {
@@ -191,7 +207,7 @@ pub async fn a_locked_endpoint_is_not_changed_by_others(rig: &dyn StoreRig) {
         assert_eq!(stored(rig, 1).await.version, 1);
         tokio::task::yield_now().await;
     }
-    locking.outbox().set_webhook_health(endpoint_id(1), &health()).await.unwrap();
+    locking.outbox().set_webhook_health(endpoint_key(1), &health()).await.unwrap();
     commit(locking).await;
     let changed = within("changing the endpoint", changing).await.expect("the task does not panic");
     assert_eq!(changed.unwrap(), Changed::One);

@@ -9,7 +9,7 @@ use super::webhook_claims::claimed;
 use super::webhook_deliveries::{only, write};
 use super::webhook_endpoints::add;
 use super::{StoreRig, in_unit, view};
-use crate::samples::webhooks::{attempt, claim, delivery, endpoint, endpoint_id, settled};
+use crate::samples::webhooks::{attempt, claim, delivery, endpoint, endpoint_key, settled};
 use crate::samples::{SPECIAL_CHARACTERS, later, start};
 
 pub(super) async fn settle(rig: &dyn StoreRig, results: &[SettledDelivery]) -> Vec<i64> {
@@ -22,7 +22,12 @@ pub(super) async fn settle(rig: &dyn StoreRig, results: &[SettledDelivery]) -> V
 }
 
 async fn attempts(rig: &dyn StoreRig, delivery: i64) -> Vec<WebhookAttempt> {
-    view(rig).await.outbox_view().webhook_attempts(delivery).await.expect("cannot read attempts")
+    view(rig)
+        .await
+        .outbox_view()
+        .webhook_attempts(endpoint_key(1), delivery)
+        .await
+        .expect("cannot read attempts")
 }
 
 /// A claimed delivery of an event.
@@ -248,7 +253,7 @@ pub async fn attempts_at_an_endpoint_are_counted_since_a_time(rig: &dyn StoreRig
     {
         let mut view = view(rig).await;
         let counts =
-            view.outbox_view().webhook_attempt_counts(endpoint_id(number), later(since)).await.unwrap();
+            view.outbox_view().webhook_attempt_counts(endpoint_key(number), later(since)).await.unwrap();
         assert_eq!(counts, AttemptCounts { delivered, failed }, "endpoint {number} since {since}");
     }
 }

@@ -37,6 +37,15 @@ impl<U: MarketView + ?Sized> Faulty<U> {
         stored
     }
 
+    /// The key of an endpoint. With this fault, the tenant has no effect.
+    async fn key_for(&mut self, fault: Fault, key: EndpointKey) -> Result<EndpointKey, StoreError> {
+        if !self.has(fault) {
+            return Ok(key);
+        }
+        let stored = self.inner().outbox_view().webhook_endpoint(None, key.id).await?;
+        Ok(stored.map_or(key, |endpoint| endpoint.key()))
+    }
+
     /// The delivery as it was written.
     fn written_delivery(&self, mut stored: WebhookDelivery) -> WebhookDelivery {
         if let Some((key, _)) = stored.order_key.split_once(SEPARATOR) {
@@ -50,8 +59,13 @@ impl<U: MarketView + ?Sized> Faulty<U> {
 }
 
 impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
-    async fn webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
-        let found = self.inner().outbox_view().webhook_endpoint(id).await?;
+    async fn webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        let tenant = tenant.filter(|_| !self.has(Fault::EndpointReadsIgnoreTenant));
+        let found = self.inner().outbox_view().webhook_endpoint(tenant, id).await?;
         Ok(found.map(|stored| self.written_endpoint(stored)))
     }
 
@@ -66,14 +80,19 @@ impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
         Ok(found.into_iter().map(|stored| self.written_endpoint(stored)).collect())
     }
 
-    async fn webhook_delivery(&mut self, id: i64) -> Result<Option<WebhookDelivery>, StoreError> {
-        let found = self.inner().outbox_view().webhook_delivery(id).await?;
+    async fn webhook_delivery(
+        &mut self,
+        endpoint: EndpointKey,
+        id: i64,
+    ) -> Result<Option<WebhookDelivery>, StoreError> {
+        let endpoint = self.key_for(Fault::DeliveryReadsIgnoreTenant, endpoint).await?;
+        let found = self.inner().outbox_view().webhook_delivery(endpoint, id).await?;
         Ok(found.map(|stored| self.written_delivery(stored)))
     }
 
     async fn webhook_deliveries_page(
         &mut self,
-        endpoint: EndpointId,
+        endpoint: EndpointKey,
         filter: &DeliveryFilter,
         before: Option<i64>,
         limit: u32,
@@ -82,6 +101,7 @@ impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
         if self.has(Fault::DeliveryPagesIgnoreStatus) {
             filter.status = None;
         }
+        let endpoint = self.key_for(Fault::DeliveryPagesIgnoreTenant, endpoint).await?;
         let before = self.first_below(before);
         self.inner().outbox_view().webhook_deliveries_page(endpoint, &filter, before, limit).await
     }
@@ -93,6 +113,34 @@ impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
         let found = self.inner().outbox_view().webhook_deliveries_of(events).await?;
         Ok(found.into_iter().map(|stored| self.written_delivery(stored)).collect())
     }
+
+    async fn count_dead_webhook_deliveries(
+        &mut self,
+        dead: &DeadDeliveries,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let endpoint = self.key_for(Fault::DeadDeliveryCountsIgnoreTenant, dead.endpoint).await?;
+        let dead = DeadDeliveries { endpoint, ..*dead };
+        self.inner().outbox_view().count_dead_webhook_deliveries(&dead, limit).await
+    }
+
+    async fn webhook_attempts(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: i64,
+    ) -> Result<Vec<WebhookAttempt>, StoreError> {
+        let endpoint = self.key_for(Fault::AttemptReadsIgnoreTenant, endpoint).await?;
+        self.inner().outbox_view().webhook_attempts(endpoint, delivery).await
+    }
+
+    async fn webhook_attempt_counts(
+        &mut self,
+        endpoint: EndpointKey,
+        since: DateTime<Utc>,
+    ) -> Result<AttemptCounts, StoreError> {
+        let endpoint = self.key_for(Fault::AttemptCountsIgnoreTenant, endpoint).await?;
+        self.inner().outbox_view().webhook_attempt_counts(endpoint, since).await
+    }
 }
 
 impl Unit {
@@ -100,14 +148,14 @@ impl Unit {
     async fn hide_health(
         &mut self,
         hide: fn(&mut EndpointHealth),
-    ) -> Result<Vec<(EndpointId, EndpointHealth)>, StoreError> {
+    ) -> Result<Vec<(EndpointKey, EndpointHealth)>, StoreError> {
         let mut hidden = Vec::new();
         for endpoint in self.inner().outbox_view().webhook_endpoints_after(None, u32::MAX).await? {
             let mut health = endpoint.health.clone();
             hide(&mut health);
             if health != endpoint.health {
-                self.inner().outbox().set_webhook_health(endpoint.id, &health).await?;
-                hidden.push((endpoint.id, endpoint.health));
+                self.inner().outbox().set_webhook_health(endpoint.key(), &health).await?;
+                hidden.push((endpoint.key(), endpoint.health));
             }
         }
         Ok(hidden)
@@ -149,7 +197,8 @@ impl Unit {
         let mut settled = settled.clone();
         match (self.shared.fault, &settled.after) {
             (Fault::WebhookResultsIgnoreClaims, _) => {
-                let delivery = self.inner().outbox_view().webhook_delivery(settled.delivery).await?;
+                let delivery =
+                    self.inner().outbox_view().webhook_delivery(settled.endpoint, settled.delivery).await?;
                 if let Some(claim) = delivery.and_then(|delivery| delivery.claim) {
                     settled.claim = claim;
                 }
@@ -171,21 +220,36 @@ impl WebhookRepoWrapper for Unit {
     }
 
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
-        let stored = self.stored_endpoint(after);
+        let mut stored = self.stored_endpoint(after);
+        stored.tenant = self.key_for(Fault::EndpointReplacementsIgnoreTenant, after.key()).await?.tenant;
         let changed = self.inner().outbox().replace_webhook_endpoint(&stored).await?;
         if self.has(Fault::EndpointReplacementsResetHealth) && changed == Changed::One {
-            self.inner().outbox().set_webhook_health(after.id, &after.health).await?;
+            self.inner().outbox().set_webhook_health(after.key(), &after.health).await?;
         }
         Ok(changed)
     }
 
-    async fn lock_webhook_endpoint(&mut self, id: EndpointId) -> Result<Option<WebhookEndpoint>, StoreError> {
+    async fn lock_webhook_endpoint(
+        &mut self,
+        tenant: Option<TenantId>,
+        id: EndpointId,
+    ) -> Result<Option<WebhookEndpoint>, StoreError> {
+        let tenant = tenant.filter(|_| !self.has(Fault::EndpointLocksIgnoreTenant));
         let found = if self.has(Fault::EndpointLocksAreNotTaken) {
-            self.inner().outbox_view().webhook_endpoint(id).await?
+            self.inner().outbox_view().webhook_endpoint(tenant, id).await?
         } else {
-            self.inner().outbox().lock_webhook_endpoint(id).await?
+            self.inner().outbox().lock_webhook_endpoint(tenant, id).await?
         };
         Ok(found.map(|stored| self.written_endpoint(stored)))
+    }
+
+    async fn set_webhook_health(
+        &mut self,
+        endpoint: EndpointKey,
+        health: &EndpointHealth,
+    ) -> Result<(), StoreError> {
+        let endpoint = self.key_for(Fault::EndpointHealthIgnoresTenant, endpoint).await?;
+        self.inner().outbox().set_webhook_health(endpoint, health).await
     }
 
     async fn insert_webhook_deliveries(
@@ -236,6 +300,18 @@ impl WebhookRepoWrapper for Unit {
         Ok(recorded)
     }
 
+    async fn cancel_webhook_deliveries(
+        &mut self,
+        endpoint: Option<EndpointKey>,
+        at: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let endpoint = match endpoint {
+            Some(endpoint) => Some(self.key_for(Fault::CancellationIgnoresTenant, endpoint).await?),
+            None => None,
+        };
+        self.inner().outbox().cancel_webhook_deliveries(endpoint, at).await
+    }
+
     async fn resend_webhook_deliveries(
         &mut self,
         dead: &DeadDeliveries,
@@ -243,6 +319,8 @@ impl WebhookRepoWrapper for Unit {
         limit: u32,
     ) -> Result<u64, StoreError> {
         let limit = if self.has(Fault::ResendingIgnoresLimit) { u32::MAX } else { limit };
-        self.inner().outbox().resend_webhook_deliveries(dead, at, limit).await
+        let endpoint = self.key_for(Fault::ResendingIgnoresTenant, dead.endpoint).await?;
+        let dead = DeadDeliveries { endpoint, ..*dead };
+        self.inner().outbox().resend_webhook_deliveries(&dead, at, limit).await
     }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AfterAttempt, BodyForm, DeadDeliveries, DeliveryState, EndpointId, EndpointStatus, NewWebhookDelivery,
+    AfterAttempt, BodyForm, DeadDeliveries, DeliveryState, EndpointKey, EndpointStatus, NewWebhookDelivery,
     SettledDelivery, StoreError, WebhookDelivery,
 };
 
@@ -73,9 +73,9 @@ fn locks_of(mut ids: Vec<i64>) -> Vec<Lock> {
 }
 
 /// The pending deliveries of deleted endpoints: of one endpoint, or of all.
-fn pending_of_deleted(statement: &Statement<'_>, endpoint: Option<EndpointId>) -> Vec<i64> {
+fn pending_of_deleted(statement: &Statement<'_>, endpoint: Option<EndpointKey>) -> Vec<i64> {
     let is_deleted = |row: &&EndpointRow| {
-        row.endpoint.status == EndpointStatus::Deleted && endpoint.is_none_or(|id| row.endpoint.id == id)
+        row.endpoint.status == EndpointStatus::Deleted && endpoint.is_none_or(|key| row.endpoint.key() == key)
     };
     let endpoints = statement.webhook_endpoints().all().filter(is_deleted);
     endpoints.flat_map(|row| pending(statement, row.endpoint.id)).map(|delivery| delivery.id).collect()
@@ -92,8 +92,9 @@ fn sendable<'s>(
     statement: &'s Statement<'_>,
     dead: &DeadDeliveries,
 ) -> impl Iterator<Item = &'s WebhookDelivery> {
-    of_endpoint(statement, dead.endpoint).filter(|delivery| {
-        delivery.state == DeliveryState::Dead
+    of_endpoint(statement, dead.endpoint.id).filter(|delivery| {
+        delivery.endpoint_key() == dead.endpoint
+            && delivery.state == DeliveryState::Dead
             && (dead.from..dead.to).contains(&delivery.create_time)
             && !delivery.body.is_empty()
             && dead.is_unmasked.is_none_or(|it| it == (delivery.body_form == BodyForm::Unmasked))
@@ -143,7 +144,7 @@ impl<X: Tables> MemoryUnit<X> {
                 recorded.push(settled.delivery);
                 if let Some(attempt) = settled.attempt.clone() {
                     let id = next(&mut statement.sequences.webhook_attempts);
-                    let (delivery, endpoint) = (settled.delivery, settled.endpoint);
+                    let (delivery, endpoint) = (settled.delivery, settled.endpoint.id);
                     statement.own.webhook_attempts.put(AttemptRow { id, delivery, endpoint, attempt });
                 }
             }
@@ -154,7 +155,7 @@ impl<X: Tables> MemoryUnit<X> {
 
     pub(super) async fn cancel_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let ids = self.read_outbox(|statement| pending_of_deleted(statement, endpoint)).await?;

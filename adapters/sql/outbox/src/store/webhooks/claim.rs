@@ -210,7 +210,7 @@ impl Session {
         let ids = rows.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         let mut claimed = Vec::with_capacity(ids.len());
         for delivery in self.claimed_by(&ids, claim).await?.into_values() {
-            if let Some(endpoint) = self.endpoint_by_id(delivery.endpoint, "").await? {
+            if let Some(endpoint) = self.endpoint_by_id(Some(delivery.tenant), delivery.endpoint, "").await? {
                 claimed.push(ClaimedDelivery { delivery, endpoint });
             }
         }

@@ -2,16 +2,19 @@
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointId, NewWebhookDelivery, StoreError,
+    BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointKey, NewWebhookDelivery, StoreError,
 };
 
 use super::super::page::Page;
-use super::tables::{DeliveryTable, endpoint_id, id_value};
+use super::tables::{DeliveryTable, EndpointTable, endpoint_id, key_values};
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
+
+/// The condition for the deliveries to an endpoint; its parameters are [`key_values`].
+pub(super) const OF_ENDPOINT: &str = "endpoint_id = ? AND tenant_id = ?";
 
 /// The columns of a delivery that its event and its endpoint identify.
 const KEY: &str = "event_id, endpoint_id, redelivery";
@@ -32,7 +35,7 @@ fn insertable(deliveries: &[NewWebhookDelivery]) -> usize {
 
 pub(super) fn page(
     dialect: &dyn Dialect,
-    endpoint: EndpointId,
+    endpoint: EndpointKey,
     filter: &DeliveryFilter,
     before: Option<i64>,
     limit: u32,
@@ -46,7 +49,7 @@ pub(super) fn page(
         }
     };
     let select = format!("SELECT {} FROM webhook_deliveries {index}", DeliveryTable::COLUMNS);
-    let page = Page::below(&select, "id", before).and("endpoint_id = ?", [id_value(endpoint)]);
+    let page = Page::below(&select, "id", before).and(OF_ENDPOINT, key_values(endpoint));
     let page = match filter.state {
         // A literal, because only a literal matches the predicate of a partial index.
         Some(state) => page.and(&format!("state = '{}'", state.as_str()), []),
@@ -78,13 +81,13 @@ pub(super) fn sendable(dialect: &dyn Dialect, dead: &DeadDeliveries, limit: u32)
         Some(false) => "AND COALESCE(d.body_form, 'UNMASKED') <> 'UNMASKED' ",
     };
     let sql = format!(
-        "SELECT d.id FROM webhook_deliveries d {index} WHERE d.endpoint_id = ? AND d.state = 'DEAD' \
-         AND d.create_time >= ? AND d.create_time < ? AND d.body <> '' {form}AND NOT {redelivered} \
-         ORDER BY d.id LIMIT ?",
+        "SELECT d.id FROM webhook_deliveries d {index} WHERE d.endpoint_id = ? AND d.tenant_id = ? \
+         AND d.state = 'DEAD' AND d.create_time >= ? AND d.create_time < ? AND d.body <> '' {form}\
+         AND NOT {redelivered} ORDER BY d.id LIMIT ?",
         index = dialect.index("idx_webhook_deliveries_dead"),
         redelivered = redelivered(dialect),
     );
-    (sql, vec![id_value(dead.endpoint), dead.from.into(), dead.to.into(), limit.into()])
+    (sql, [key_values(dead.endpoint), values![dead.from, dead.to, limit]].concat())
 }
 
 /// `IN (?,?)` for these ids, and its parameters.
@@ -143,28 +146,29 @@ impl Session {
 
     pub(super) async fn cancel_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let index = self.dialect.index("idx_webhook_deliveries_order");
         let mut sql = format!(
-            "SELECT e.id FROM webhook_endpoints e WHERE e.status = 'DELETED' AND EXISTS (SELECT 1 \
-             FROM webhook_deliveries d {index} WHERE d.endpoint_id = e.id AND d.state = 'PENDING')"
+            "SELECT e.id, e.tenant_id FROM webhook_endpoints e WHERE e.status = 'DELETED' AND EXISTS (\
+             SELECT 1 FROM webhook_deliveries d {index} WHERE d.endpoint_id = e.id AND d.state = 'PENDING')"
         );
         let mut values = Vec::new();
         if let Some(endpoint) = endpoint {
-            sql.push_str(" AND e.id = ?");
-            values.push(id_value(endpoint));
+            sql.push_str(" AND e.id = ? AND e.tenant_id = ?");
+            values.extend(key_values(endpoint));
         }
         sql.push_str(" ORDER BY e.id");
         let mut cancelled = 0;
         for row in &self.fetch(&sql, values).await? {
-            let endpoint = endpoint_id(row.of("webhook_endpoints", "id"), "id")?;
+            let row = EndpointTable::fields(row);
+            let endpoint = EndpointKey { tenant: row.id("tenant_id")?, id: endpoint_id(row, "id")? };
             let sql = format!(
                 "UPDATE webhook_deliveries {index} SET state = 'CANCELLED', claim_id = NULL, claims = 0, \
-                 is_blocked = 0, settle_time = ? WHERE endpoint_id = ? AND state = 'PENDING'"
+                 is_blocked = 0, settle_time = ? WHERE {OF_ENDPOINT} AND state = 'PENDING'"
             );
-            cancelled += self.execute(&sql, vec![at.into(), id_value(endpoint)]).await?;
+            cancelled += self.execute(&sql, [values![at], key_values(endpoint)].concat()).await?;
         }
         Ok(cancelled)
     }
@@ -176,8 +180,9 @@ impl Session {
         limit: u32,
     ) -> Result<u64, StoreError> {
         let (sql, values) = sendable(self.dialect, dead, limit);
-        let dead = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        let ids = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         let set = "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, settle_time = NULL";
-        self.update_deliveries(&dead, (set, values![at]), ("state = 'DEAD'", Vec::new())).await
+        let condition = ("tenant_id = ? AND state = 'DEAD'", values![dead.endpoint.tenant.get()]);
+        self.update_deliveries(&ids, (set, values![at]), condition).await
     }
 }

@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{EndpointId, StoreError};
+use handover_outbox::ports::{EndpointId, EndpointKey, StoreError};
 
-use super::deliveries::id;
-use super::tables::{DeliveryTable, Opening, endpoint_id, id_value};
+use super::deliveries::{OF_ENDPOINT, id};
+use super::tables::{DeliveryTable, Opening, endpoint_id, id_value, key_values};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, chunk, padded};
 use crate::session::Session;
 use crate::table::Table;
@@ -194,12 +194,12 @@ impl Session {
     }
 
     /// Unmarks every delivery of an endpoint that is not ordered.
-    pub(super) async fn unblock_all(&mut self, endpoint: EndpointId) -> Result<(), StoreError> {
+    pub(super) async fn unblock_all(&mut self, endpoint: EndpointKey) -> Result<(), StoreError> {
         let sql = format!(
             "UPDATE webhook_deliveries {index} SET is_blocked = 0 \
-             WHERE endpoint_id = ? AND state = 'PENDING' AND is_blocked = 1",
+             WHERE {OF_ENDPOINT} AND state = 'PENDING' AND is_blocked = 1",
             index = self.dialect.index("idx_webhook_deliveries_order"),
         );
-        self.execute(&sql, vec![id_value(endpoint)]).await.map(drop)
+        self.execute(&sql, key_values(endpoint)).await.map(drop)
     }
 }

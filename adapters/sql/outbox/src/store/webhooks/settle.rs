@@ -58,7 +58,7 @@ impl Session {
         }
         let attempts = recorded.iter().filter_map(|settled| {
             let attempt = settled.attempt.as_ref()?;
-            Some(NewAttempt { delivery: settled.delivery, endpoint: settled.endpoint, attempt })
+            Some(NewAttempt { delivery: settled.delivery, endpoint: settled.endpoint.id, attempt })
         });
         self.insert_into::<AttemptTable>(AttemptTable::rows(attempts), "").await?;
         self.unblock_next(&ended).await?;

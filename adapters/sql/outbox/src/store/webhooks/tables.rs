@@ -2,8 +2,8 @@
 
 use handover_outbox::ports::{
     AttemptOutcome, AttemptRate, BodyForm, ClaimId, DeliveryState, EndpointHeaders, EndpointHealth,
-    EndpointId, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, StoreError, WebhookAttempt,
-    WebhookDelivery, WebhookEndpoint,
+    EndpointId, EndpointKey, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, StoreError,
+    WebhookAttempt, WebhookDelivery, WebhookEndpoint,
 };
 use serde_json::json;
 use tracing::error;
@@ -194,6 +194,11 @@ pub(super) fn health_values(health: &EndpointHealth) -> Vec<Value> {
 /// Parameter for an endpoint.
 pub(super) fn id_value(id: EndpointId) -> Value {
     Value::from(id.to_string())
+}
+
+/// Parameters for the id and the tenant of an endpoint.
+pub(super) fn key_values(endpoint: EndpointKey) -> Vec<Value> {
+    vec![id_value(endpoint.id), endpoint.tenant.get().into()]
 }
 
 /// A locked endpoint from which deliveries may be claimed.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
     AfterAttempt, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, DeliveryState,
-    EndpointId, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookClaim,
+    EndpointKey, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookClaim,
     WebhookDelivery, WebhookEndpoint, WebhookRepoWrapper,
 };
 use marketplace::ports::MarketUnit;
@@ -29,7 +29,8 @@ impl WebhookRepoWrapper for Unit {
     }
 
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
-        let before = self.inner.outbox().webhook_endpoint(after.id).await?.map(|before| before.status);
+        let before = self.inner.outbox().webhook_endpoint(Some(after.tenant), after.id).await?;
+        let before = before.map(|before| before.status);
         let changed = self.inner.outbox().replace_webhook_endpoint(after).await?;
         if changed == Changed::One {
             self.writes.by_operator = true;
@@ -64,7 +65,7 @@ impl WebhookRepoWrapper for Unit {
         claim: &WebhookClaim,
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
         let claimed = self.inner.outbox().claim_webhook_deliveries(claim).await?;
-        let endpoints: BTreeSet<EndpointId> = claimed.iter().map(|it| it.delivery.endpoint).collect();
+        let endpoints: BTreeSet<EndpointKey> = claimed.iter().map(|it| it.delivery.endpoint_key()).collect();
         for endpoint in endpoints {
             self.check_claim(endpoint, claim, &claimed).await?;
         }
@@ -83,7 +84,7 @@ impl WebhookRepoWrapper for Unit {
     ) -> Result<Vec<i64>, StoreError> {
         let mut before = Vec::with_capacity(settled.len());
         for it in settled {
-            before.push(self.inner.outbox().webhook_delivery(it.delivery).await?);
+            before.push(self.inner.outbox().webhook_delivery(it.endpoint, it.delivery).await?);
         }
         let recorded = self.inner.outbox().settle_webhook_deliveries(settled).await?;
         for (it, before) in settled.iter().zip(before) {
@@ -98,7 +99,7 @@ impl WebhookRepoWrapper for Unit {
 
     async fn cancel_webhook_deliveries(
         &mut self,
-        endpoint: Option<EndpointId>,
+        endpoint: Option<EndpointKey>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let cancelled = self.inner.outbox().cancel_webhook_deliveries(endpoint, at).await?;
@@ -120,7 +121,7 @@ impl WebhookRepoWrapper for Unit {
         if resent > 0 {
             self.writes.by_operator = true;
             let (from, to) = (DeliveryState::Dead, DeliveryState::Pending);
-            let what = || format!("deliveries of endpoint {}", dead.endpoint);
+            let what = || format!("deliveries of endpoint {}", dead.endpoint.id);
             self.transition((DELIVERY, from.as_str(), to.as_str()), what);
         }
         Ok(resent)
@@ -131,13 +132,16 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// Checks the claims of an endpoint. The unit of work has the endpoint locked, so that no other one claims from it.
     async fn check_claim(
         &mut self,
-        id: EndpointId,
+        key: EndpointKey,
         claim: &WebhookClaim,
         claimed: &[ClaimedDelivery],
     ) -> Result<(), StoreError> {
-        let Some(endpoint) = self.inner.outbox().webhook_endpoint(id).await? else { return Ok(()) };
+        let id = key.id;
+        let Some(endpoint) = self.inner.outbox().webhook_endpoint(Some(key.tenant), id).await? else {
+            return Ok(());
+        };
         let filter = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
-        let pending = self.inner.outbox().webhook_deliveries_page(id, &filter, None, ALL).await?;
+        let pending = self.inner.outbox().webhook_deliveries_page(key, &filter, None, ALL).await?;
         let violations = &mut self.writes.violations;
         if endpoint.status != EndpointStatus::Enabled {
             violations.push(format!(
