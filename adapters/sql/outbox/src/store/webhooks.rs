@@ -17,7 +17,7 @@ use handover_outbox::ports::{
     WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
 };
 
-use crate::dialect::{LookUp, MAX_ROWS, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
@@ -32,6 +32,12 @@ fn select_endpoint() -> String {
     format!("SELECT {} FROM webhook_endpoints", EndpointTable::COLUMNS)
 }
 
+/// The condition for an endpoint; its parameters are [`key_values`]. Statements that lock the endpoint MUST find it by the
+/// primary key: with an index of tenants, they lock in another order than others (a deadlock on MySQL).
+fn by_key(dialect: &dyn Dialect) -> String {
+    format!("id = ? AND {} = ?", dialect.unindexed("tenant_id"))
+}
+
 impl Session {
     async fn endpoint_by_id(
         &mut self,
@@ -39,8 +45,9 @@ impl Session {
         id: EndpointId,
         lock: &str,
     ) -> Result<Option<WebhookEndpoint>, StoreError> {
-        let of_tenant = if tenant.is_some() { "AND tenant_id = ?" } else { "" };
-        let sql = format!("{} WHERE id = ? {of_tenant} {lock}", select_endpoint());
+        let condition = if tenant.is_some() { by_key(self.dialect) } else { "id = ?".to_owned() };
+        let index = self.dialect.lock_index("PRIMARY");
+        let sql = format!("{} {index} WHERE {condition} {lock}", select_endpoint());
         let tenant = tenant.map(|tenant| Value::from(tenant.get()));
         let values = [id_value(id)].into_iter().chain(tenant).collect();
         let row = self.fetch_one(&sql, values).await?;
@@ -270,8 +277,10 @@ impl WebhookRepo for Session {
 
     async fn replace_webhook_endpoint(&mut self, after: &WebhookEndpoint) -> Result<Changed, StoreError> {
         let sql = format!(
-            "UPDATE webhook_endpoints SET {} WHERE id = ? AND tenant_id = ? AND version = ?",
-            EndpointTable::SET
+            "UPDATE webhook_endpoints {index} SET {set} WHERE {by_key} AND version = ?",
+            index = self.dialect.lock_index("PRIMARY"),
+            set = EndpointTable::SET,
+            by_key = by_key(self.dialect),
         );
         let mut values = EndpointTable::updated_values(after);
         values.extend(key_values(after.key()));
@@ -296,11 +305,15 @@ impl WebhookRepo for Session {
         endpoint: EndpointKey,
         health: &EndpointHealth,
     ) -> Result<(), StoreError> {
-        let sql = "UPDATE webhook_endpoints SET failing_since = ?, failures = ?, last_success_time = ?, \
-                   paused_until = ? WHERE id = ? AND tenant_id = ?";
+        let sql = format!(
+            "UPDATE webhook_endpoints {index} SET failing_since = ?, failures = ?, last_success_time = ?, \
+             paused_until = ? WHERE {by_key}",
+            index = self.dialect.lock_index("PRIMARY"),
+            by_key = by_key(self.dialect),
+        );
         let mut values = health_values(health);
         values.extend(key_values(endpoint));
-        self.execute(sql, values).await.map(drop)
+        self.execute(&sql, values).await.map(drop)
     }
 
     async fn insert_webhook_deliveries(

@@ -156,7 +156,7 @@ impl Session {
         );
         let mut values = Vec::new();
         if let Some(endpoint) = endpoint {
-            sql.push_str(" AND e.id = ? AND e.tenant_id = ?");
+            sql.push_str(&format!(" AND e.id = ? AND {} = ?", self.dialect.unindexed("e.tenant_id")));
             values.extend(key_values(endpoint));
         }
         sql.push_str(" ORDER BY e.id");
