@@ -9,7 +9,7 @@ use handover_outbox::ports::{
 };
 
 use super::webhook_deliveries::{only, write};
-use super::webhook_endpoints::{add, change, set_health, stored};
+use super::webhook_endpoints::{add, change, end_of_rollback, set_health, stored};
 use super::webhook_settling::settle;
 use super::{StoreRig, begin, in_unit};
 use crate::concurrency::race;
@@ -268,6 +268,7 @@ pub async fn a_claim_skips_endpoints_that_are_locked(rig: &dyn StoreRig) {
     let one = WebhookClaim { limit: 1, ..claim("b", later(1)) };
     assert_eq!(events(&claimed(rig, &one).await), ["late"]);
     drop(locking);
+    end_of_rollback(rig, 1).await;
     assert_eq!(claimed(rig, &claim("c", later(1))).await.len(), 5);
 }
 

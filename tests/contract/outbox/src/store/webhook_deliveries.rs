@@ -6,7 +6,7 @@ use handover_outbox::ports::{
 };
 
 use super::webhook_claims::claimed;
-use super::webhook_endpoints::{add, change};
+use super::webhook_endpoints::{add, change, end_of_rollback};
 use super::webhook_settling::settle;
 use super::{StoreRig, begin, in_unit, view};
 use crate::concurrency::{RACERS, race};
@@ -393,6 +393,7 @@ pub async fn a_dropped_unit_of_work_changes_no_webhook(rig: &dyn StoreRig) {
     let dropped = unit.outbox().claim_webhook_deliveries(&claim("dropped", later(100))).await.unwrap();
     assert_eq!(dropped.len(), 2);
     drop(unit);
+    end_of_rollback(rig, 1).await;
     assert_eq!((only(rig, "a").await, only(rig, "b").await), before);
     assert_eq!(of_event(rig, "c").await, []);
     let mut view = view(rig).await;

@@ -34,6 +34,13 @@ pub(super) async fn found(
     [read, locked].map(|found| found.expect("cannot read an endpoint"))
 }
 
+/// Waits for the end of a rollback that begins when a unit of work is dropped: until then, the endpoint is locked, and claims
+/// leave it out.
+pub(super) async fn end_of_rollback(rig: &dyn StoreRig, number: u32) {
+    let [_, locked] = found(rig, None, endpoint_id(number)).await;
+    assert!(locked.is_some(), "endpoint {number} exists");
+}
+
 /// Changes an endpoint with the next version.
 pub(super) async fn change(rig: &dyn StoreRig, number: u32, change: impl FnOnce(&mut WebhookEndpoint)) {
     let mut after = stored(rig, number).await;
