@@ -2,6 +2,8 @@
 //! Receivers that never answer, and the limits of endpoints for several processes.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
@@ -123,6 +125,7 @@ async fn killed_process_loses_no_webhook(pair: Pair) {
     drop(process);
 }
 
+/// A request to the API that does not end takes its whole time, too.
 async fn request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     // A claim that was not released, or a retry, would be due only after a minute.
@@ -141,6 +144,9 @@ async fn request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next(p
         other => Err(format!("{other} requests").into()),
     })
     .await;
+    let mut unfinished = TcpStream::connect(process.base().trim_start_matches("http://")).unwrap();
+    unfinished.write_all(b"POST /api/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
     let (status, _) = process.terminate(WITHIN).unwrap();
     assert_eq!(status.code(), Some(0), "{}", launch.log());
     // SQLite stores times as text in this form.

@@ -76,9 +76,14 @@ impl Tasks {
         &self.stopping
     }
 
+    /// Signals every loop to stop.
+    pub fn begin_stop(&self) {
+        self.stopping.cancel();
+    }
+
     /// Signals every loop to stop and waits until every task has ended.
     pub async fn stop(&self) {
-        self.stopping.cancel();
+        self.begin_stop();
         self.tracker.close();
         self.tracker.wait().await;
     }

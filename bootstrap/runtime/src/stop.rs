@@ -1,7 +1,7 @@
 //! The graceful stop of a process.
 //!
-//! **Invariant:** components stop before their dependencies: first requests, then the background tasks, then the
-//! database, and last the lock.
+//! **Invariant:** components stop before their dependencies: first requests and the background tasks, then the database,
+//! and last the lock.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The service of one process: starts and stops its components in the order of their dependencies.
 //!
-//! **Invariant:** components stop before their dependencies: first HTTP requests, then the loops, then the database,
-//! and last the lock.
+//! **Invariant:** components stop before their dependencies: first HTTP requests and the loops, then the database, and last
+//! the lock.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use handover_outbox::consumers::Bound;
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
-use handover_runtime::http::Listeners;
+use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
 use handover_runtime::webhooks::webhooks;
@@ -197,8 +197,11 @@ impl Service {
     /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
         let stop = Stop::within(within);
-        if let Some(Api { server, .. }) = self.api {
-            server.close();
+        let server = self.api.map(|api| api.server);
+        server.iter().for_each(HttpServer::close);
+        // Together with the requests: both get the same seconds, and one after the other would take too long.
+        self.app.outbox.tasks().begin_stop();
+        if let Some(server) = server {
             stop.wait_for("HTTP requests", server.ended()).await?;
         }
         stop.finish("relay, consumers or jobs", self.app.outbox.tasks(), self.database).await
