@@ -21,7 +21,7 @@ use crate::layer::{Call, Layer};
 /// | `messaging.message.id` | the event id |
 /// | `handover.event.type`, `handover.attempt` | the event type; the number of the attempt, see [`Call::attempt`] |
 /// | `handover.trace.id` | the trace id of the request that caused the event, see [`Call::trace_id`] |
-/// | `error.type` | after a failure: `permanent` or `retryable` |
+/// | `error.type` | after a failure: `permanent` or `retryable`, or `interrupted` if the handler did not end: its time limit was exceeded, or the process stopped |
 /// | `otel.status_code`, `otel.status_description` | after a failure: `ERROR`, and its text |
 ///
 /// With the feature `otel`, the parent of the span is the one in which the event was enqueued, if a layer of
@@ -45,17 +45,39 @@ impl Layer for TraceLayer {
         call: BoxFuture<'a, Result<Applied>>,
     ) -> BoxFuture<'a, Result<Applied>> {
         let span = span_of(event);
-        let observed = span.clone();
+        let mut observed = Observed { span: span.clone(), has_ended: false };
         let observing = async move {
             let outcome = call.await;
+            observed.has_ended = true;
             if let Err(error) = &outcome {
-                observed.record("error.type", if error.is_permanent() { "permanent" } else { "retryable" });
-                observed.record("otel.status_code", "ERROR");
-                observed.record("otel.status_description", error.to_string());
+                observed
+                    .fail(if error.is_permanent() { "permanent" } else { "retryable" }, &error.to_string());
             }
             outcome
         };
         Box::pin(observing.instrument(span))
+    }
+}
+
+/// The span of a call that is dropped if it does not end.
+struct Observed {
+    span: Span,
+    has_ended: bool,
+}
+
+impl Observed {
+    fn fail(&self, error_type: &str, description: &str) {
+        self.span.record("error.type", error_type);
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("otel.status_description", description);
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.fail("interrupted", "the time limit was exceeded, or the process stopped");
+        }
     }
 }
 

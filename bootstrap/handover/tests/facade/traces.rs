@@ -160,6 +160,30 @@ async fn handlers_of_an_event_and_of_its_follow_up_belong_to_the_trace_of_the_re
     Ok(())
 }
 
+async fn hang(_: Event<BookLent>) -> handover::Result {
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn span_of_a_handler_that_exceeds_its_time_limit_has_an_error() -> TestResult {
+    let (spans, _recording) = Spans::record();
+    let library = Library::open().await?;
+    let retry = RetryPolicy::consumer(Duration::from_millis(1), Duration::from_millis(1), 1);
+    let consumer = at_least_once(hang).timeout(Duration::from_millis(20)).retry(retry);
+    let (outbox, running) =
+        library.start(library.builder().layer(TraceLayer).consumer("hangs", consumer)).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    running.drain().await?;
+    running.stop(STOP_LIMIT).await?;
+    let calls = spans.of("process library.hangs");
+    assert!(!calls.is_empty());
+    for call in calls {
+        assert_eq!(attribute(&call, "error.type").as_deref(), Some("interrupted"));
+        assert_eq!(call.status, Status::error("the time limit was exceeded, or the process stopped"));
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn trace_of_the_caller_comes_before_the_current_span() -> TestResult {
     let (_, _recording) = Spans::record();
