@@ -1,17 +1,20 @@
 //! Host names.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of concurrent lookups: half of the threads that tokio has for calls that block.
 const MAX_LOOKUPS: usize = 256;
+/// Maximum number of concurrent lookups of one host.
+const MAX_LOOKUPS_OF_HOST: usize = 4;
 /// Time for which a lookup waits until another one ends.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
@@ -29,18 +32,33 @@ pub type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 /// The resolver of the operating system.
 ///
-/// A lookup occupies a thread until the name servers answer, also after its request ended. Their number is limited, so that
-/// hosts whose name servers do not answer cannot take all threads of the process.
+/// A lookup occupies a thread until the name servers answer, also after its request ended. Their number is limited, in total
+/// and for each host, so that hosts whose name servers do not answer take neither all threads of the process nor the lookups
+/// of other hosts.
 #[derive(Clone)]
 pub struct SystemResolver {
     lookup: Arc<Lookup>,
     permits: Arc<Semaphore>,
+    of_hosts: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
 }
 
 impl SystemResolver {
     /// A resolver with this function and this limit of concurrent lookups.
     pub fn new(lookup: Arc<Lookup>, max_lookups: usize) -> SystemResolver {
-        SystemResolver { lookup, permits: Arc::new(Semaphore::new(max_lookups)) }
+        SystemResolver { lookup, permits: Arc::new(Semaphore::new(max_lookups)), of_hosts: Arc::default() }
+    }
+
+    /// Waits until a lookup of this host may begin.
+    async fn permits(&self, host: &str) -> Result<[OwnedSemaphorePermit; 2], AcquireError> {
+        let of_host = {
+            let mut of_hosts = self.of_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            // A permit holds its semaphore.
+            of_hosts.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+            let new = || Arc::new(Semaphore::new(MAX_LOOKUPS_OF_HOST));
+            Arc::clone(of_hosts.entry(host.to_owned()).or_insert_with(new))
+        };
+        let of_host = of_host.acquire_owned().await?;
+        Ok([of_host, Arc::clone(&self.permits).acquire_owned().await?])
     }
 }
 
@@ -57,14 +75,13 @@ fn system_lookup(host: &str) -> io::Result<Vec<IpAddr>> {
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> Resolved<'a> {
         Box::pin(async move {
-            let permit = tokio::time::timeout(MAX_WAIT, Arc::clone(&self.permits).acquire_owned()).await;
-            let Ok(Ok(permit)) = permit else {
+            let Ok(Ok(permits)) = tokio::time::timeout(MAX_WAIT, self.permits(host)).await else {
                 return Err(io::Error::other("too many lookups wait for name servers that do not answer"));
             };
             let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
             tokio::task::spawn_blocking(move || {
                 let result = lookup(&host);
-                drop(permit);
+                drop(permits);
                 result
             })
             .await?

@@ -154,7 +154,8 @@ async fn lookups_are_limited_and_the_error_says_so() {
         }
         Ok(vec!["127.0.0.1".parse().unwrap()])
     };
-    let resolver = SystemResolver::new(Arc::new(lookup), 1);
+    let lookup = Arc::new(lookup);
+    let resolver = SystemResolver::new(lookup.clone(), 1);
     let hanging = tokio::time::timeout(Duration::from_millis(50), resolver.resolve("hanging.example"));
     assert!(hanging.await.is_err());
     let refused = resolver.resolve("receiver.example").await.unwrap_err();
@@ -164,6 +165,14 @@ async fn lookups_are_limited_and_the_error_says_so() {
         resolver.resolve("receiver.example").await.unwrap(),
         ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]
     );
+    // The lookups of one host do not take those of others.
+    let resolver = SystemResolver::new(lookup, 5);
+    for _ in 0..10 {
+        let hanging = tokio::time::timeout(Duration::from_millis(5), resolver.resolve("hanging.example"));
+        assert!(hanging.await.is_err());
+    }
+    resolver.resolve("receiver.example").await.unwrap();
+    drop(release);
 }
 
 #[tokio::test]
