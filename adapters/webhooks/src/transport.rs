@@ -22,6 +22,10 @@ use crate::signature::Message;
 /// Marks a request whose event an operator asked to send again.
 const REDELIVERY: HeaderName = HeaderName::from_static("handover-redelivery");
 
+/// A word of a static header with fewer bytes is not replaced in responses: it would occur by chance.
+const MIN_SECRET_BYTES: usize = 4;
+const REPLACEMENT: &str = "***";
+
 /// Sends signed requests over HTTP.
 ///
 /// Its errors do not reveal which ports of a refused address are open, because no connection is made to them.
@@ -39,11 +43,14 @@ impl HttpTransport {
     }
 
     /// The headers of a request, with its signatures.
-    fn headers(&self, request: &WebhookRequest<'_>) -> Result<HeaderMap, SendError> {
-        let endpoint = request.endpoint;
+    fn headers(
+        &self,
+        request: &WebhookRequest<'_>,
+        static_headers: &BTreeMap<String, String>,
+    ) -> Result<HeaderMap, SendError> {
         let mut headers = HeaderMap::new();
-        for (name, value) in self.static_headers(endpoint)? {
-            let (name, value) = static_header(&name, &value).map_err(SendError::no_response)?;
+        for (name, value) in static_headers {
+            let (name, value) = static_header(name, value).map_err(SendError::no_response)?;
             headers.insert(name, value);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -109,6 +116,16 @@ fn webhook_id(event: &str) -> Cow<'_, str> {
     }
 }
 
+/// A response without the values of static headers, for receivers that return the request: responses are stored. Each word
+/// of a value that is long enough for a secret is replaced.
+fn without_headers<'a>(body: &'a [u8], headers: &BTreeMap<String, String>) -> Cow<'a, [u8]> {
+    let words = headers.values().flat_map(|value| value.split_whitespace());
+    words.filter(|word| word.len() >= MIN_SECRET_BYTES).fold(Cow::Borrowed(body), |body, word| {
+        let text = String::from_utf8_lossy(&body);
+        if text.contains(word) { Cow::Owned(text.replace(word, REPLACEMENT).into_bytes()) } else { body }
+    })
+}
+
 #[async_trait]
 impl WebhookTransport for HttpTransport {
     fn check_url(&self, url: &str) -> Result<(), String> {
@@ -159,7 +176,8 @@ impl WebhookTransport for HttpTransport {
             .rules
             .check(&request.endpoint.url)
             .map_err(|refused| SendError::NoResponse(format!("refused: {refused}")))?;
-        let headers = self.headers(request)?;
+        let static_headers = self.static_headers(request.endpoint)?;
+        let headers = self.headers(request, &static_headers)?;
         let body = Bytes::copy_from_slice(request.body.as_bytes());
         let response = self
             .client
@@ -170,7 +188,7 @@ impl WebhookTransport for HttpTransport {
         Ok(WebhookResponse {
             status: response.status.as_u16(),
             retry_after: retry_after.map(str::to_owned),
-            body: response.body.to_vec(),
+            body: without_headers(&response.body, &static_headers).into_owned(),
         })
     }
 }

@@ -38,6 +38,14 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// Parses the lines of a file that are not empty; there MUST be one.
+pub(crate) fn lines_of_file<T>(path: &str, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let parsed = lines.map(parse).collect::<Result<Vec<_>, _>>()?;
+    if parsed.is_empty() { Err("the file is empty".to_owned()) } else { Ok(parsed) }
+}
+
 /// Parser of a tenant's id.
 pub fn tenant(text: &str) -> Result<TenantId, String> {
     text.parse().map_err(|error: IdError| error.to_string())

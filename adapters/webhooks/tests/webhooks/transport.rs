@@ -130,6 +130,20 @@ async fn long_response_is_cut() {
 }
 
 #[tokio::test]
+async fn returned_request_is_stored_without_the_values_of_its_static_headers() {
+    let body = r#"{"authorization":"Bearer canary-1","x-key":"canary-2 ","x-id":"17","n":17}"#;
+    let receiver = Receiver::start(Answer::Response { status: 500, headers: &[], body: body.into() }).await;
+    let transport = transport();
+    let (mut endpoint, _) = endpoint(&transport, &receiver.url());
+    let headers = [("authorization", "Bearer canary-1"), ("x-key", "canary-2"), ("x-id", "17")];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    endpoint.headers = Some(transport.seal_headers(endpoint.id, &headers.into()).unwrap());
+    let response = transport.send(&request(&endpoint)).await.unwrap();
+    let expected = r#"{"authorization":"*** ***","x-key":"*** ","x-id":"17","n":17}"#;
+    assert_eq!(String::from_utf8(response.body).unwrap(), expected);
+}
+
+#[tokio::test]
 async fn errors_name_their_cause() {
     let transport = transport();
     let silent = Receiver::start(Answer::Nothing).await;

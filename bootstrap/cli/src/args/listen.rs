@@ -3,7 +3,7 @@
 use clap::Args;
 use handover_webhooks::{InvalidKey, VerifyingKey};
 
-use crate::values::whole;
+use crate::values::{lines_of_file, whole};
 
 /// Arguments of `webhook listen`.
 #[derive(Debug, Clone, Args)]
@@ -32,10 +32,7 @@ impl WebhookListenArgs {
 }
 
 fn keys(path: &str) -> Result<KeysOfFile, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let keys = lines.map(key).collect::<Result<Vec<_>, _>>()?;
-    if keys.is_empty() { Err("the file is empty".to_owned()) } else { Ok(KeysOfFile(keys)) }
+    lines_of_file(path, key).map(KeysOfFile)
 }
 
 fn key(text: &str) -> Result<VerifyingKey, String> {

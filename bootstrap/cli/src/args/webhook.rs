@@ -1,5 +1,7 @@
 //! Arguments of `webhook`.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
 use handover_events::TenantId;
@@ -10,7 +12,7 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
 use super::PageArgs;
-use crate::values::{delivery_state, endpoint, header, reason, tenant, time, whole};
+use crate::values::{delivery_state, endpoint, header, lines_of_file, reason, tenant, time, whole};
 
 const CREATE_HELP: &str = "\
 The output shows the secret of the endpoint, once: the receiver verifies requests with it. Event types are \
@@ -18,7 +20,8 @@ names (book.lent), all with a prefix ('book.*'), or '*'.
 
 Examples:
   handover webhook create --url https://erp.example/hooks --types 'book.*'
-  handover webhook create --url https://erp.example/v1 --types book.lent --header 'x-key: 17'";
+  handover webhook create --url https://erp.example/v1 --types book.lent --header 'x-shop: 17'
+  handover webhook create --url https://erp.example/v2 --types book.lent --header-file headers.txt";
 
 const UPDATE_HELP: &str = "\
 What is not named stays as it is. Deliveries that are waiting are sent to the new URL.
@@ -102,9 +105,35 @@ pub struct EndpointArgs {
     /// Maximum number of concurrent attempts, 1 to 64 [default: 2]
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=MAX_IN_FLIGHT))]
     pub max_in_flight: Option<u32>,
-    /// Static request header; can be repeated
+    /// Static request header, which other users of this machine can read in `ps`; can be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub headers: Vec<(String, String)>,
+    /// File with static request headers, one 'NAME: VALUE' per line; /dev/stdin is standard input
+    #[arg(long = "header-file", value_name = "FILE", value_parser = headers)]
+    pub headers_of_file: Option<HeadersOfFile>,
+}
+
+/// The static request headers in a file.
+#[derive(Clone)]
+pub struct HeadersOfFile(Vec<(String, String)>);
+
+/// Shows no value.
+impl fmt::Debug for HeadersOfFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HeadersOfFile(..)")
+    }
+}
+
+impl EndpointArgs {
+    /// The headers in the file and those of the flag.
+    pub(crate) fn all_headers(&self) -> impl Iterator<Item = &(String, String)> {
+        let of_file = self.headers_of_file.iter().flat_map(|HeadersOfFile(headers)| headers);
+        of_file.chain(&self.headers)
+    }
+}
+
+fn headers(path: &str) -> Result<HeadersOfFile, String> {
+    lines_of_file(path, header).map(HeadersOfFile)
 }
 
 /// Arguments of `webhook create`.

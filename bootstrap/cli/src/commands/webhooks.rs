@@ -90,10 +90,8 @@ pub(crate) async fn update<A: WebhookAccess>(
 /// The named properties, and those that are removed.
 fn change(arguments: &EndpointArgs, removed: &[Removable]) -> Result<EndpointChange, CommandFailure> {
     let removes = |property| removed.contains(&property).then_some(None);
-    let headers = match !arguments.headers.is_empty() || removed.contains(&Removable::Headers) {
-        true => Some(headers(&arguments.headers)?),
-        false => None,
-    };
+    let set = headers(arguments.all_headers())?;
+    let headers = (!set.is_empty() || removed.contains(&Removable::Headers)).then_some(set);
     let body_form = match (arguments.unmasked, arguments.full) {
         (true, _) => Some(BodyForm::Unmasked),
         (false, Some(true)) => Some(BodyForm::Full),
@@ -117,7 +115,9 @@ fn change(arguments: &EndpointArgs, removed: &[Removable]) -> Result<EndpointCha
 }
 
 /// The headers by name. Names that differ only in case are the same header.
-fn headers(named: &[(String, String)]) -> Result<BTreeMap<String, String>, CommandFailure> {
+fn headers<'a>(
+    named: impl Iterator<Item = &'a (String, String)>,
+) -> Result<BTreeMap<String, String>, CommandFailure> {
     let mut headers = BTreeMap::new();
     for (name, value) in named {
         if headers.insert(name.to_ascii_lowercase(), value.clone()).is_some() {

@@ -38,6 +38,11 @@ fn endpoint_is_created_changed_and_deleted_and_its_secret_is_shown_once() {
     assert_eq!(created["headerNames"], json!(["x-api-key"]));
     assert!(created["secret"].as_str().unwrap().starts_with("whsec_"));
     let id = created["endpointId"].as_str().unwrap();
+    world.write("headers", "X-Api-Key: 18\n\nx-shop: 3\n");
+    let from_file = format!("update {id} --header-file {}", world.path("headers").display());
+    assert_eq!(webhook(&world, &from_file)["headerNames"], json!(["x-api-key", "x-shop"]));
+    world.write("headers", "no header");
+    world.run(&format!("webhook {from_file}")).refused(2, &["--header-file", "write it as 'NAME: VALUE'"]);
     let shown = webhook(&world, &format!("show {id}"));
     assert_eq!((&shown["url"], shown.get("secret")), (&json!("https://erp.example/hooks"), None));
     let changed = webhook(&world, &format!("update {id} --ordered --full --per-second 5 --description ERP"));
