@@ -110,7 +110,7 @@ impl Dispatcher {
     }
 }
 
-/// A task in progress holds a permit until its outcome is recorded.
+/// A task in progress, and its permit, are dropped when its outcome is recorded.
 type Finished<D> = (<D as Dispatch>::Task, <D as Dispatch>::Outcome, OwnedSemaphorePermit);
 
 struct Loop<D: Dispatch> {
@@ -199,7 +199,7 @@ impl<D: Dispatch> Loop<D> {
             let (group, permits): (Vec<_>, Vec<_>) =
                 received.drain(..).map(|(task, outcome, permit)| ((task, outcome), permit)).unzip();
             self.record(&group).await;
-            drop(permits);
+            drop((group, permits));
             self.ended.notify_one();
         }
     }

@@ -18,6 +18,7 @@ mod operator;
 mod outbox;
 mod relay_id;
 mod store;
+mod webhook_capacity;
 mod webhook_transport;
 mod webhooks;
 
@@ -58,6 +59,7 @@ pub use outbox::{
 pub use relay_id::{OlderRelay, RelayId};
 pub(crate) use store::Erased;
 pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};
+pub use webhook_capacity::WebhookCapacity;
 pub use webhook_transport::{
     NewSecret, SecretError, SendError, WebhookRequest, WebhookResponse, WebhookTransport,
 };

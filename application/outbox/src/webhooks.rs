@@ -23,7 +23,7 @@ mod sweep;
 
 pub use deliveries::DeliveryWriter;
 pub use delivery_operations::ShownDelivery;
-pub use dispatcher::{WebhookDispatcher, WebhookSettings};
+pub use dispatcher::{DeliveryInProgress, WebhookDispatcher, WebhookSettings};
 pub use endpoints::{
     DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_DESCRIPTION_CHARS, MAX_ENDPOINTS, MAX_HEADERS,
     MAX_IN_FLIGHT, MAX_PATTERNS, MAX_PER_SECOND, WebhookError,

@@ -88,7 +88,7 @@ async fn read_pending_work(
     }
     pending(unsettled, "events to settle");
     pending(queued(app).await, "messages queued");
-    let webhooks = view.outbox_view().webhook_counts().await?;
+    let webhooks = view.outbox_view().webhook_counts(app.tx.now()).await?;
     pending(webhooks.pending, "webhooks to deliver");
     if work.pending.is_empty() {
         // This query is more expensive, so it runs last. It finds events that a consumer has not recorded, for example

@@ -199,7 +199,7 @@ async fn settled(outbox: &Outbox, consumptions: usize) -> Result<(), Error> {
         let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
         let ids: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
         let consumed = view.outbox_view().consumed_of(&ids).await?.len();
-        let unsent = view.outbox_view().webhook_counts().await?.pending;
+        let unsent = view.outbox_view().webhook_counts(outbox.now()).await?.pending;
         drop(view);
         let sent = rows.iter().all(|row| row.status == OutboxStatus::Sent);
         let queues = outbox.broker.queues().await?;

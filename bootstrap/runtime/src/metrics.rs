@@ -104,11 +104,12 @@ fn now() -> Instant {
 }
 
 async fn count_webhooks(outbox: &Outbox) -> Result<(), StoreError> {
-    let webhooks = outbox.view().await?.outbox_view().webhook_counts().await?;
+    let now = outbox.now();
+    let webhooks = outbox.view().await?.outbox_view().webhook_counts(now).await?;
     metrics::gauge!(WEBHOOK_PENDING).set(gauge(webhooks.pending));
     metrics::gauge!(WEBHOOK_UNDELIVERED).set(gauge(webhooks.dead));
     metrics::gauge!(WEBHOOK_DISABLED_ENDPOINTS).set(gauge(webhooks.disabled_endpoints));
-    let age = webhooks.oldest_due.map_or(0, |due| (outbox.now() - due).num_seconds().max(0));
+    let age = webhooks.oldest_due.map_or(0, |due| (now - due).num_seconds().max(0));
     metrics::gauge!(WEBHOOK_OLDEST_DUE).set(gauge(age.unsigned_abs()));
     Ok(())
 }

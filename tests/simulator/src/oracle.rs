@@ -167,7 +167,7 @@ pub(crate) use money::ledger_violations;
 pub(crate) async fn recoverable(store: &MarketStore) -> Result<usize, StoreError> {
     let mut view = store.view().await?;
     let dead_letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
-    let dead_deliveries = view.outbox_view().webhook_counts().await?.dead;
+    let dead_deliveries = view.outbox_view().webhook_counts(chrono::DateTime::UNIX_EPOCH).await?.dead;
     let is_open = |dead_letter: &DeadLetter| {
         let is_undecided = matches!(dead_letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying);
         is_undecided && !dead_letter.key.parse().is_ok_and(|event| is_invalid(&event))

@@ -132,6 +132,7 @@ pub enum Fault {
     WebhookClaimsEndEarly,
     RepeatedClaimsAreNew,
     NewestDeliveriesAreClaimedFirst,
+    WebhookClaimsIgnoreCapacity,
     WebhookResultsIgnoreClaims,
     InterruptedAttemptsAreCounted,
     InterruptedAttemptsAreLost,

@@ -13,6 +13,7 @@ use handover_events::{EventId, TenantId};
 use uuid::Uuid;
 
 use super::error::{Changed, StoreError};
+use super::webhook_capacity::WebhookCapacity;
 
 /// Id of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -356,6 +357,8 @@ pub struct WebhookClaim {
     pub until: DateTime<Utc>,
     /// Maximum number of deliveries.
     pub limit: u32,
+    /// Capacity of the process.
+    pub capacity: WebhookCapacity,
     /// Whether an earlier call with this id may have been committed.
     pub is_repeated: bool,
 }
@@ -499,7 +502,8 @@ pub struct WebhookCounts {
     pub dead: u64,
     /// Endpoints that were disabled.
     pub disabled_endpoints: u64,
-    /// Earliest due time of the pending deliveries of enabled endpoints.
+    /// Earliest due time of the pending deliveries of enabled endpoints that are not paused, except those that wait for an
+    /// earlier delivery of their aggregate.
     pub oldest_due: Option<DateTime<Utc>>,
 }
 
@@ -574,7 +578,7 @@ pub trait WebhookQueries: Send {
     ) -> Result<AttemptCounts, StoreError>;
 
     /// State of the webhooks of all tenants.
-    async fn webhook_counts(&mut self) -> Result<WebhookCounts, StoreError>;
+    async fn webhook_counts(&mut self, now: DateTime<Utc>) -> Result<WebhookCounts, StoreError>;
 }
 
 /// Writes webhooks.
@@ -620,6 +624,8 @@ pub trait WebhookRepo: Send {
     /// - Of all processes together, an endpoint MUST NOT have more claims that have not ended than
     ///   [`WebhookEndpoint::in_flight_limit`], and not more attempts than [`AttemptRate`] permits. Each claim counts as
     ///   an attempt.
+    /// - A delivery is claimed only if the [`WebhookCapacity`] of the process has room for it after those that are due for a
+    ///   longer time. An endpoint or tenant without room MUST NOT prevent claims from others.
     /// - Of an ordered endpoint, a delivery is claimed only if no delivery with the same `order_key` and a smaller id is
     ///   pending.
     /// - An endpoint from which nothing can be claimed MUST NOT prevent claims from others. Nor may an endpoint or delivery

@@ -90,41 +90,10 @@ impl DeliveryWriter {
             deliveries.extend(of_event);
         }
         if !deliveries.is_empty() {
-            unit.insert_webhook_deliveries(&deliveries).await?;
-            self.announce_dead(unit, &deliveries, now).await?;
+            let deliveries = NewDeliveries::new(deliveries, now, self.random.as_ref(), self.max_retry_count);
+            deliveries.insert(unit).await?;
         }
         Ok(results)
-    }
-
-    /// Announces the deliveries that are `DEAD` from the beginning.
-    async fn announce_dead(
-        &self,
-        unit: &mut dyn OutboxUnit,
-        deliveries: &[NewWebhookDelivery],
-        at: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        let dead: BTreeMap<(EndpointId, &EventId), &str> = deliveries
-            .iter()
-            .filter_map(|it| Some(((it.endpoint, &it.event_id), it.dead_because.as_deref()?)))
-            .collect();
-        if dead.is_empty() {
-            return Ok(());
-        }
-        count_on_commit(metrics::counter!(WEBHOOK_DEAD), dead.len());
-        let events: BTreeSet<EventId> = dead.keys().map(|(_, event)| (*event).clone()).collect();
-        let events: Vec<EventId> = events.into_iter().collect();
-        let mut announced = Vec::new();
-        for delivery in unit.webhook_deliveries_of(&events).await? {
-            let Some(reason) = dead.get(&(delivery.endpoint, &delivery.event_id)) else { continue };
-            let announcement = Announcement {
-                id: uuid_v7(at, self.random.as_ref()).into(),
-                endpoint: delivery.endpoint_key(),
-                at,
-                max_retry_count: self.max_retry_count,
-            };
-            announced.extend(announcement.dead(&delivery, (*reason).to_owned())?);
-        }
-        if announced.is_empty() { Ok(()) } else { append(unit, &announced).await }
     }
 
     /// The deliveries of an event.
@@ -143,6 +112,64 @@ impl DeliveryWriter {
                 .map_err(HandlerError::Unrecoverable)
         });
         deliveries.collect()
+    }
+}
+
+/// The first deliveries of events, and the announcements of those that are `DEAD` from the beginning.
+pub(super) struct NewDeliveries {
+    deliveries: Vec<NewWebhookDelivery>,
+    /// An id for each announcement, chosen before the first attempt at the unit of work.
+    announced_as: Vec<EventId>,
+    at: DateTime<Utc>,
+    max_retry_count: u32,
+}
+
+impl NewDeliveries {
+    pub(super) fn new(
+        deliveries: Vec<NewWebhookDelivery>,
+        at: DateTime<Utc>,
+        random: &dyn RandomSource,
+        max_retry_count: u32,
+    ) -> NewDeliveries {
+        let dead = deliveries.iter().filter(|delivery| delivery.dead_because.is_some());
+        let announced_as = dead.map(|_| uuid_v7(at, random).into()).collect();
+        NewDeliveries { deliveries, announced_as, at, max_retry_count }
+    }
+
+    /// Inserts the deliveries that do not exist. Returns their number, those that are `DEAD` included.
+    pub(super) async fn insert(&self, unit: &mut dyn OutboxUnit) -> Result<u64, StoreError> {
+        let dead: BTreeMap<(EndpointId, &EventId), &str> = self
+            .deliveries
+            .iter()
+            .filter_map(|it| Some(((it.endpoint, &it.event_id), it.dead_because.as_deref()?)))
+            .collect();
+        if dead.is_empty() {
+            return unit.insert_webhook_deliveries(&self.deliveries).await;
+        }
+        let events: BTreeSet<EventId> = dead.keys().map(|(_, event)| (*event).clone()).collect();
+        let events: Vec<EventId> = events.into_iter().collect();
+        let before = unit.webhook_deliveries_of(&events).await?;
+        let before: BTreeSet<i64> = before.into_iter().map(|delivery| delivery.id).collect();
+        let inserted = unit.insert_webhook_deliveries(&self.deliveries).await?;
+        let after = unit.webhook_deliveries_of(&events).await?;
+        let new = after.iter().filter(|delivery| !before.contains(&delivery.id));
+        let new_dead =
+            new.filter_map(|delivery| Some((delivery, *dead.get(&(delivery.endpoint, &delivery.event_id))?)));
+        let mut announced = Vec::new();
+        for ((delivery, reason), id) in new_dead.zip(&self.announced_as) {
+            count_on_commit(metrics::counter!(WEBHOOK_DEAD), 1);
+            let announcement = Announcement {
+                id: id.clone(),
+                endpoint: delivery.endpoint_key(),
+                at: self.at,
+                max_retry_count: self.max_retry_count,
+            };
+            announced.extend(announcement.dead(delivery, reason.to_owned())?);
+        }
+        if !announced.is_empty() {
+            append(unit, &announced).await?;
+        }
+        Ok(inserted)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use handover_events::{Envelope, EventId, Json};
 
-use super::access::may_send_unmasked;
+use super::access::{lock_version, may_send_unmasked};
 use super::deliveries::new_delivery;
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
@@ -54,6 +54,9 @@ impl Webhooks {
         };
         let delivery =
             new_delivery(&self.outbox.registry, offered, &endpoint, &example, now).map_err(invalid)?;
+        if let Some(why) = delivery.dead_because {
+            return Err(invalid(format!("has an example that is not sent: {why}")));
+        }
         let fields = vec![("type".to_owned(), name.into())];
         self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
     }
@@ -168,10 +171,12 @@ impl Webhooks {
         delivery: NewWebhookDelivery,
     ) -> Result<WebhookDelivery, WebhookError> {
         let entry = audit(operator, name, endpoint.id, endpoint.tenant, fields, delivery.at);
-        let id = with_tx(&self.outbox.tx, (delivery, entry), |unit, (delivery, entry), attempt| {
+        let input = (delivery, entry, operator.clone(), endpoint.version);
+        let id = with_tx(&self.outbox.tx, input, |unit, (delivery, entry, operator, version), attempt| {
             Box::pin(async move {
                 let unit = unit.outbox();
                 if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {
+                    lock_version(unit, operator, delivery.endpoint, *version).await?;
                     let changed = unit.insert_webhook_deliveries(std::slice::from_ref(delivery)).await?;
                     unit.audit(&AuditEntry { matched: 1, changed, ..entry.clone() }).await?;
                 }
@@ -179,10 +184,10 @@ impl Webhooks {
                 let ours = of_event.into_iter().find(|found| {
                     found.endpoint == delivery.endpoint && found.redelivery == delivery.redelivery
                 });
-                ours.ok_or_else(|| StoreError::Conflict { what: "webhook delivery".to_owned() })
+                ours.ok_or_else(|| StoreError::Conflict { what: "webhook delivery".to_owned() }.into())
             })
         });
-        Ok(id.await?)
+        id.await
     }
 }
 

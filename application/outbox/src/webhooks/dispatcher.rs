@@ -1,6 +1,6 @@
 //! Sends deliveries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::sweep::Sweep;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::metrics::{WEBHOOK_DELIVERED, WEBHOOK_FAILED, WEBHOOK_INTERRUPTED, WEBHOOK_NOT_SIGNED};
 use crate::ports::{
-    AfterAttempt, AttemptOutcome, ClaimId, ClaimedDelivery, EndpointId, SecretError, SendError,
-    SettledDelivery, StoreError, WebhookAttempt, WebhookClaim, WebhookRequest, WebhookResponse,
-    WebhookTransport,
+    AfterAttempt, AttemptOutcome, ClaimId, ClaimedDelivery, EndpointId, EndpointKey, SecretError, SendError,
+    SettledDelivery, StoreError, WebhookAttempt, WebhookCapacity, WebhookClaim, WebhookRequest,
+    WebhookResponse, WebhookTransport,
 };
 use crate::storable_text::storable;
 use crate::transaction::{Transactor, with_tx};
@@ -70,6 +70,39 @@ pub struct WebhookDispatcher {
     settings: WebhookSettings,
     /// The endpoints whose requests this process cannot sign, as it logged.
     not_signed: Mutex<BTreeSet<EndpointId>>,
+    in_progress: Arc<InProgress>,
+}
+
+/// The attempts in progress in this process: their number by endpoint.
+#[derive(Debug, Default)]
+struct InProgress(Mutex<BTreeMap<EndpointKey, u32>>);
+
+impl InProgress {
+    fn begin(self: &Arc<Self>, claimed: ClaimedDelivery) -> DeliveryInProgress {
+        *self.endpoints().entry(claimed.endpoint.key()).or_default() += 1;
+        DeliveryInProgress { claimed, among: Arc::clone(self) }
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<EndpointKey, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A claimed delivery, which is in progress until it is dropped.
+pub struct DeliveryInProgress {
+    claimed: ClaimedDelivery,
+    among: Arc<InProgress>,
+}
+
+impl Drop for DeliveryInProgress {
+    fn drop(&mut self) {
+        let mut endpoints = self.among.endpoints();
+        let endpoint = self.claimed.endpoint.key();
+        match endpoints.get_mut(&endpoint) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(endpoints.remove(&endpoint)),
+        }
+    }
 }
 
 impl Webhooks {
@@ -98,7 +131,8 @@ impl WebhookDispatcher {
         transport: Arc<dyn WebhookTransport>,
         settings: WebhookSettings,
     ) -> WebhookDispatcher {
-        WebhookDispatcher { tx, transport, settings, not_signed: Mutex::default() }
+        let in_progress = Arc::default();
+        WebhookDispatcher { tx, transport, settings, not_signed: Mutex::default(), in_progress }
     }
 
     /// Starts the dispatcher in this process, and the sweep that cancels deliveries to deleted endpoints.
@@ -188,7 +222,7 @@ impl WebhookDispatcher {
             },
             claim_end: delivery.due_time,
             pause,
-            is_gone,
+            gone: is_gone.then(|| claimed.endpoint.url.clone()),
             announced_as: crate::event_id(&self.tx),
             disabled_as: crate::event_id(&self.tx),
         }
@@ -253,10 +287,10 @@ fn excerpt(body: &[u8]) -> String {
 
 #[async_trait]
 impl Dispatch for WebhookDispatcher {
-    type Task = ClaimedDelivery;
+    type Task = DeliveryInProgress;
     type Outcome = Recording;
 
-    async fn claim(&self, limit: NonZeroU32) -> Result<Vec<ClaimedDelivery>, StoreError> {
+    async fn claim(&self, limit: NonZeroU32) -> Result<Vec<DeliveryInProgress>, StoreError> {
         let now = self.tx.now();
         let [one, two] = [self.tx.random().next(), self.tx.random().next()];
         let timeout = TimeDelta::from_std(self.settings.timeout).unwrap_or(CLAIM_MARGIN);
@@ -265,16 +299,17 @@ impl Dispatch for WebhookDispatcher {
             now,
             until: now + timeout + CLAIM_MARGIN,
             limit: limit.get(),
+            capacity: WebhookCapacity::new(limit.get(), &self.in_progress.endpoints()),
             is_repeated: false,
         };
-        with_tx(&self.tx, claim, |unit, claim, attempt| {
+        let claimed = with_tx(&self.tx, claim, |unit, claim, attempt| {
             let claim = WebhookClaim { is_repeated: attempt.may_be_committed(), ..claim.clone() };
             Box::pin(async move { unit.outbox().claim_webhook_deliveries(&claim).await })
-        })
-        .await
+        });
+        Ok(claimed.await?.into_iter().map(|claimed| self.in_progress.begin(claimed)).collect())
     }
 
-    async fn carry_out(&self, claimed: &ClaimedDelivery) -> Recording {
+    async fn carry_out(&self, DeliveryInProgress { claimed, .. }: &DeliveryInProgress) -> Recording {
         let at = self.tx.now();
         if claimed.delivery.claims > MAX_CLAIMS {
             return self.recording(claimed, at, &SendResult::GivenUp);
@@ -298,11 +333,11 @@ impl Dispatch for WebhookDispatcher {
         self.recording(claimed, at, &result)
     }
 
-    fn interrupted(&self, claimed: &ClaimedDelivery, began_at: DateTime<Utc>) -> Recording {
-        self.recording(claimed, began_at, &SendResult::Interrupted)
+    fn interrupted(&self, delivery: &DeliveryInProgress, began_at: DateTime<Utc>) -> Recording {
+        self.recording(&delivery.claimed, began_at, &SendResult::Interrupted)
     }
 
-    async fn record(&self, outcomes: &[(ClaimedDelivery, Recording)]) -> Result<(), StoreError> {
+    async fn record(&self, outcomes: &[(DeliveryInProgress, Recording)]) -> Result<(), StoreError> {
         let recordings = outcomes.iter().map(|(_, recording)| recording.clone()).collect();
         record(&self.tx, recordings, self.settings.max_retry_count).await
     }

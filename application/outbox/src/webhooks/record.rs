@@ -32,8 +32,8 @@ pub struct Recording {
     pub(super) claim_end: DateTime<Utc>,
     /// End of the pause that the receiver asked for.
     pub(super) pause: Option<DateTime<Utc>>,
-    /// Whether the receiver answered that the endpoint does not exist any more.
-    pub(super) is_gone: bool,
+    /// The URL whose receiver answered that the endpoint does not exist any more.
+    pub(super) gone: Option<String>,
     /// Ids of the events that this result may announce, chosen before the first attempt at the unit of work.
     pub(super) announced_as: EventId,
     pub(super) disabled_as: EventId,
@@ -190,7 +190,7 @@ impl Job {
                     "[Webhooks] endpoint is failing: its last {FAILING_AFTER} attempts failed");
                 count_on_commit(metrics::counter!(WEBHOOK_FAILING), 1);
             }
-            let reason = if recording.is_gone {
+            let reason = if recording.gone.as_ref() == Some(&endpoint.url) {
                 Some("the receiver answered 410 Gone")
             } else if is_hopeless(unit, endpoint.key(), &mut health, recording.settled.at).await? {
                 Some("all attempts of 5 days failed")

@@ -3,9 +3,10 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, Json, OutboxStatus};
 
-use super::access::{lock, may_send_unmasked, not_deleted};
-use super::deliveries::{new_delivery, without_delivery};
+use super::access::{lock, lock_version, may_send_unmasked, not_deleted};
+use super::deliveries::{NewDeliveries, new_delivery, without_delivery};
 use super::endpoints::{InvalidEndpoint, WebhookError};
+use super::events::MAX_RETRY_COUNT;
 use super::operations::{Webhooks, audit};
 use crate::message::envelope_of;
 use crate::operations::{Operator, changed_by_earlier_attempt, present_fields, rfc3339};
@@ -41,7 +42,8 @@ pub struct Recovered {
     pub dry_run: bool,
     /// Number of `DEAD` deliveries that are sent again.
     pub resent: u64,
-    /// Number of created deliveries.
+    /// Number of created deliveries. An event whose body is too large gets a delivery that is `DEAD`, which is announced and
+    /// not counted here.
     pub created: u64,
     /// Whether more remain: the call has limits; repeat it.
     pub more: bool,
@@ -81,7 +83,7 @@ impl Webhooks {
         let more = more_dead || more_missing;
         if command.dry_run {
             refuse_unmasked(self.outbox.view().await?.outbox_view(), operator, &endpoint, &all).await?;
-            let created = missing.len() as u64;
+            let created = sendable(&missing);
             self.audit_alone(AuditEntry { matched: dead + created, ..entry }).await?;
             return Ok(Recovered { dry_run: true, resent: dead, created, more });
         }
@@ -94,7 +96,7 @@ impl Webhooks {
                 matched: deliveries.len() as u64,
                 ..entry.clone()
             };
-            created += self.create_deliveries(deliveries.to_vec(), entry).await?;
+            created += self.create_deliveries(operator, &endpoint, deliveries, entry).await?;
         }
         Ok(Recovered { dry_run: false, resent, created, more })
     }
@@ -185,23 +187,32 @@ impl Webhooks {
         .await
     }
 
+    /// Returns the number of created deliveries that will be sent.
     async fn create_deliveries(
         &self,
-        deliveries: Vec<NewWebhookDelivery>,
+        operator: &Operator,
+        endpoint: &WebhookEndpoint,
+        deliveries: &[NewWebhookDelivery],
         entry: AuditEntry,
-    ) -> Result<u64, StoreError> {
-        with_tx(&self.outbox.tx, (deliveries, entry), |unit, (deliveries, entry), attempt| {
-            Box::pin(async move {
-                let unit = unit.outbox();
-                if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
-                    return Ok(changed);
-                }
-                let changed = unit.insert_webhook_deliveries(deliveries).await?;
-                unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
-                Ok(changed)
-            })
-        })
-        .await
+    ) -> Result<u64, WebhookError> {
+        let dead = deliveries.len() as u64 - sendable(deliveries);
+        let random = self.outbox.random().as_ref();
+        let new = NewDeliveries::new(deliveries.to_vec(), entry.at, random, MAX_RETRY_COUNT);
+        let input = (new, entry, operator.clone(), endpoint.key(), endpoint.version);
+        let created =
+            with_tx(&self.outbox.tx, input, |unit, (new, entry, operator, key, version), attempt| {
+                Box::pin(async move {
+                    let unit = unit.outbox();
+                    if let Some(changed) = changed_by_earlier_attempt(unit, attempt, entry).await? {
+                        return Ok::<u64, WebhookError>(changed);
+                    }
+                    lock_version(unit, operator, key.id, *version).await?;
+                    let changed = new.insert(unit).await?;
+                    unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
+                    Ok(changed)
+                })
+            });
+        Ok(created.await?.saturating_sub(dead))
     }
 
     async fn audit_alone(&self, entry: AuditEntry) -> Result<(), StoreError> {
@@ -215,6 +226,11 @@ impl Webhooks {
         })
         .await
     }
+}
+
+/// Number of these deliveries that will be sent.
+fn sendable(deliveries: &[NewWebhookDelivery]) -> u64 {
+    deliveries.iter().filter(|delivery| delivery.dead_because.is_none()).count() as u64
 }
 
 /// Refuses to send deliveries with unmasked payloads again to an endpoint that an operator without access to personal data

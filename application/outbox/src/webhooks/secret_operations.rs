@@ -56,7 +56,7 @@ impl Webhooks {
         Ok(NewEndpoint { endpoint, secret })
     }
 
-    /// Encrypts the secrets of all endpoints with the current key. An endpoint whose secrets this process cannot decrypt does
+    /// Encrypts the secrets of all endpoints that the operator can see with the current key. An endpoint whose secrets this process cannot decrypt does
     /// not end the run.
     pub async fn rotate_key(&self, operator: &Operator) -> Result<RotatedKeys, WebhookError> {
         let mut after = None;
@@ -69,7 +69,7 @@ impl Webhooks {
                 match self.reseal(operator, &endpoint).await {
                     Ok(is_changed) => rotated.changed += u64::from(is_changed),
                     Err(WebhookError::Secret(error)) => rotated.failed.push((endpoint.id, error)),
-                    // The endpoint was deleted in the meantime, with its secrets.
+                    // The endpoint was deleted in the meantime, with its secrets, or the operator cannot see it.
                     Err(WebhookError::Operation(OperationError::NotFound { .. })) => {}
                     Err(error) => return Err(error),
                 }

@@ -342,6 +342,7 @@ crate::rules! { store_rules: StoreRig;
         only_dead_deliveries_that_can_be_sent_are_sent_again,
         a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work,
         webhooks_of_all_tenants_are_counted,
+        the_oldest_due_delivery_is_neither_paused_nor_blocked,
         a_dropped_unit_of_work_changes_no_webhook,
     ]
     webhook_claims: [
@@ -357,6 +358,7 @@ crate::rules! { store_rules: StoreRig;
         unavailable_endpoints_do_not_use_up_the_limit,
         a_claim_skips_endpoints_that_are_locked,
         deliveries_of_many_endpoints_are_claimed,
+        a_claim_leaves_capacity_to_other_endpoints_and_tenants,
     ]
     webhook_order: [
         an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time,

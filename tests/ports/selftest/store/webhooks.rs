@@ -54,6 +54,9 @@ faults! { broken_by(Fault) {
         "due_deliveries_are_claimed_the_longest_due_first",
         "results_of_a_group_are_recorded_together",
     ]
+    webhook_claims_ignore_capacity: WebhookClaimsIgnoreCapacity breaks [
+        "a_claim_leaves_capacity_to_other_endpoints_and_tenants",
+    ]
     webhook_results_ignore_claims: WebhookResultsIgnoreClaims breaks [
         "a_result_of_an_earlier_claim_is_ignored",
         "results_of_a_group_are_recorded_together",

@@ -350,7 +350,7 @@ pub(super) const CASES: &[Case] = &[
         }
     ),
     view!("number of deliveries", WEBHOOKS, |view| async {
-        view.outbox_view().webhook_counts().await.map(Some)
+        view.outbox_view().webhook_counts(later(60)).await.map(Some)
     }),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view

@@ -61,7 +61,7 @@ fn passes(filter: &DeliveryFilter, delivery: &WebhookDelivery) -> bool {
         && filter.to.is_none_or(|to| delivery.create_time < to)
 }
 
-fn counts(statement: &Statement<'_>) -> WebhookCounts {
+fn counts(statement: &Statement<'_>, now: DateTime<Utc>) -> WebhookCounts {
     let mut counts = WebhookCounts::default();
     for EndpointRow { endpoint, .. } in statement.webhook_endpoints().all() {
         match endpoint.status {
@@ -69,11 +69,15 @@ fn counts(statement: &Statement<'_>) -> WebhookCounts {
             EndpointStatus::Disabled => counts.disabled_endpoints += 1,
             EndpointStatus::Deleted => continue,
         }
+        let is_paused = endpoint.health.paused_until.is_some_and(|until| until > now);
+        let mut keys = BTreeSet::new();
         for delivery in of_endpoint(statement, endpoint.id) {
             match delivery.state {
                 DeliveryState::Pending => {
                     counts.pending += 1;
-                    if endpoint.status == EndpointStatus::Enabled {
+                    // A key that occurs before belongs to an earlier delivery that is pending.
+                    let is_blocked = !keys.insert(&delivery.order_key) && endpoint.is_ordered;
+                    if endpoint.status == EndpointStatus::Enabled && !is_paused && !is_blocked {
                         let earlier = counts.oldest_due.filter(|oldest| *oldest < delivery.due_time);
                         counts.oldest_due = earlier.or(Some(delivery.due_time));
                     }
@@ -236,8 +240,8 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn webhook_counts(&mut self) -> Result<WebhookCounts, StoreError> {
-        self.read_outbox(counts).await
+    async fn webhook_counts(&mut self, now: DateTime<Utc>) -> Result<WebhookCounts, StoreError> {
+        self.read_outbox(|statement| counts(statement, now)).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Query plans of hot statements and of operator queries on SQLite.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use handover_outbox::ports::{
     DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery,
     EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, NewEvent, NewWebhookDelivery,
     OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError,
-    UnorderedTypes, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
+    UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -292,7 +293,9 @@ async fn run_webhooks(session: &mut Session) {
         at: now,
     };
     session.insert_webhook_deliveries(&[delivery("a"), delivery("b")]).await.unwrap();
-    let claim = WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, is_repeated: false };
+    let capacity = WebhookCapacity::new(9, &BTreeMap::new());
+    let claim =
+        WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, capacity, is_repeated: false };
     for after in [AfterAttempt::Retry(now), AfterAttempt::Dead] {
         let claimed = session.claim_webhook_deliveries(&claim).await.unwrap();
         assert_eq!(claimed.len(), 1);

@@ -54,21 +54,25 @@ impl Session {
         row.as_ref().map(EndpointTable::read).transpose()
     }
 
-    /// Number of pending deliveries of endpoints that are not deleted, and the earliest due time of enabled ones.
-    async fn pending_deliveries(&mut self) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
+    /// Number of pending deliveries of endpoints that are not deleted, and [`WebhookCounts::oldest_due`].
+    async fn pending_deliveries(
+        &mut self,
+        now: DateTime<Utc>,
+    ) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
         // The subqueries are run for each endpoint, and every key matches: so PostgreSQL has one index to choose.
-        let pending = format!(
-            "FROM webhook_deliveries d {} WHERE d.endpoint_id = e.id AND d.state = 'PENDING' AND d.order_key >= ''",
-            self.dialect.index("idx_webhook_deliveries_order"),
-        );
         let sql = format!(
-            "SELECT COALESCE({sum}, 0) AS pending, min(c.oldest_due) AS oldest_due FROM (\
-             SELECT (SELECT count(*) {pending}) AS pending, \
-             CASE WHEN e.status = 'ENABLED' THEN (SELECT min(d.due_time) {pending}) END AS oldest_due \
+            "SELECT COALESCE({sum}, 0) AS pending, min(c.oldest_due) AS oldest_due FROM (SELECT (\
+             SELECT count(*) FROM webhook_deliveries d {order} WHERE d.endpoint_id = e.id AND d.state = 'PENDING' \
+             AND d.order_key >= '') AS pending, \
+             CASE WHEN e.status = 'ENABLED' AND (e.paused_until IS NULL OR e.paused_until <= ?) THEN (\
+             SELECT d.due_time FROM webhook_deliveries d {due} WHERE d.endpoint_id = e.id AND d.state = 'PENDING' \
+             AND d.is_blocked = 0 ORDER BY d.due_time LIMIT 1) END AS oldest_due \
              FROM webhook_endpoints e WHERE e.status IN ('ENABLED', 'DISABLED')) c",
             sum = self.dialect.sum("c.pending"),
+            order = self.dialect.index("idx_webhook_deliveries_order"),
+            due = self.dialect.index("idx_webhook_deliveries_due"),
         );
-        let Some(row) = self.fetch_one(&sql, Vec::new()).await? else { return Ok((0, None)) };
+        let Some(row) = self.fetch_one(&sql, values![now]).await? else { return Ok((0, None)) };
         let row = DeliveryTable::fields(&row);
         Ok((row.id("pending")?, row.opt_time("oldest_due")?))
     }
@@ -259,8 +263,8 @@ impl WebhookQueries for Session {
         Ok(counts)
     }
 
-    async fn webhook_counts(&mut self) -> Result<WebhookCounts, StoreError> {
-        let (pending, oldest_due) = self.pending_deliveries().await?;
+    async fn webhook_counts(&mut self, now: DateTime<Utc>) -> Result<WebhookCounts, StoreError> {
+        let (pending, oldest_due) = self.pending_deliveries(now).await?;
         let dead = self.dead_deliveries().await?;
         let sql = "SELECT count(*) AS disabled FROM webhook_endpoints WHERE status = ?";
         let row = self.fetch_one(sql, values![EndpointStatus::Disabled.as_str()]).await?;

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::Transactor;
 use handover_outbox::ports::*;
-use handover_outbox::webhooks::{WebhookDispatcher, WebhookSettings};
+use handover_outbox::webhooks::{EndpointChange, WebhookDispatcher, WebhookSettings};
 use tokio::time::Instant;
 
-use super::{Receiver, World, eventually, restarted, to};
+use super::{PAYLOAD, Receiver, World, eventually, operator, other_tenant, restarted, to};
 
 /// Answers after a pause for each endpoint, or never.
 struct Timed {
@@ -98,6 +98,45 @@ async fn requests_in_flight_get_five_seconds_when_the_process_stops() {
     let delivery = next.only_delivery(hanging.id).await;
     assert_eq!((delivery.state, delivery.attempts, &delivery.claim), (DeliveryState::Pending, 0, &None));
     assert!(delivery.due_time <= next.tx.now());
+}
+
+/// Receivers that answer slowly never count as failing, so their endpoints keep their limits.
+#[tokio::test(start_paused = true)]
+async fn slow_endpoints_with_high_limits_leave_room_for_others_of_their_tenant_and_of_other_tenants() {
+    const SLOW: usize = 8;
+    const EVENTS: usize = 100;
+    let world = World::new();
+    let mut pauses = BTreeMap::new();
+    for number in 0..SLOW {
+        let change = to(&format!("https://{number}.example"), &["book.lent"]);
+        let slow = world.create(EndpointChange { max_in_flight: Some(64), ..change }).await;
+        pauses.insert(slow.id, Duration::from_secs(14));
+    }
+    for number in 0..EVENTS {
+        world.event(&format!("backlog-{number}"), number.try_into().unwrap()).await;
+    }
+    let change = to("https://sibling.example", &["book.lent"]);
+    let sibling = world.create(change.clone()).await;
+    let other = world.webhooks.create(&operator(other_tenant()), None, change).await.unwrap().endpoint;
+    pauses.extend([sibling.id, other.id].map(|id| (id, Duration::ZERO)));
+    let receiver = Timed::new(&world, pauses);
+    receiver.start(&world, WebhookSettings::default());
+    // All limits together are the whole capacity of the process.
+    world.tx.sleep(Duration::from_secs(5)).await;
+    let in_progress = receiver.attempted();
+    assert!((300..512).contains(&in_progress), "{in_progress}");
+    let written = world.tx.now();
+    world.event("of-sibling", 1).await;
+    world.event_of(other_tenant(), "of-other", 1, PAYLOAD).await;
+    let first =
+        |id: EndpointId, event: &str| receiver.first.lock().unwrap().get(&(id, event.to_owned())).copied();
+    eventually(async || first(sibling.id, "of-sibling").is_some() && first(other.id, "of-other").is_some())
+        .await;
+    for (id, event) in [(sibling.id, "of-sibling"), (other.id, "of-other")] {
+        let waited = first(id, event).unwrap() - written;
+        assert!(waited <= TimeDelta::seconds(1), "{event} waited for {waited}");
+    }
+    world.tx.tasks().stop().await;
 }
 
 /// The 99th percentile of the time from an event to the first attempt at an endpoint that answers, beside these numbers of

@@ -6,7 +6,7 @@ use handover_outbox::dispatch::Dispatch as _;
 const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
 /// Claims the due deliveries and sends them.
-async fn attempted(dispatcher: &WebhookDispatcher) -> Vec<(ClaimedDelivery, Recording)> {
+async fn attempted(dispatcher: &WebhookDispatcher) -> Vec<(DeliveryInProgress, Recording)> {
     let mut outcomes = Vec::new();
     for claimed in dispatcher.claim(TEN).await.unwrap() {
         let recording = dispatcher.carry_out(&claimed).await;
@@ -108,4 +108,21 @@ async fn endpoint_with_a_success_since_its_first_failure_is_not_disabled() {
     let after = world.endpoint(key.id).await;
     assert_eq!((after.status, after.health.failures), (EndpointStatus::Enabled, 1));
     assert_eq!(after.health.failing_since, Some(world.tx.now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_that_the_endpoint_is_gone_concerns_only_the_url_of_the_request() {
+    let world = World::new();
+    let endpoint = world.create(to("https://old.example", &["*"])).await;
+    world.event("event-1", 5).await;
+    world.replies([Reply::Status(410)]);
+    let dispatcher = world.dispatcher();
+    let outcomes = attempted(&dispatcher).await;
+    let change = EndpointChange { url: Some("https://new.example".to_owned()), ..EndpointChange::default() };
+    world.webhooks.update(&operator(TENANT), endpoint.id, change).await.unwrap();
+    dispatcher.record(&outcomes).await.unwrap();
+    assert_eq!(world.endpoint(endpoint.id).await.status, EndpointStatus::Enabled);
+    drop(outcomes);
+    assert_eq!(world.dispatch().await, 1, "the delivery is sent to the new URL");
+    assert_eq!(world.only_delivery(endpoint.id).await.state, DeliveryState::Delivered);
 }

@@ -1,11 +1,13 @@
 //! Sample webhooks.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{
     AfterAttempt, AttemptOutcome, BodyForm, ClaimId, ClaimedDelivery, DeadDeliveries, EndpointHeaders,
     EndpointHealth, EndpointId, EndpointKey, EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed,
-    SettledDelivery, WebhookAttempt, WebhookClaim, WebhookEndpoint,
+    SettledDelivery, WebhookAttempt, WebhookCapacity, WebhookClaim, WebhookEndpoint,
 };
 use uuid::Uuid;
 
@@ -81,7 +83,8 @@ pub fn dead_deliveries(endpoint: u32) -> DeadDeliveries {
 /// A claim of at most 100 deliveries for one minute.
 pub fn claim(id: &str, now: DateTime<Utc>) -> WebhookClaim {
     let until = now + TimeDelta::minutes(1);
-    WebhookClaim { id: ClaimId(id.to_owned()), now, until, limit: 100, is_repeated: false }
+    let capacity = WebhookCapacity::new(u32::MAX, &BTreeMap::new());
+    WebhookClaim { id: ClaimId(id.to_owned()), now, until, limit: 100, capacity, is_repeated: false }
 }
 
 /// An attempt with this outcome and HTTP status.

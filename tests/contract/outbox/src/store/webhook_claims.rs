@@ -1,11 +1,11 @@
 //! Claims of due deliveries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 use handover_outbox::ports::{
-    AfterAttempt, ClaimedDelivery, EndpointHealth, EndpointStatus, NewWebhookDelivery, WebhookClaim,
-    WebhookDelivery, WebhookEndpoint,
+    AfterAttempt, ClaimedDelivery, EndpointHealth, EndpointStatus, NewWebhookDelivery, WebhookCapacity,
+    WebhookClaim, WebhookDelivery, WebhookEndpoint,
 };
 
 use super::webhook_deliveries::{only, write};
@@ -13,8 +13,8 @@ use super::webhook_endpoints::{add, change, end_of_rollback, set_health, stored}
 use super::webhook_settling::settle;
 use super::{StoreRig, begin, in_unit};
 use crate::concurrency::race;
-use crate::samples::webhooks::{claim, delivery, endpoint, endpoint_id, settled};
-use crate::samples::{later, start};
+use crate::samples::webhooks::{claim, delivery, endpoint, endpoint_id, endpoint_key, settled};
+use crate::samples::{later, start, tenant};
 use crate::work::commit;
 
 pub(super) async fn claimed(rig: &dyn StoreRig, claim: &WebhookClaim) -> Vec<ClaimedDelivery> {
@@ -285,4 +285,29 @@ pub async fn deliveries_of_many_endpoints_are_claimed(rig: &dyn StoreRig) {
     assert_eq!(events(&found), expected);
     let found = claimed(rig, &WebhookClaim { limit: 400, ..claim("b", later(1_000)) }).await;
     assert_eq!(found.len(), 50);
+}
+
+/// Of an endpoint and of a tenant, a claim takes only as many deliveries as the capacity of the process has room for. One that
+/// has no room does not prevent claims of others, however long its deliveries are due.
+pub async fn a_claim_leaves_capacity_to_other_endpoints_and_tenants(rig: &dyn StoreRig) {
+    let of_other_tenant = WebhookEndpoint { tenant: tenant(2), ..endpoint(3) };
+    add(rig, &[endpoint(1), endpoint(2), of_other_tenant]).await;
+    write_many(rig, 1, 8).await;
+    write_many(rig, 2, 8).await;
+    write(rig, &[NewWebhookDelivery { tenant: tenant(2), ..at(3, "other", 1) }]).await;
+    let one = WebhookClaim {
+        limit: 1,
+        capacity: WebhookCapacity::new(1, &[(endpoint_key(1), 9)].into()),
+        ..claim("a", later(1))
+    };
+    assert_eq!(events(&claimed(rig, &one).await), ["other"]);
+    let shared = WebhookClaim {
+        limit: 8,
+        capacity: WebhookCapacity::new(8, &BTreeMap::new()),
+        ..claim("b", later(1))
+    };
+    let shared = claimed(rig, &shared).await;
+    let mut events = events(&shared);
+    events.sort_unstable();
+    assert_eq!(events, ["e1-0", "e1-1", "e1-2", "e2-0", "e2-1"]);
 }

@@ -1,7 +1,7 @@
 //! Deliveries of webhooks: writes and reads.
 
 use handover_outbox::ports::{
-    AfterAttempt, BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointStatus,
+    AfterAttempt, BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHealth, EndpointStatus,
     NewWebhookDelivery, WebhookCounts, WebhookDelivery, WebhookEndpoint,
 };
 
@@ -357,7 +357,7 @@ pub async fn a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work(ri
 
 /// Deliveries and endpoints of all tenants are counted, except those of deleted endpoints.
 pub async fn webhooks_of_all_tenants_are_counted(rig: &dyn StoreRig) {
-    let counts = async || view(rig).await.outbox_view().webhook_counts().await.unwrap();
+    let counts = async || view(rig).await.outbox_view().webhook_counts(later(10)).await.unwrap();
     assert_eq!(counts().await, WebhookCounts::default());
     let disabled = WebhookEndpoint { status: EndpointStatus::Disabled, tenant: tenant(2), ..endpoint(2) };
     let deleted = WebhookEndpoint { status: EndpointStatus::Deleted, slot: None, ..endpoint(3) };
@@ -373,6 +373,26 @@ pub async fn webhooks_of_all_tenants_are_counted(rig: &dyn StoreRig) {
     write(rig, &[at(1, "e", 5), at(2, "f", 2), at(3, "g", 1), dead(2, "b")]).await;
     let expected = WebhookCounts { pending: 3, dead: 3, disabled_endpoints: 1, oldest_due: Some(later(5)) };
     assert_eq!(counts().await, expected);
+}
+
+/// The oldest due delivery is one that could be sent now: not one of a paused endpoint, nor one that waits for an earlier
+/// delivery with the same key.
+pub async fn the_oldest_due_delivery_is_neither_paused_nor_blocked(rig: &dyn StoreRig) {
+    let oldest_due =
+        async |now| view(rig).await.outbox_view().webhook_counts(later(now)).await.unwrap().oldest_due;
+    let health = EndpointHealth { paused_until: Some(later(50)), ..EndpointHealth::default() };
+    let ordered = WebhookEndpoint { is_ordered: true, ..endpoint(2) };
+    add(rig, &[WebhookEndpoint { health, ..endpoint(1) }, ordered]).await;
+    let with_key = |event| NewWebhookDelivery { order_key: "Book/1".into(), ..delivery(2, event) };
+    write(rig, &[with_key("first"), with_key("second")]).await;
+    assert_eq!(oldest_due(10).await, Some(start()));
+    let first = claimed(rig, &claim("a", later(1))).await;
+    settle(rig, &[settled(&first[0], AfterAttempt::Retry(later(90)))]).await;
+    // A store may notice that a delivery is blocked when it looks for one to claim.
+    assert_eq!(claimed(rig, &claim("b", later(2))).await, []);
+    write(rig, &[NewWebhookDelivery { at: later(5), ..delivery(1, "paused") }]).await;
+    assert_eq!(oldest_due(10).await, Some(later(90)));
+    assert_eq!(oldest_due(50).await, Some(later(5)));
 }
 
 /// A dropped unit of work changes no endpoint, delivery or attempt, and claims nothing.

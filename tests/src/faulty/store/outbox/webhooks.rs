@@ -1,5 +1,7 @@
 //! Faults of webhooks.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
@@ -167,6 +169,10 @@ impl Unit {
             Fault::WebhookClaimsIgnorePauses => self.hide_health(|health| health.paused_until = None).await?,
             Fault::FailingEndpointsGetManyAttempts => {
                 self.hide_health(|health| health.failing_since = None).await?
+            }
+            Fault::WebhookClaimsIgnoreCapacity => {
+                requested.capacity = WebhookCapacity::new(u32::MAX, &BTreeMap::new());
+                Vec::new()
             }
             Fault::RepeatedClaimsAreNew => {
                 requested.is_repeated = false;

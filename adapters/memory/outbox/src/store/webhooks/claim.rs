@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AttemptRate, ClaimedDelivery, DeliveryState, EndpointId, EndpointStatus, StoreError, WebhookClaim,
-    WebhookDelivery,
+    AttemptRate, ClaimedDelivery, DeliveryState, EndpointId, EndpointStatus, StoreError, WebhookCapacity,
+    WebhookClaim, WebhookDelivery,
 };
 
 use super::super::locks::Lock;
@@ -64,13 +64,24 @@ fn candidates(statement: &Statement<'_>, now: DateTime<Utc>) -> Vec<Lock> {
 }
 
 /// The ids of the deliveries of these endpoints that a claim takes, the longest due first.
-fn chosen(statement: &Statement<'_>, endpoints: &[Lock], claim: &WebhookClaim, limit: usize) -> Vec<i64> {
+fn chosen(
+    statement: &Statement<'_>,
+    endpoints: &[Lock],
+    claim: &WebhookClaim,
+    mut capacity: WebhookCapacity,
+    limit: usize,
+) -> Vec<i64> {
     let rows = statement.webhook_endpoints();
     let rows = rows.all().filter(|row| endpoints.contains(&Lock::WebhookEndpoint(row.endpoint.id)));
-    let mut due: Vec<_> = rows.flat_map(|row| claimable(statement, row, claim.now)).collect();
+    let of = |row: &EndpointRow| {
+        let endpoint = row.endpoint.key();
+        claimable(statement, row, claim.now).into_iter().map(move |(due, id)| (due, id, endpoint))
+    };
+    let mut due: Vec<_> = rows.flat_map(of).collect();
     due.sort_unstable();
+    due.retain(|(_, _, endpoint)| capacity.take(*endpoint));
     due.truncate(limit);
-    due.into_iter().map(|(_, id)| id).collect()
+    due.into_iter().map(|(_, id, _)| id).collect()
 }
 
 /// The deliveries that an earlier call of this claim has claimed.
@@ -97,9 +108,13 @@ impl<X: Tables> MemoryUnit<X> {
             Vec::new()
         };
         let left = limited(claim.limit).saturating_sub(claimed.len());
+        let mut capacity = claim.capacity.clone();
+        for claimed in &claimed {
+            capacity.take(claimed.endpoint.key());
+        }
         let candidates = self.read_outbox(|statement| candidates(statement, claim.now)).await?;
         let endpoints = self.lock_free(candidates).await?;
-        let ids = self.read_outbox(|statement| chosen(statement, &endpoints, claim, left)).await?;
+        let ids = self.read_outbox(|statement| chosen(statement, &endpoints, claim, capacity, left)).await?;
         let mut locks: Vec<Lock> = ids.iter().copied().map(Lock::WebhookDelivery).collect();
         locks.sort_unstable();
         self.write_outbox(locks, |statement| {

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AttemptRate, ClaimedDelivery, EndpointId, StoreError, WebhookClaim, WebhookDelivery, WebhookEndpoint,
+    AttemptRate, ClaimedDelivery, EndpointId, EndpointKey, StoreError, WebhookClaim, WebhookDelivery,
+    WebhookEndpoint,
 };
 
 use super::deliveries::id;
@@ -21,7 +22,7 @@ use crate::value::{Value, values};
 /// An endpoint that may have deliveries to claim, and the due time of the one that is due for the longest time.
 #[derive(Clone, Copy)]
 struct Candidate {
-    endpoint: EndpointId,
+    endpoint: EndpointKey,
     due: DateTime<Utc>,
 }
 
@@ -39,7 +40,7 @@ pub(super) fn candidates(
     limit: u32,
 ) -> (String, Vec<Value>) {
     let mut sql = format!(
-        "SELECT c.id, c.due FROM (SELECT e.id, (SELECT d.due_time FROM webhook_deliveries d {due} \
+        "SELECT c.id, c.tenant_id, c.due FROM (SELECT e.id, e.tenant_id, (SELECT d.due_time FROM webhook_deliveries d {due} \
          WHERE d.endpoint_id = e.id AND d.state = 'PENDING' AND d.is_blocked = 0 AND d.due_time <= ? \
          ORDER BY d.due_time LIMIT 1) AS due FROM webhook_endpoints e {enabled} WHERE e.status = 'ENABLED' \
          AND (e.paused_until IS NULL OR e.paused_until <= ?) \
@@ -69,18 +70,23 @@ impl Session {
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
         let mut claimed = if claim.is_repeated { self.claimed_before(claim).await? } else { Vec::new() };
         let mut left = claim.limit.saturating_sub(u32::try_from(claimed.len()).unwrap_or(u32::MAX));
+        let mut capacity = claim.capacity.clone();
+        for claimed in &claimed {
+            capacity.take(claimed.endpoint.key());
+        }
         let mut after = None;
         while left > 0 {
-            let candidates = self.candidates(claim.now, after, left).await?;
-            after = candidates.last().map(|last| (last.due, last.endpoint));
+            let mut candidates = self.candidates(claim.now, after, left).await?;
+            after = candidates.last().map(|last| (last.due, last.endpoint.id));
             let are_last = candidates.len() < usize::try_from(left).unwrap_or(usize::MAX);
+            candidates.retain(|candidate| capacity.has_room(candidate.endpoint));
             let openings = self.openings(&candidates, claim.now).await?;
-            let due = self.choose(&openings, claim.now, left).await?;
+            let due = self.choose(&openings, claim.now, left, &mut capacity).await?;
             let taken = self.take(claim, &openings, &due).await?;
             left = left.saturating_sub(u32::try_from(taken.len()).unwrap_or(u32::MAX));
             claimed.extend(taken);
-            // Otherwise there may be more candidates: other processes had locked some of these, or their due deliveries
-            // were blocked.
+            // Otherwise there may be more candidates: other processes had locked some of these, their due deliveries were
+            // blocked, or this process has no room for them.
             if are_last {
                 break;
             }
@@ -98,7 +104,8 @@ impl Session {
         let rows = self.fetch(&sql, values).await?;
         let read = rows.iter().map(|row| {
             let row = row.of("webhook_endpoints", "id");
-            Ok(Candidate { endpoint: endpoint_id(row, "id")?, due: row.time("due")? })
+            let endpoint = EndpointKey { tenant: row.id("tenant_id")?, id: endpoint_id(row, "id")? };
+            Ok(Candidate { endpoint, due: row.time("due")? })
         });
         read.collect()
     }
@@ -111,7 +118,8 @@ impl Session {
     ) -> Result<Vec<Opening>, StoreError> {
         let mut openings: BTreeMap<EndpointId, Opening> = BTreeMap::new();
         for candidates in candidates.chunks(MAX_ROWS) {
-            let keys: Vec<Value> = candidates.iter().map(|candidate| id_value(candidate.endpoint)).collect();
+            let keys: Vec<Value> =
+                candidates.iter().map(|candidate| id_value(candidate.endpoint.id)).collect();
             let (sql, values) = self.dialect.look_up(LookUp {
                 columns: &format!("{}, next_attempt_time", EndpointTable::COLUMNS),
                 from: format!("webhook_endpoints {}", self.dialect.lock_index("PRIMARY")),

@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{EndpointId, EndpointKey, StoreError};
+use handover_events::TenantId;
+use handover_outbox::ports::{EndpointId, EndpointKey, StoreError, WebhookCapacity};
 
 use super::deliveries::{OF_ENDPOINT, id};
 use super::tables::{DeliveryTable, Opening, endpoint_id, id_value, key_values};
@@ -66,6 +67,7 @@ impl Session {
         openings: &[Opening],
         now: DateTime<Utc>,
         limit: u32,
+        capacity: &mut WebhookCapacity,
     ) -> Result<Vec<Due>, StoreError> {
         let rooms = |is_ordered: bool| -> Vec<(EndpointId, u32)> {
             let openings = openings.iter().filter(|opening| opening.endpoint.is_ordered == is_ordered);
@@ -74,6 +76,12 @@ impl Session {
         let mut chosen = self.due_deliveries(&part(self.dialect, "d.id"), now, &rooms(false)).await?;
         chosen.extend(self.choose_ordered(now, rooms(true)).await?);
         chosen.sort_by_key(|due| (due.due_time, due.id));
+        let tenants: BTreeMap<EndpointId, TenantId> =
+            openings.iter().map(|opening| (opening.endpoint.id, opening.endpoint.tenant)).collect();
+        chosen.retain(|due| {
+            let tenant = tenants.get(&due.endpoint);
+            tenant.is_some_and(|tenant| capacity.take(EndpointKey { tenant: *tenant, id: due.endpoint }))
+        });
         chosen.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(chosen)
     }
