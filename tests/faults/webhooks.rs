@@ -137,7 +137,8 @@ async fn request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next(p
     let receiver =
         WebhookReceiver::start(|earlier, _| if earlier == 0 { Answer::Hang } else { Answer::Status(204) })
             .await;
-    create_endpoint(&Api::of(&process), 1, json!({"url": receiver.url("/hooks")})).await;
+    let api = Api::of(&process);
+    create_endpoint(&api, 1, json!({"url": receiver.url("/hooks")})).await;
     insert_events(&snapshot, 1, 0..1).await;
     eventually(WITHIN, async || match receiver.received().len() {
         1 => Ok(()),
@@ -145,7 +146,12 @@ async fn request_in_flight_at_the_end_of_the_process_is_sent_again_by_the_next(p
     })
     .await;
     let mut unfinished = TcpStream::connect(process.base().trim_start_matches("http://")).unwrap();
-    unfinished.write_all(b"POST /api/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let head = format!(
+        "POST /api/v1/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 100\r\nIdempotency-Key: unfinished\r\n\r\n{{",
+        api.token(3)
+    );
+    unfinished.write_all(head.as_bytes()).unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (status, _) = process.terminate(WITHIN).unwrap();
     assert_eq!(status.code(), Some(0), "{}", launch.log());
