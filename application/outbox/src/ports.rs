@@ -9,6 +9,7 @@ mod broker;
 mod clock;
 mod consume;
 mod dead_letters;
+mod endpoint_id;
 mod error;
 mod history;
 mod jobs;
@@ -37,6 +38,7 @@ pub use dead_letters::{
     DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_DEAD_LETTER_BODY_BYTES,
     MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
+pub use endpoint_id::{EndpointId, EndpointKey};
 pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
 pub use jobs::{
@@ -65,8 +67,7 @@ pub use webhook_transport::{
 };
 pub use webhooks::{
     AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointId, EndpointKey,
-    EndpointSecret, EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt,
-    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper,
-    WebhookRepo, WebhookRepoWrapper,
+    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointSecret,
+    EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts,
+    WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use handover_events::TenantId;
 
-use super::webhooks::{EndpointId, EndpointKey};
+use super::endpoint_id::{EndpointId, EndpointKey};
 
 /// A tenant holds at most this many times as many attempts as are free.
 const TENANT_SHARE: u64 = 3;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::webhooks::{EndpointHeaders, EndpointId, EndpointSecret, WebhookEndpoint};
+use super::endpoint_id::EndpointId;
+use super::webhooks::{EndpointHeaders, EndpointSecret, WebhookEndpoint};
 
 /// Reason why secrets cannot be encrypted or decrypted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
