@@ -39,7 +39,14 @@ pub fn derive_event(item: TokenStream) -> TokenStream {
 }
 
 /// Implements `handover::EventType` for a struct with `Serialize` and `Deserialize` of serde. The crate `handover`
-/// re-exports this macro under the name `Event`. See `EventType` for the attributes.
+/// re-exports this macro under the name `Event`.
+///
+/// - `#[event(name = "book.lent", aggregate = "book")]` on the struct: the name of the event type, and the type of the aggregate whose
+///   events are in order;
+/// - `#[event(key)]` on one field: the key of the aggregate, an integer, a `Uuid` or a `String`;
+/// - `#[event(visible)]` on fields that operators without access to personal data may see.
+///
+/// The trait `EventType` documents the other attributes.
 #[proc_macro_derive(EventType, attributes(event))]
 pub fn derive_event_type(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

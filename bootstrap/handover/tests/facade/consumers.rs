@@ -111,6 +111,28 @@ async fn nested_transaction_is_committed_only_with_the_event() -> TestResult {
     Ok(())
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("request failed")]
+struct RequestFailed(#[source] std::io::Error);
+
+async fn request(_: Event<BookLent>) -> Result<(), RequestFailed> {
+    Err(RequestFailed(std::io::Error::other("connection refused")))
+}
+
+#[tokio::test]
+async fn reason_of_a_dead_letter_has_the_causes_of_the_error() -> TestResult {
+    let library = Library::open().await?;
+    let functions = at_least_once(request).retry(two_retries());
+    let (outbox, running) = library.start(library.builder().consumer("mail", functions)).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    library.consumed("DEAD", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    let reason: String =
+        sqlx::query_scalar("SELECT error_message FROM event_consume_log").fetch_one(&library.pool).await?;
+    assert!(reason.ends_with("request failed: connection refused"), "{reason}");
+    Ok(())
+}
+
 async fn mail(event: Event<BookLent>, calls: Data<Calls>) -> Result<String, std::io::Error> {
     match (calls.count(), event.reader.as_str()) {
         (1, "ann") => Err(std::io::Error::other("no connection")),
