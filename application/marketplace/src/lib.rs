@@ -21,6 +21,7 @@ pub mod ports;
 mod privacy;
 pub mod queues;
 pub mod service;
+mod state;
 mod texts;
 pub mod use_cases;
 
@@ -35,3 +36,4 @@ pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use ports::MarketTransactor;
 pub use service::Settings;
+pub use state::MarketState;

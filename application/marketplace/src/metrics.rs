@@ -1,7 +1,8 @@
-//! Metrics of the marketplace. The toolkit has its own (`handover_outbox::METRICS`,
-//! `handover_http::METRICS`).
+//! Metrics of the marketplace. The toolkit has its own (`handover_runtime::metrics::of_toolkit`).
 
 use handover_outbox::Metric;
+
+use crate::state::{OLDEST_REFUND, OPEN_REPORTS, OVERDUE, REFUNDS};
 
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
@@ -11,7 +12,7 @@ pub const IDEMPOTENCY_REDIS_UNAVAILABLE: &str = "handover.idempotency.redis.unav
 
 /// Every metric of the marketplace. Names that the requirements do not define begin with `handover`. The adapters of
 /// HTTP, rate limit and idempotency keys set the metrics of their area.
-pub const METRICS: [Metric; 7] = [
+pub const METRICS: &[Metric] = &[
     Metric::counter("reaper.lock.released", "Asset locks released by the reaper after their timeout"),
     Metric::counter(
         "consistency.event.missing",
@@ -34,4 +35,8 @@ pub const METRICS: [Metric; 7] = [
         IDEMPOTENCY_REDIS_UNAVAILABLE,
         "1 while Redis is unavailable and this process rejects operator requests that have an idempotency key",
     ),
+    REFUNDS,
+    OLDEST_REFUND,
+    OVERDUE,
+    OPEN_REPORTS,
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::metrics::{OLDEST_DUE, PENDING};
+use crate::metrics::{OLDEST_DUE, PENDING, age_seconds, count};
 use crate::outbox::Outbox;
 use crate::ports::StoreError;
 
@@ -37,13 +37,7 @@ pub(crate) async fn keep_sampling(outbox: Outbox) {
 async fn sample(outbox: &Outbox) -> Result<(), StoreError> {
     let now = outbox.now();
     let backlog = outbox.view().await?.outbox_view().outbox_backlog(now).await?;
-    metrics::gauge!(PENDING).set(gauge(backlog.pending));
-    let age = backlog.oldest_due.map_or(0, |due| (now - due).num_seconds().max(0));
-    metrics::gauge!(OLDEST_DUE).set(gauge(age.unsigned_abs()));
+    metrics::gauge!(PENDING.name).set(count(backlog.new + backlog.retry));
+    metrics::gauge!(OLDEST_DUE.name).set(age_seconds(backlog.oldest_due, now));
     Ok(())
-}
-
-#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
-fn gauge(count: u64) -> f64 {
-    count as f64
 }

@@ -7,6 +7,7 @@
 //! - An [`Outbox`] contains the services that the relay, consumers, dead-letter drainer and operators of one process
 //!   need; [`runtime`] starts the relay, the consumers and the drainer, [`jobs`] periodic jobs, [`dispatch`] tasks that
 //!   leave the database.
+//! - [`state`] reads the state of the deployment for metrics.
 //! - [`webhooks`] sends events to systems of others over signed HTTP.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
@@ -38,6 +39,7 @@ mod registry;
 pub mod relay;
 pub mod runtime;
 mod settings;
+pub mod state;
 mod storable_text;
 mod tasks;
 mod texts;
@@ -47,10 +49,7 @@ mod wakeup;
 pub mod webhooks;
 pub mod wrap;
 
-pub use self::metrics::{
-    METRICS, Metric, MetricKind, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS, WEBHOOK_OLDEST_DUE,
-    WEBHOOK_PENDING, WEBHOOK_UNDELIVERED, append, count_on_commit,
-};
+pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
 pub use event_id::{event_id, uuid_v7};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
 pub use outbox::{ConsumerQueue, Outbox};

@@ -4,60 +4,92 @@
 
 use std::cell::RefCell;
 
-use metrics::Counter;
+use chrono::{DateTime, TimeDelta, Utc};
+use metrics::{Counter, Histogram};
 
 use crate::ports::{NewEvent, OutboxUnit, StoreError};
 
-/// A metric: name, help text and kind.
+/// A metric. The list of all metrics gives the help texts of `/metrics` and the reference page; a name is an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Name, with dots.
+    /// Name, with dots. Durations are in seconds and end with `seconds`.
     pub name: &'static str,
-    /// Help text for the metrics endpoint.
+    /// Help text.
     pub help: &'static str,
     /// Kind of the metric.
     pub kind: MetricKind,
+    /// Names of the labels. No id is a label.
+    pub labels: &'static [&'static str],
 }
 
 /// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Counter without labels.
+    /// Counter of one process.
     Counter,
-    /// Counter with the label `consumer`.
-    CounterOfConsumer,
-    /// Gauge: the value at the last sample.
+    /// Gauge of one process.
     Gauge,
-    /// Gauge with the label `consumer`.
-    GaugeOfConsumer,
+    /// Histogram of one process, with the buckets [`BUCKETS`].
+    Histogram,
+    /// Gauge of the whole deployment, which the process that leads exports ([`crate::state`]).
+    State,
 }
+
+/// Upper bounds of the buckets of every histogram, in seconds.
+pub const BUCKETS: [f64; 16] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
 
 impl Metric {
     /// Describes a counter.
     pub const fn counter(name: &'static str, help: &'static str) -> Metric {
-        Metric { name, help, kind: MetricKind::Counter }
+        Metric { name, help, kind: MetricKind::Counter, labels: &[] }
     }
 
     /// Describes a gauge.
     pub const fn gauge(name: &'static str, help: &'static str) -> Metric {
-        Metric { name, help, kind: MetricKind::Gauge }
+        Metric { name, help, kind: MetricKind::Gauge, labels: &[] }
+    }
+
+    /// Describes a histogram.
+    pub const fn histogram(name: &'static str, help: &'static str) -> Metric {
+        Metric { name, help, kind: MetricKind::Histogram, labels: &[] }
+    }
+
+    /// Describes a gauge of the whole deployment.
+    pub const fn state(name: &'static str, help: &'static str) -> Metric {
+        Metric { name, help, kind: MetricKind::State, labels: &[] }
+    }
+
+    /// The same metric with these labels.
+    #[must_use]
+    pub const fn by(self, labels: &'static [&'static str]) -> Metric {
+        Metric { labels, ..self }
+    }
+
+    /// The name in the format of Prometheus.
+    pub fn exported_name(&self) -> String {
+        let suffix = if self.kind == MetricKind::Counter { "_total" } else { "" };
+        format!("{}{suffix}", self.name.replace('.', "_"))
     }
 }
 
-const fn counter_of_consumer(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, help, kind: MetricKind::CounterOfConsumer }
-}
+const CONSUMER: &[&str] = &["consumer"];
+
+pub(crate) const PENDING: Metric =
+    Metric::state("outbox.event.pending", "Events that are not published yet (NEW and RETRY)");
+pub(crate) const OLDEST_DUE: Metric = Metric::state(
+    "handover.outbox.oldest.due.seconds",
+    "Time for which the longest due event is not published, in seconds; 0: none",
+);
 
 pub(crate) const CREATED: &str = "outbox.event.created";
 pub(crate) const SENT: &str = "outbox.event.sent";
 pub(crate) const FAILED: &str = "outbox.event.failed";
 pub(crate) const DEAD: &str = "outbox.event.dead";
-pub(crate) const PENDING: &str = "outbox.event.pending";
 pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
-pub(crate) const OLDEST_DUE: &str = "handover.outbox.oldest.due.seconds";
 pub(crate) const PAUSED: &str = "handover.consumer.paused";
 pub(crate) const LEFT: &str = "handover.consumer.left";
 pub(crate) const LEFT_AGE: &str = "handover.consumer.left.age.seconds";
@@ -69,17 +101,52 @@ pub(crate) const WEBHOOK_NOT_SIGNED: &str = "handover.webhook.not.signed";
 pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
 pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
 pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
-/// Gauge of pending deliveries.
-pub const WEBHOOK_PENDING: &str = "handover.webhook.deliveries.pending";
-/// Gauge of `DEAD` deliveries that nobody sent again.
-pub const WEBHOOK_UNDELIVERED: &str = "handover.webhook.deliveries.dead";
-/// Gauge of disabled endpoints.
-pub const WEBHOOK_DISABLED_ENDPOINTS: &str = "handover.webhook.endpoints.disabled";
-/// Gauge of the age of the longest due delivery.
-pub const WEBHOOK_OLDEST_DUE: &str = "handover.webhook.oldest.due.seconds";
 
-/// Every metric of webhooks. The caller sets the gauges: this crate does not sample the tables.
-pub const WEBHOOK_METRICS: [Metric; 11] = [
+pub(crate) const PUBLISHES: &str = "handover.publishes";
+pub(crate) const PUBLISH_SECONDS: &str = "handover.publish.seconds";
+pub(crate) const COMMIT_TO_CONFIRM: &str = "handover.commit.to.confirm.seconds";
+pub(crate) const COMMIT_TO_EFFECT: &str = "handover.commit.to.effect.seconds";
+pub(crate) const HANDLER_SECONDS: &str = "handover.handler.seconds";
+
+/// Every metric of the outbox and of webhooks, without those of the state ([`crate::state::METRICS`]).
+pub const METRICS: &[Metric] = &[
+    Metric::counter(
+        CREATED,
+        "Events committed to the outbox by this process; rows inserted by SQL are not counted",
+    ),
+    Metric::counter(SENT, "Events that the broker confirmed to this process"),
+    Metric::counter(FAILED, "Failed publishes of events, including the last one before FAILED"),
+    Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
+    Metric::counter(
+        PUBLISHES,
+        "Publishes of events by result: confirmed, returned (no queue), refused, unknown (no confirm), unreachable",
+    )
+    .by(&["result"]),
+    Metric::histogram(PUBLISH_SECONDS, "Time from the publish of a group of events to the last confirm or refusal"),
+    Metric::histogram(COMMIT_TO_CONFIRM, "Time from the creation of an event to its confirm"),
+    Metric::counter(CONSUMED, "Events applied and committed").by(CONSUMER),
+    Metric::counter(IDEMPOTENT, "Ignored deliveries of applied events, and events whose effect already existed")
+        .by(CONSUMER),
+    Metric::counter(NOT_CONSUMED, "Failed attempts to apply an event, including the last one before DEAD")
+        .by(CONSUMER),
+    Metric::histogram(HANDLER_SECONDS, "Time of a handler for the events of one attempt").by(CONSUMER),
+    Metric::histogram(COMMIT_TO_EFFECT, "Time from the creation of an event to the commit of its effect")
+        .by(CONSUMER),
+    Metric::gauge(
+        PAUSED,
+        "1 while the breaker of the consumer is open in this process: it tries one event at a time",
+    )
+    .by(CONSUMER),
+    Metric::counter(
+        LEFT,
+        "Deliveries of a type that the consumer does not handle in this process, left to a process that has registered it",
+    )
+    .by(CONSUMER),
+    Metric::gauge(
+        LEFT_AGE,
+        "Age of the oldest event that the consumer left to a process that has registered its type, in seconds; 0: none",
+    )
+    .by(CONSUMER),
     Metric::counter(WEBHOOK_DELIVERED, "Attempts at webhook deliveries that the receiver answered with 2xx"),
     Metric::counter(WEBHOOK_FAILED, "Failed attempts at webhook deliveries"),
     Metric::counter(
@@ -93,73 +160,55 @@ pub const WEBHOOK_METRICS: [Metric; 11] = [
     Metric::counter(WEBHOOK_DEAD, "Webhook deliveries marked as DEAD after their last attempt failed"),
     Metric::counter(WEBHOOK_FAILING, "Webhook endpoints whose last 4 attempts failed"),
     Metric::counter(WEBHOOK_DISABLED, "Webhook endpoints that were disabled automatically"),
-    Metric::gauge(WEBHOOK_PENDING, "Webhook deliveries that are pending"),
-    Metric::gauge(WEBHOOK_UNDELIVERED, "DEAD webhook deliveries that nobody sent again"),
-    Metric::gauge(WEBHOOK_DISABLED_ENDPOINTS, "Webhook endpoints that are disabled"),
-    Metric::gauge(
-        WEBHOOK_OLDEST_DUE,
-        "Age of the longest due webhook delivery of an enabled endpoint, in seconds; 0: none",
-    ),
-];
-
-/// Every metric of the outbox. [`start_gauges`](crate::runtime::start_gauges) sets the gauges without labels.
-pub const METRICS: [Metric; 12] = [
-    Metric::counter(
-        CREATED,
-        "Events committed to the outbox by this process; rows inserted by SQL are not counted",
-    ),
-    Metric::counter(SENT, "Events that the broker confirmed to this process"),
-    Metric::counter(FAILED, "Failed publishes of events, including the last one before FAILED"),
-    Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
-    Metric::gauge(PENDING, "Events that are not published yet (NEW and RETRY)"),
-    Metric::gauge(OLDEST_DUE, "Time for which the longest due event is not published, in seconds; 0: none"),
-    counter_of_consumer(CONSUMED, "Events applied and committed"),
-    counter_of_consumer(
-        IDEMPOTENT,
-        "Ignored deliveries of applied events, and events whose effect already existed",
-    ),
-    counter_of_consumer(
-        NOT_CONSUMED,
-        "Failed attempts to apply an event, including the last one before DEAD",
-    ),
-    Metric {
-        name: PAUSED,
-        help: "1 while the breaker of the consumer is open in this process: it tries one event at a time",
-        kind: MetricKind::GaugeOfConsumer,
-    },
-    counter_of_consumer(
-        LEFT,
-        "Deliveries of a type that the consumer does not handle in this process, left to a process that has registered it",
-    ),
-    Metric {
-        name: LEFT_AGE,
-        help: "Age of the oldest event that the consumer left to a process that has registered its type, in seconds; 0: none",
-        kind: MetricKind::GaugeOfConsumer,
-    },
 ];
 
 tokio::task_local! {
-    /// Counters to increment once the unit of work of this task is committed.
-    static PENDING_COUNTERS: RefCell<Vec<(Counter, u64)>>;
+    /// What is measured once the unit of work of this task is committed.
+    static MEASUREMENTS: RefCell<Vec<Measurement>>;
 }
 
-/// Runs one attempt at a unit of work and increments its counters if it succeeds.
-pub(crate) async fn with_pending_counters<T, E>(attempt: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let counting = async {
-        let done = attempt.await?;
-        for (counter, by) in PENDING_COUNTERS.with(RefCell::take) {
-            counter.increment(by);
+enum Measurement {
+    Count(Counter, u64),
+    Time(Histogram, f64),
+}
+
+impl Measurement {
+    fn record(self) {
+        match self {
+            Measurement::Count(counter, by) => counter.increment(by),
+            Measurement::Time(histogram, seconds) => histogram.record(seconds),
         }
+    }
+}
+
+/// Runs one attempt at a unit of work and records its measurements if it succeeds.
+pub(crate) async fn with_measurements<T, E>(attempt: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let measuring = async {
+        let done = attempt.await?;
+        MEASUREMENTS.with(RefCell::take).into_iter().for_each(Measurement::record);
         Ok(done)
     };
-    PENDING_COUNTERS.scope(RefCell::default(), counting).await
+    MEASUREMENTS.scope(RefCell::default(), measuring).await
 }
 
 /// Increments the counter once the current unit of work is committed. Does nothing outside of a unit of work.
 pub fn count_on_commit(counter: Counter, by: usize) {
-    let by = u64::try_from(by).unwrap_or(u64::MAX);
-    // Outside of a unit of work `try_with` returns an error, and nothing is counted.
-    let _ = PENDING_COUNTERS.try_with(|counters| counters.borrow_mut().push((counter, by)));
+    on_commit(Measurement::Count(counter, u64::try_from(by).unwrap_or(u64::MAX)));
+}
+
+/// Records a time once the current unit of work is committed. Does nothing outside of a unit of work.
+pub(crate) fn time_on_commit(histogram: Histogram, time: TimeDelta) {
+    on_commit(Measurement::Time(histogram, seconds(time)));
+}
+
+fn on_commit(measurement: Measurement) {
+    // Outside of a unit of work `try_with` returns an error, and nothing is recorded.
+    let _ = MEASUREMENTS.try_with(|measurements| measurements.borrow_mut().push(measurement));
+}
+
+/// A time for a histogram; 0 if the clocks of two processes disagree.
+pub(crate) fn seconds(time: TimeDelta) -> f64 {
+    time.to_std().unwrap_or_default().as_secs_f64()
 }
 
 /// Appends events to the outbox and counts them once they are committed.
@@ -167,4 +216,14 @@ pub async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<()
     unit.append(events).await?;
     count_on_commit(metrics::counter!(CREATED), events.len());
     Ok(())
+}
+
+/// Age of this time in whole seconds; 0 without a time, and for one in the future.
+pub(crate) fn age_seconds(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> f64 {
+    count(since.map_or(0, |since| (now - since).num_seconds().max(0).unsigned_abs()))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+pub(crate) fn count(count: u64) -> f64 {
+    count as f64
 }

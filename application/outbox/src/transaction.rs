@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::with_pending_counters;
+use crate::metrics::with_measurements;
 use crate::ports::{Clock, RandomSource, Store, StoreError, UnitOfWork, View, outbox_of};
 use crate::tasks::Tasks;
 
@@ -228,7 +228,7 @@ where
     let mut number = 1;
     let started_at = tx.clock.now();
     loop {
-        let error = match with_pending_counters(attempt(tx, input, work, Attempt(number))).await {
+        let error = match with_measurements(attempt(tx, input, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };

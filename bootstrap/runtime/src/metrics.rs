@@ -1,14 +1,13 @@
-//! Metrics of this process for Prometheus: collected once the service installs the recorder, exported at `/metrics`.
+//! Metrics for Prometheus, exported at `/metrics`: counters, gauges and histograms of this process, collected once the program
+//! installs the recorder, and the state of the deployment while this process leads.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use handover_http::routes::metrics::Render;
-use handover_outbox::ports::StoreError;
-use handover_outbox::{
-    ConsumerQueue, METRICS, Metric, MetricKind, Outbox, WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_METRICS,
-    WEBHOOK_OLDEST_DUE, WEBHOOK_PENDING, WEBHOOK_UNDELIVERED, runtime,
-};
+use handover_outbox::state::{self, Sample, StateMetrics, StateSource};
+use handover_outbox::{BUCKETS, ConsumerQueue, METRICS, Metric, MetricKind, Outbox};
 use handover_system::LOG_LINES_DROPPED;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -17,104 +16,129 @@ use crate::terminal::dropped_lines;
 /// The recorder of this process; it can be installed only once.
 static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Shortest interval between counts of webhook deliveries and between runs of the recorder's upkeep.
+/// Interval of the recorder's upkeep.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// After a count the task sleeps for at least this multiple of the duration of the count, so that a large table is not
-/// counted all the time.
-const PAUSE_FACTOR: u32 = 20;
+
+/// 1, with the version of the program as label.
+const BUILD_INFO: Metric =
+    Metric::gauge("handover.build.info", "1; the label is the version of the program").by(&["version"]);
 
 /// The metrics of the toolkit.
-fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
-    static OF_OUTBOX: &[Metric] = &METRICS;
-    static OF_WEBHOOKS: &[Metric] = &WEBHOOK_METRICS;
-    static OF_HTTP: &[Metric] = &handover_http::METRICS;
-    static OF_LOG: Metric = LOG_LINES_DROPPED;
-    OF_OUTBOX.iter().chain(OF_WEBHOOKS).chain(OF_HTTP).chain([&OF_LOG])
+pub fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
+    static OF_PROCESS: &[Metric] = &[LOG_LINES_DROPPED, BUILD_INFO];
+    METRICS.iter().chain(state::METRICS).chain(handover_http::METRICS).chain(OF_PROCESS)
 }
 
 /// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.
 pub fn install(of_application: &'static [Metric]) {
-    let builder = PrometheusBuilder::new().with_recommended_naming(true);
-    match builder.install_recorder() {
+    let builder = PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&BUCKETS);
+    match builder.and_then(PrometheusBuilder::install_recorder) {
         Ok(collector) => drop(COLLECTOR.set(collector)),
         Err(error) => tracing::debug!(%error, "metrics: recorder is installed already"),
     }
     for metric in of_toolkit().chain(of_application) {
         match metric.kind {
-            MetricKind::Gauge | MetricKind::GaugeOfConsumer => {
-                metrics::describe_gauge!(metric.name, metric.help)
-            }
-            MetricKind::Counter | MetricKind::CounterOfConsumer => {
-                metrics::describe_counter!(metric.name, metric.help);
-            }
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Counter => metrics::describe_counter!(metric.name, metric.help),
+            MetricKind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
+            // Not in the recorder, which exports a series as long as the process runs.
+            MetricKind::State => {}
         }
     }
 }
 
 /// Renders the response of `/metrics`, if the recorder is installed.
-pub fn render() -> Option<Render> {
+pub fn render(state: Option<StateMetrics>) -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
     Some(Arc::new(move || {
         metrics::counter!(LOG_LINES_DROPPED.name).absolute(dropped_lines());
-        collector.render()
+        let samples = state.as_ref().map(StateMetrics::samples).unwrap_or_default();
+        collector.render() + &exposition(&samples)
     }))
 }
 
-/// Registers every metric with an initial value, and spawns the tasks that count pending events and webhooks.
-pub fn start(outbox: &Outbox, of_application: &'static [Metric]) {
-    let Some(collector) = COLLECTOR.get() else { return };
-    for metric in of_toolkit().chain(of_application) {
-        match metric.kind {
-            // A counter that is exported only after its first increment would look like a missing metric until then.
-            MetricKind::Counter => metrics::counter!(metric.name).increment(0),
-            MetricKind::CounterOfConsumer => {
-                for ConsumerQueue { consumer, .. } in outbox.consumers() {
-                    metrics::counter!(metric.name, "consumer" => consumer.clone()).increment(0);
-                }
-            }
-            MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
-            // The consumers set their gauges when they start.
-            MetricKind::GaugeOfConsumer => {}
+/// These values in the text format of Prometheus, which the recorder writes for the others.
+fn exposition(samples: &[Sample]) -> String {
+    let mut sorted: Vec<&Sample> = samples.iter().collect();
+    // The samples of a metric must follow each other.
+    sorted.sort_by_key(|sample| sample.metric.name);
+    let mut text = String::new();
+    let mut described = "";
+    for Sample { metric, labels, value } in sorted {
+        let name = metric.exported_name();
+        if described != metric.name {
+            described = metric.name;
+            // Writing to a string cannot fail.
+            let _ = write!(text, "# HELP {name} {}\n# TYPE {name} gauge\n", metric.help);
         }
+        let labels: Vec<String> = metric
+            .labels
+            .iter()
+            .zip(labels)
+            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(text, "{name}{labels} {value}");
     }
-    runtime::start_gauges(outbox);
-    let outbox = outbox.for_background_tasks();
-    let stopping = outbox.stopping().clone();
-    let tasks = outbox.tasks().clone();
+    text
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Registers the metrics of this process with an initial value, and reads the state of the deployment while this process
+/// leads. Does nothing without the recorder.
+pub fn start(
+    outbox: &Outbox,
+    of_application: &'static [Metric],
+    sources: Vec<Arc<dyn StateSource>>,
+    state_interval: Duration,
+) -> Option<StateMetrics> {
+    let collector = COLLECTOR.get()?;
+    for metric in of_toolkit().chain(of_application) {
+        register(metric, outbox.consumers());
+    }
+    metrics::gauge!(BUILD_INFO.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    let background = outbox.for_background_tasks();
     let upkeep = async move {
-        while !stopping.is_cancelled() {
-            let begun = now();
-            if let Err(error) = count_webhooks(&outbox).await {
-                tracing::debug!(%error, "metrics: cannot count webhooks; keeping the previous values");
-            }
+        loop {
             collector.run_upkeep();
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => {}
-                () = outbox.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
-            }
+            background.sleep(UPKEEP_INTERVAL).await;
         }
     };
-    drop(tasks.spawn(upkeep));
+    outbox.tasks().spawn_until_stop(upkeep);
+    Some(StateMetrics::start(outbox, sources, state_interval))
 }
 
-#[allow(clippy::disallowed_methods, reason = "measures the duration of a query")]
-fn now() -> Instant {
-    Instant::now()
+/// A counter that is exported only after its first increment would look like a missing metric until then.
+fn register(metric: &Metric, consumers: &[ConsumerQueue]) {
+    match (metric.kind, metric.labels) {
+        (MetricKind::Counter, []) => metrics::counter!(metric.name).increment(0),
+        (MetricKind::Counter, ["consumer"]) => {
+            for ConsumerQueue { consumer, .. } in consumers {
+                metrics::counter!(metric.name, "consumer" => consumer.clone()).increment(0);
+            }
+        }
+        (MetricKind::Gauge, []) => metrics::gauge!(metric.name).set(0.0),
+        // Their labels are known when they are set.
+        (MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram | MetricKind::State, _) => {}
+    }
 }
 
-async fn count_webhooks(outbox: &Outbox) -> Result<(), StoreError> {
-    let now = outbox.now();
-    let webhooks = outbox.view().await?.outbox_view().webhook_counts(now).await?;
-    metrics::gauge!(WEBHOOK_PENDING).set(gauge(webhooks.pending));
-    metrics::gauge!(WEBHOOK_UNDELIVERED).set(gauge(webhooks.dead));
-    metrics::gauge!(WEBHOOK_DISABLED_ENDPOINTS).set(gauge(webhooks.disabled_endpoints));
-    let age = webhooks.oldest_due.map_or(0, |due| (now - due).num_seconds().max(0));
-    metrics::gauge!(WEBHOOK_OLDEST_DUE).set(gauge(age.unsigned_abs()));
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
-fn gauge(count: u64) -> f64 {
-    count as f64
+    const ROWS: Metric = Metric::state("test.rows", "Rows by table.").by(&["table", "state"]);
+    const AGE: Metric = Metric::state("test.age.seconds", "Age.");
+
+    #[test]
+    fn samples_of_a_metric_follow_each_other_with_their_labels_escaped() {
+        let samples = [ROWS.sample(["a", "x"], 1.0), AGE.sample([], 2.5), ROWS.sample(["\"b\\\n", "y"], 3.0)];
+        let expected = "# HELP test_age_seconds Age.\n# TYPE test_age_seconds gauge\ntest_age_seconds 2.5\n\
+                        # HELP test_rows Rows by table.\n# TYPE test_rows gauge\n\
+                        test_rows{table=\"a\",state=\"x\"} 1\ntest_rows{table=\"\\\"b\\\\\\n\",state=\"y\"} 3\n";
+        assert_eq!(exposition(&samples), expected);
+    }
 }

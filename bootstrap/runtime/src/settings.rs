@@ -4,6 +4,7 @@ mod auth;
 mod consumer;
 mod http;
 mod log;
+mod metrics;
 mod outbox;
 mod retry;
 mod servers;
@@ -18,6 +19,7 @@ pub use auth::{AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth};
 pub use consumer::consumer;
 pub use http::{HttpConfig, LISTEN, LISTEN_DEFAULT, http, listen, proxies};
 pub use log::{LogConfig, LogFormat, log};
+pub use metrics::{MetricsConfig, metrics};
 pub use outbox::{MAX_BATCH, OutboxConfig, outbox};
 pub use servers::{
     BrokerChoice, DATABASE_DEFAULT, DATABASE_URL, DatabaseChoice, broker, certificates, database,
@@ -37,6 +39,8 @@ pub struct ToolkitConfig {
     pub consumer: ConsumerSettings,
     /// `webhook.*`.
     pub webhook: WebhookConfig,
+    /// `metrics.*`.
+    pub metrics: MetricsConfig,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -49,6 +53,7 @@ impl ToolkitConfig {
         let outbox = outbox(reader);
         let consumer = consumer(reader);
         let webhook = webhook(reader);
+        let metrics = metrics(reader);
         let log = log(reader);
         let outbox = outbox?;
         Ok(ToolkitConfig {
@@ -57,6 +62,7 @@ impl ToolkitConfig {
             outbox,
             consumer: consumer?,
             webhook: webhook?,
+            metrics: metrics?,
             log: log?,
         })
     }

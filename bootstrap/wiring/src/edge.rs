@@ -5,6 +5,7 @@ use std::time::Duration;
 use handover_events::TenantId;
 use handover_http::Tokens;
 use handover_outbox::ports::Clock;
+use handover_outbox::state::StateMetrics;
 use handover_outbox::webhooks::Webhooks;
 use handover_runtime::config::Secret;
 use handover_runtime::http::{HttpServer, Listeners, Routers, readiness};
@@ -73,6 +74,12 @@ fn replace_secrets(callbacks: &CallbackVerifier, secrets: &Secrets) -> Result<()
         .map_err(|error| secrets::refused(GATEWAY_SECRET, &error))
 }
 
+/// Parts of the service that have routes.
+pub(crate) struct ApiParts {
+    pub(crate) webhooks: Option<Webhooks>,
+    pub(crate) state: Option<StateMetrics>,
+}
+
 /// The running API.
 pub(crate) struct Api {
     pub(crate) server: HttpServer,
@@ -88,7 +95,7 @@ impl Api {
         config: &Config,
         app: &App,
         database: &Database,
-        webhooks: Option<Webhooks>,
+        ApiParts { webhooks, state }: ApiParts,
     ) -> Result<Api, Failure> {
         let secrets = Secrets::of(config)?;
         let verifiers = Verifiers::new(config, &secrets)?;
@@ -108,7 +115,7 @@ impl Api {
             limits: limits.clone(),
             webhooks,
         };
-        let metrics = metrics::render();
+        let metrics = metrics::render(state);
         let routers = if listeners.has_operators() {
             let (public, operators) = split_routers(edge, metrics);
             Routers { public, operators: Some(operators) }

@@ -4,9 +4,11 @@
 //! the lock.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use handover_outbox::consumers::Bound;
+use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
 use handover_runtime::http::{HttpServer, Listeners};
@@ -15,11 +17,11 @@ use handover_runtime::stores::Database;
 use handover_runtime::webhooks::webhooks;
 use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
 use marketplace::consumers::webhook_offer;
-use marketplace::{App, service};
+use marketplace::{App, MarketState, service};
 use marketplace_gateway::Signer;
 
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
-use crate::edge::Api;
+use crate::edge::{Api, ApiParts};
 use crate::secrets::Secrets;
 use crate::settings::Config;
 
@@ -46,6 +48,7 @@ pub struct Starting {
     wake: WakeupNotifier,
     listeners: Option<Listeners>,
     webhooks: Option<Webhooks>,
+    state: Option<StateMetrics>,
     api: Option<Api>,
 }
 
@@ -80,8 +83,8 @@ impl Background for Starting {
 impl Starting {
     fn start_api(&mut self) -> Result<(), Failure> {
         if let Some(listeners) = self.listeners.take() {
-            self.api =
-                Some(Api::start(listeners, &self.config, &self.app, &self.database, self.webhooks.clone())?);
+            let parts = ApiParts { webhooks: self.webhooks.clone(), state: self.state.clone() };
+            self.api = Some(Api::start(listeners, &self.config, &self.app, &self.database, parts)?);
         }
         Ok(())
     }
@@ -134,7 +137,9 @@ impl Service {
         service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
         database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
-        metrics::start(&app.outbox, &marketplace::METRICS);
+        let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];
+        let interval = config.metrics.state_interval;
+        let state = metrics::start(&app.outbox, marketplace::METRICS, sources, interval);
         let background = app.for_background_tasks();
         let webhooks = match has_api || roles.has(roles::WEBHOOKS) {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,
@@ -142,7 +147,7 @@ impl Service {
         };
         let config = config.clone();
         let mut starting =
-            Starting { config, app, background, database, wake, listeners, webhooks, api: None };
+            Starting { config, app, background, database, wake, listeners, webhooks, state, api: None };
         roles.start(&mut starting)?;
         let Starting { app, database, api, .. } = starting;
         Ok(Service { app, database, api, signer })

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use handover_outbox::ports::OnFailed;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, OutboxConfig, WebhookConfig, auth,
-    broker, consumer, database, http, listen, log, outbox, proxies, webhook,
+    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, MetricsConfig, OutboxConfig,
+    WebhookConfig, auth, broker, consumer, database, http, listen, log, metrics, outbox, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -58,6 +58,8 @@ pub struct Config {
     pub settings: Settings,
     /// `webhook.*`.
     pub webhook: WebhookConfig,
+    /// `metrics.*`.
+    pub metrics: MetricsConfig,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -84,6 +86,7 @@ impl Configuration for Config {
         let assets = gateway_and_assets::assets(reader);
         let consistency = gateway_and_assets::consistency(reader, &assets);
         let webhook = webhook(reader);
+        let metrics = metrics(reader);
         let log = log(reader);
         let redis = redis.used_by(reader, [limits_store, keys_store]);
         let OutboxConfig { relay, on_failed } = outbox?;
@@ -114,6 +117,7 @@ impl Configuration for Config {
             },
             webhook: webhook?.with_max_retry_count(max_retry_count).with_listens(listens(listen, &http)),
             http,
+            metrics: metrics?,
             log: log?,
         })
     }

@@ -52,7 +52,7 @@ async fn dead_letter_inserted_by_sql_is_readable_and_invalid_status_is_rejected(
                   VALUES ('b.queue', 'e-1', 1, '{}', 'late', '2026-02-04 10:30:00', 'REPLAYING')";
     direct.execute(insert).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    assert_eq!(view.outbox_view().undecided_dead_letters(None).await.unwrap(), 1);
+    assert_eq!(view.outbox_view().undecided_dead_letters(None).await.unwrap(), [("b.queue".to_owned(), 1)]);
     assert!(direct.execute("UPDATE dead_letters SET status = 'LOST'").await.is_err());
 }
 

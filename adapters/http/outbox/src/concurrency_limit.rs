@@ -11,20 +11,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::Trace;
-use handover_outbox::Metric;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::envelope::Code;
 use crate::messages;
+use crate::metrics::OVERLOAD_REFUSED;
 use crate::refusal::Refusal;
 use crate::trace::{Tracing, overload_response};
-
-/// Counter of the requests that the concurrency limit rejects.
-pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
-
-/// The metrics of this crate.
-pub const METRICS: [Metric; 1] =
-    [Metric::counter(OVERLOAD_REFUSED, "Requests rejected by the concurrency limit")];
 
 /// Number of rejected requests per log line. The first rejected request is logged.
 const LOG_EVERY: u64 = 1000;

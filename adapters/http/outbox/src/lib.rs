@@ -28,6 +28,7 @@ mod language;
 mod layers;
 mod limits;
 pub mod messages;
+mod metrics;
 pub mod openapi;
 mod operator_call;
 mod operators;
@@ -46,9 +47,9 @@ pub mod values;
 pub mod views;
 mod webhook_call;
 
+pub use self::metrics::METRICS;
 pub use auth::{Claims, KeySet, KeySetError, TokenError, TokenRules, Tokens, Unauthenticated, WeakSecret};
 pub use client::{ForwardedHeader, Proxies};
-pub use concurrency_limit::{METRICS, OVERLOAD_REFUSED};
 pub use cors::WebOrigin;
 pub use language::Language;
 pub use layers::Layers;

@@ -1,9 +1,10 @@
 //! Request tracing: trace ids, the request's span and log line, and its timeout.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::Trace;
@@ -15,6 +16,7 @@ use tracing::Instrument;
 use crate::header_names::{TRACEPARENT, X_TRACE_ID};
 use crate::language::Language;
 use crate::limits::{BodyLimits, Limits};
+use crate::metrics::{REQUEST_SECONDS, REQUESTS};
 use crate::refusal::Refusal;
 use crate::response::write_envelope;
 
@@ -37,6 +39,7 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let span = tracing::info_span!("request", traceId = %trace.trace_id, %method, route);
+    let measured = Measured { method: method_label(&method), route: route.clone() };
     request.extensions_mut().insert(trace.clone());
     request.extensions_mut().insert(BodyLimits::from(uses.limits.as_ref()));
     async {
@@ -48,6 +51,7 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
             Err(late) => Refusal::outcome_unknown(&late).into_response(),
         };
         let response = finish_response(response, &trace, language);
+        measured.response(response.status(), begun.elapsed());
         tracing::info!(
             hop = "request",
             status = response.status().as_u16(),
@@ -60,6 +64,36 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
     }
     .instrument(span)
     .await
+}
+
+/// Labels of a request in metrics.
+struct Measured {
+    method: &'static str,
+    route: String,
+}
+
+impl Measured {
+    fn response(self, status: StatusCode, took: Duration) {
+        let Measured { method, route } = self;
+        metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route.clone())
+            .record(took.as_secs_f64());
+        let status = status.as_u16().to_string();
+        metrics::counter!(REQUESTS, "method" => method, "route" => route, "status" => status).increment(1);
+    }
+}
+
+/// The standard methods of the routes. A client can send any others, so they have one label.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep

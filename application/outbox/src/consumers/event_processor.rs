@@ -14,7 +14,9 @@ use super::counted_attempt::{ExternalEffect, attempts_after};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
-use crate::metrics::{CONSUMED, IDEMPOTENT, LEFT, count_on_commit};
+use crate::metrics::{
+    COMMIT_TO_EFFECT, CONSUMED, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, seconds, time_on_commit,
+};
 use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, HistoryEntry,
@@ -141,6 +143,13 @@ impl EventProcessor {
         }
         let now = self.outbox.now();
         let cost_ms = effect_ms.unwrap_or_else(|| (now - started_at).num_milliseconds());
+        if effect_ms.is_none() {
+            self.measure_handler(now - started_at);
+        }
+        for step in steps {
+            let to_effect = metrics::histogram!(COMMIT_TO_EFFECT, "consumer" => self.bound.name.clone());
+            time_on_commit(to_effect, now - step.event.create_time);
+        }
         let records: Vec<Consumption> = steps
             .iter()
             .zip(applied.iter().cloned())
@@ -163,7 +172,13 @@ impl EventProcessor {
         let started_at = self.outbox.now();
         let event = Event { attempt: attempts_after(step), ..Event::of(&step.event)? };
         let applied = in_time(&self.tx, self.settings.attempt_timeout, handler.call(&event)).await?;
-        Ok(ExternalEffect { applied, cost_ms: (self.outbox.now() - started_at).num_milliseconds() })
+        let took = self.outbox.now() - started_at;
+        self.measure_handler(took);
+        Ok(ExternalEffect { applied, cost_ms: took.num_milliseconds() })
+    }
+
+    fn measure_handler(&self, took: TimeDelta) {
+        metrics::histogram!(HANDLER_SECONDS, "consumer" => self.bound.name.clone()).record(seconds(took));
     }
 
     /// Logs that an event was applied; called after the commit.

@@ -62,7 +62,8 @@ pub async fn stats(
     let mut view = outbox.view().await?;
     let events = view.outbox_view().outbox_counts(tenant).await?;
     let counts = view.outbox_view().consume_counts(tenant).await?;
-    let open_dead_letters = view.outbox_view().undecided_dead_letters(tenant).await?;
+    let by_queue = view.outbox_view().undecided_dead_letters(tenant).await?;
+    let open_dead_letters = by_queue.into_iter().map(|(_, open)| open).sum();
     let blocked = match outbox.on_failed {
         OnFailed::Continue => 0,
         OnFailed::Hold => {

@@ -166,8 +166,12 @@ pub trait DeadLetterQueries: Send {
     /// Dead letters with these keys at any queue, in the order in which they were first parked.
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError>;
 
-    /// Number of dead letters of a tenant (`None`: all tenants) that are `Open` or `Replaying`.
-    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError>;
+    /// Numbers of the dead letters of a tenant (`None`: all tenants) that are `Open` or `Replaying`, by queue, ordered by its
+    /// name. Queues without any are omitted.
+    async fn undecided_dead_letters(
+        &mut self,
+        tenant: Option<TenantId>,
+    ) -> Result<Vec<(String, u64)>, StoreError>;
 }
 
 /// Writes dead letters.

@@ -103,11 +103,15 @@ pub struct OutboxCounts {
     pub oldest_pending: Option<DateTime<Utc>>,
 }
 
-/// The events that are not published yet.
+/// The events that are not published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// Number of `NEW` and `RETRY` rows.
-    pub pending: u64,
+    /// Number of `NEW` rows.
+    pub new: u64,
+    /// Number of `RETRY` rows.
+    pub retry: u64,
+    /// Number of `FAILED` rows.
+    pub failed: u64,
     /// Earliest time since which one of the due rows is due: its `next_retry_time` or, without one, its `create_time`.
     /// `None` if no row is due.
     pub oldest_due: Option<DateTime<Utc>>,
@@ -175,7 +179,7 @@ pub trait OperatorQueries: Send {
     /// Counts the rows of a tenant (`None`: all tenants).
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
 
-    /// The events of all tenants that are not published yet. A row is due as in
+    /// The events of all tenants that are not published. A row is due as in
     /// [`OutboxQueries::outbox_due`](super::OutboxQueries::outbox_due), also if an earlier event of its aggregate blocks it.
     /// The cost MUST NOT depend on the number of published rows.
     async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError>;

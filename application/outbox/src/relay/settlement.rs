@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::window::Results;
 use crate::history;
 use crate::logged_id::logged_id;
-use crate::metrics::{DEAD, FAILED, SENT};
+use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, SENT, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
@@ -98,6 +98,7 @@ impl Settlement {
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
+                metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = logged_id(&row.aggregate.id), "[OutboxRelay] Event sent successfully");
             }

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use super::ownership::{Ownership, Surplus};
 use crate::message::outgoing;
+use crate::metrics::{PUBLISH_SECONDS, PUBLISHES, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
     BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, OwnedPartition, PublishOutcome,
@@ -91,7 +92,10 @@ impl Window<'_> {
             return;
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
-        match self.confirm(window).await {
+        let begun = self.outbox.now();
+        let confirmed = self.confirm(window).await;
+        metrics::histogram!(PUBLISH_SECONDS).record(seconds(self.outbox.now() - begun));
+        match confirmed {
             Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
                 warn!(%what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
@@ -102,6 +106,7 @@ impl Window<'_> {
                     warn!(error = %error, "[OutboxRelay] [ALERT] broker unreachable; publishing paused, at least {} events pending", sent.len());
                 }
                 results.broker_unreachable = true;
+                count_publishes("unreachable", sent.len());
                 results.failed.extend(sent.iter().filter_map(|row| self.deferred(row, &error.to_string())));
             }
         }
@@ -118,9 +123,13 @@ impl Window<'_> {
                 Ok(outcomes) => {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
                 }
-                Err(BrokerError::Refused { what }) => results.failed.push(self.failed_attempt(row, &what)),
+                Err(BrokerError::Refused { what }) => {
+                    count_publishes("refused", 1);
+                    results.failed.push(self.failed_attempt(row, &what));
+                }
                 Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
                     results.broker_unreachable = true;
+                    count_publishes("unreachable", 1);
                     results.failed.extend(self.deferred(row, &error.to_string()));
                     return;
                 }
@@ -179,6 +188,7 @@ impl Window<'_> {
         let mut missing = rows.clone();
         for outcome in outcomes {
             let Some(row) = missing.remove(outcome.event_id()) else { continue };
+            count_publishes(result_of(&outcome), 1);
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { reason, .. } => {
@@ -252,6 +262,20 @@ impl Window<'_> {
     fn error_text(&self, why: &str) -> String {
         storable(&self.outbox.texts.publish_failed(why), MAX_ERROR_BYTES).into_owned()
     }
+}
+
+/// Results of publishes, as values of a label.
+fn result_of(outcome: &PublishOutcome) -> &'static str {
+    match outcome {
+        PublishOutcome::Confirmed(_) => "confirmed",
+        PublishOutcome::Returned { .. } => "returned",
+        PublishOutcome::Nacked { .. } => "refused",
+        PublishOutcome::Unknown { .. } => "unknown",
+    }
+}
+
+fn count_publishes(result: &'static str, count: usize) {
+    metrics::counter!(PUBLISHES, "result" => result).increment(count as u64);
 }
 
 /// Divides the rows into rounds: round n contains the n-th ordered event of each aggregate, round 0 also all unordered

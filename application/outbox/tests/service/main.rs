@@ -9,6 +9,7 @@ mod library;
 mod lists;
 mod log;
 mod measured;
+mod state;
 mod texts;
 mod versions;
 mod webhooks;

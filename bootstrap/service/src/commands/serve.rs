@@ -38,7 +38,7 @@ async fn run(
     roles: &Roles<Starting>,
     telemetry: &Telemetry,
 ) -> Result<(), Failure> {
-    metrics::install(&marketplace::METRICS);
+    metrics::install(marketplace::METRICS);
     // The signal handlers are installed before the service starts, so that an early signal is not lost.
     let mut signals = Signals::listen()?;
     let mut service = Service::start(&config, roles).await?;

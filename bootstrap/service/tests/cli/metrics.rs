@@ -1,10 +1,14 @@
 //! `/metrics` in the format of Prometheus.
 
+use std::collections::BTreeSet;
+
+use handover_outbox::MetricKind;
+
 use crate::inspect::market;
 use crate::program::{Server, World, eventually};
 
-/// The metrics of document 004 with their Prometheus names and kinds, then those of this service.
-const NAMES: [(&str, &str); 18] = [
+/// The eleven metrics of document 004 with their Prometheus names and kinds. They never change.
+const OF_DOCUMENT_004: [(&str, &str); 11] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),
     ("outbox_event_failed_total", "counter"),
@@ -16,35 +20,59 @@ const NAMES: [(&str, &str); 18] = [
     ("reaper_lock_released_total", "counter"),
     ("consistency_event_missing_total", "counter"),
     ("consistency_event_repaired_total", "counter"),
-    ("handover_outbox_oldest_due_seconds", "gauge"),
-    ("handover_log_lines_dropped_total", "counter"),
-    ("handover_overload_refused_total", "counter"),
-    ("handover_ratelimit_refused_total", "counter"),
-    ("handover_ratelimit_fallback_total", "counter"),
-    ("handover_ratelimit_redis_unavailable", "gauge"),
-    ("handover_idempotency_redis_unavailable", "gauge"),
 ];
+
+/// Every metric of the list with its kind in the format of Prometheus.
+fn listed() -> Vec<(String, &'static str)> {
+    let metrics = handover_runtime::metrics::of_toolkit().chain(marketplace::METRICS);
+    let listed = metrics.map(|metric| {
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge | MetricKind::State => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        (metric.exported_name(), kind)
+    });
+    listed.collect()
+}
 
 #[test]
 fn every_metric_is_exported_with_help_and_counts_events() {
-    let world = World::new();
+    let world = World::new().set("HANDOVER_METRICS__STATE_INTERVAL", "100ms");
     let server = market(&world);
     let exported = || server.text("GET /metrics");
-    for (name, kind) in NAMES {
-        let text = exported();
-        let has = |start: &str| text.lines().any(|line| line.starts_with(start));
-        assert!(has(&format!("# TYPE {name} {kind}")), "no {name}: {text}");
-        assert!(has(&format!("# HELP {name} ")), "no help of {name}: {text}");
-        assert!(has(&format!("{name} ")) || has(&format!("{name}{{consumer=")), "no value of {name}: {text}");
+    let listed = listed();
+    for (name, kind) in OF_DOCUMENT_004 {
+        assert!(listed.contains(&(name.to_owned(), kind)), "{name}");
     }
     let value = |line: &str| value(&server, line);
     assert_eq!(value("outbox_event_created_total"), 4);
     eventually(|| value("outbox_event_sent_total") == 4);
     eventually(|| value("consumer_event_consumed_total{consumer=\"inventory\"}") == 2);
     assert_eq!(value("outbox_event_failed_total"), 0);
-    let labels: Vec<String> =
-        exported().lines().filter_map(|line| Some(line.split_once('{')?.1.to_owned())).collect();
-    assert!(labels.iter().all(|label| label.starts_with("consumer=\"")), "no other label: {labels:?}");
+    assert_eq!(value("handover_publishes_total{result=\"confirmed\"}"), 4);
+    assert_eq!(value("handover_commit_to_effect_seconds_count{consumer=\"inventory\"}"), 2);
+    let has = |text: &str, start: &str| text.lines().any(|line| line.starts_with(start));
+    // Metrics of the state, and of a job that runs later.
+    for (name, kind) in &listed {
+        eventually(|| has(&exported(), &format!("# TYPE {name} {kind}")));
+        let text = exported();
+        assert!(has(&text, &format!("# HELP {name} ")), "no help of {name}: {text}");
+        let values = [" ", "{", "_count"].map(|end| format!("{name}{end}"));
+        assert!(values.iter().any(|start| has(&text, start)), "no value of {name}: {text}");
+    }
+    eventually(|| value("outbox_event_pending ") == 0);
+    assert_eq!(value("handover_queue_messages_ready{queue=\"order.dlq.queue\"}"), 0);
+    assert_eq!(value("handover_outbox_partitions_without_owner "), 0);
+    let labels: BTreeSet<String> = exported()
+        .lines()
+        .filter_map(|line| Some(line.split_once('{')?.1.split_once('}')?.0.to_owned()))
+        .flat_map(|labels| {
+            labels.split(',').map(|label| label.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    let known = ["consumer", "job", "le", "method", "queue", "result", "route", "state", "status", "version"];
+    assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }
 
 /// The value of the metric with this name and these labels.
@@ -58,6 +86,7 @@ fn value(server: &Server, line: &str) -> u64 {
 #[test]
 fn webhooks_are_counted_by_state_age_and_outcome() {
     let world = World::new()
+        .set("HANDOVER_METRICS__STATE_INTERVAL", "100ms")
         .set("HANDOVER_WEBHOOK__ALLOW_NETWORKS", "[127.0.0.0/8]")
         .set("HANDOVER_WEBHOOK__DELAYS", "[10ms]");
     let gauges = ["deliveries_pending", "deliveries_dead", "endpoints_disabled"];

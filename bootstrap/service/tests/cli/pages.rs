@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, CommandFactory};
+use handover_outbox::{Metric, MetricKind};
 use handover_runtime::config::{Configuration, Shown, Sources};
 use handover_service::cli::Cli;
 use marketplace_wiring::settings::Config;
@@ -180,15 +181,39 @@ fn pages_http_api_names_every_route_of_the_openapi_document() {
     }
 }
 
-#[test]
-fn pages_operations_names_every_metric() {
-    let text = read(&page("operations.md"));
-    let of_process = &[handover_system::LOG_LINES_DROPPED];
-    let of_toolkit = handover_outbox::METRICS.iter().chain(&handover_http::METRICS);
-    for metric in of_toolkit.chain(&marketplace::METRICS).chain(of_process) {
-        let name = metric.name.replace('.', "_");
-        assert!(text.contains(&format!("| `{name}")), "bootstrap/docs/operations.md does not name {name}");
+/// The list of metrics, by the source of their values.
+fn metrics(_: &str) -> String {
+    let mut metrics: Vec<&Metric> =
+        handover_runtime::metrics::of_toolkit().chain(marketplace::METRICS).collect();
+    metrics.sort_by_key(|metric| (metric.kind == MetricKind::State, metric.name));
+    let mut text = String::new();
+    let mut section = "";
+    for metric in metrics {
+        let (of, kind) = match metric.kind {
+            MetricKind::Counter => ("Process", "counter"),
+            MetricKind::Gauge => ("Process", "gauge"),
+            MetricKind::Histogram => ("Process", "histogram"),
+            MetricKind::State => ("State", "gauge"),
+        };
+        if of != section {
+            section = of;
+            write!(text, "\n## {section}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+                .unwrap();
+        }
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, help) = (metric.exported_name(), cell(metric.help));
+        writeln!(text, "| `{name}` | {kind} | {} | {help} |", labels.join(", ")).unwrap();
     }
+    text + "\n"
+}
+
+#[test]
+fn pages_metrics_has_every_metric() {
+    check("metrics.md", metrics);
+    assert!(
+        read(&page("metrics.md")).contains("| `outbox_event_pending` | gauge |"),
+        "nothing was generated"
+    );
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
     view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
-    view!("backlog", ["idx_outbox_pending"], |view| view
+    view!("backlog", ["idx_outbox_pending", "idx_status_time"], |view| view
         .outbox_view()
         .outbox_backlog(later(60))
         .map_ok(|backlog| backlog.oldest_due)),

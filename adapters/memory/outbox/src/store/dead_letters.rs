@@ -83,7 +83,10 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+    async fn undecided_dead_letters(
+        &mut self,
+        tenant: Option<TenantId>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         self.read_outbox(|statement| {
             let dead_letters = statement.dead_letters();
             let undecided = dead_letters
@@ -94,7 +97,11 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
                     DeadLetterStatus::Open | DeadLetterStatus::Replaying => true,
                     DeadLetterStatus::Replayed | DeadLetterStatus::Discarded => false,
                 });
-            undecided.fold(0, |count, _| count + 1)
+            let mut by_queue = BTreeMap::new();
+            for dead_letter in undecided {
+                *by_queue.entry(dead_letter.queue.clone()).or_insert(0) += 1;
+            }
+            by_queue.into_iter().collect()
         })
         .await
     }

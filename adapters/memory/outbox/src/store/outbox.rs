@@ -154,13 +154,19 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
     async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
         self.read_outbox(|statement| {
             let rows = statement.outbox();
-            let pending: Vec<_> = rows.all().filter(|row| row.status.is_pending()).collect();
+            let pending = rows.all().filter(|row| row.status.is_pending());
             let due_since = |row: &OutboxRow| match row.next_retry_time {
                 None => Some(row.create_time),
                 Some(due) => (due <= now).then_some(due),
             };
-            let oldest_due = pending.iter().filter_map(|row| due_since(row)).min();
-            Backlog { pending: pending.len() as u64, oldest_due }
+            let oldest_due = pending.filter_map(due_since).min();
+            let with = |status| rows.all().filter(|row| row.status == status).count() as u64;
+            Backlog {
+                new: with(OutboxStatus::New),
+                retry: with(OutboxStatus::Retry),
+                failed: with(OutboxStatus::Failed),
+                oldest_due,
+            }
         })
         .await
     }

@@ -96,16 +96,28 @@ impl DeadLetterQueries for Session {
         Ok(found.into_iter().map(|row| row.effect).collect())
     }
 
-    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
-        let mut sql =
-            "SELECT count(*) AS undecided FROM dead_letters WHERE status IN ('OPEN', 'REPLAYING')".to_owned();
+    async fn undecided_dead_letters(
+        &mut self,
+        tenant: Option<TenantId>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut sql = format!(
+            "SELECT queue, count(*) AS undecided FROM dead_letters {} WHERE status IN ('OPEN', 'REPLAYING')",
+            self.dialect.index("idx_dead_letters_undecided"),
+        );
         let mut values = Vec::new();
         if let Some(tenant) = tenant {
             sql.push_str(" AND tenant_id = ?");
             values.push(tenant.get().into());
         }
-        let row = self.fetch_one(&sql, values).await?;
-        row.map_or(Ok(0), |row| row.of("dead_letters", "undecided").id("undecided"))
+        sql.push_str(" GROUP BY queue");
+        let rows = self.fetch(&sql, values).await?;
+        let read = rows.iter().map(|row| {
+            let row = row.of("dead_letters", "queue");
+            Ok::<_, StoreError>((row.string("queue")?, row.id("undecided")?))
+        });
+        let mut by_queue = read.collect::<Result<Vec<_>, _>>()?;
+        by_queue.sort();
+        Ok(by_queue)
     }
 }
 

@@ -260,17 +260,32 @@ impl Session {
 
     pub(super) async fn count_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
         let sql = format!(
-            "SELECT count(*) AS events, min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
+            "SELECT min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
              WHEN o.next_retry_time <= ? THEN o.next_retry_time END) AS oldest FROM outbox_events o {index} WHERE {is_pending}",
             index = self.dialect.index("idx_outbox_pending"),
             is_pending = self.dialect.pending(),
         );
         let mut backlog = Backlog::default();
         for row in &self.fetch(&sql, values![now]).await? {
-            let row = row.of("outbox_events", "next_retry_time");
             // An unreadable time may be the earliest, so the oldest due row is then unknown.
-            let oldest_due = row.opt_time("oldest").unwrap_or_default();
-            backlog = Backlog { pending: row.id("events")?, oldest_due };
+            backlog.oldest_due =
+                row.of("outbox_events", "next_retry_time").opt_time("oldest").unwrap_or_default();
+        }
+        // Not the published rows: their number only grows.
+        let sql = format!(
+            "SELECT o.status, count(*) AS events FROM outbox_events o {index} \
+             WHERE o.status IN ('NEW', 'RETRY', 'FAILED') GROUP BY o.status",
+            index = self.dialect.index("idx_status_time"),
+        );
+        for row in &self.fetch(&sql, Vec::new()).await? {
+            let row = row.of("outbox_events", "status");
+            let events = row.id("events")?;
+            match row.named("status")? {
+                OutboxStatus::New => backlog.new = events,
+                OutboxStatus::Retry => backlog.retry = events,
+                OutboxStatus::Failed => backlog.failed = events,
+                OutboxStatus::Sent => {}
+            }
         }
         Ok(backlog)
     }

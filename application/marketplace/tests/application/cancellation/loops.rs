@@ -178,6 +178,6 @@ async fn finish(world: &World, order: &Order, row: &OutboxRow) {
     pass(Duration::from_secs(40)).await;
     assert_eq!(effect_and_log(world, order, row).await, (1, Some(ConsumeStatus::Success)));
     assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (0, 0));
-    assert_eq!(world.view().await.outbox_view().undecided_dead_letters(None).await.unwrap(), 0);
+    assert_eq!(world.view().await.outbox_view().undecided_dead_letters(None).await.unwrap(), []);
     next.tx.tasks().stop().await;
 }

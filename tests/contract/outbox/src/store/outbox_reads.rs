@@ -115,15 +115,15 @@ pub async fn the_backlog_counts_pending_rows_and_ages_due_ones(rig: &dyn StoreRi
         let failed = [to_failed("failed"), to_retry("retry", Some(later(20)))];
         unit.outbox().mark_failed(&failed, later(10)).await.unwrap();
     });
-    let of = |pending, oldest: Option<i64>| Backlog { pending, oldest_due: oldest.map(later) };
-    assert_eq!(backlog(later(10)).await, of(3, Some(9)));
+    let of = |new, oldest: Option<i64>| Backlog { new, retry: 1, failed: 1, oldest_due: oldest.map(later) };
+    assert_eq!(backlog(later(10)).await, of(2, Some(9)));
     in_unit!(rig, |unit| {
         let proofs = ["new", "foreign"].map(confirmed);
         unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
     });
-    assert_eq!(backlog(later(19)).await, of(1, None));
-    assert_eq!(backlog(later(20)).await, of(1, Some(20)));
-    assert_eq!(backlog(later(90)).await, of(1, Some(20)));
+    assert_eq!(backlog(later(19)).await, of(0, None));
+    assert_eq!(backlog(later(20)).await, of(0, Some(20)));
+    assert_eq!(backlog(later(90)).await, of(0, Some(20)));
 }
 
 /// A row that another query returns is not unreadable, whatever its status.

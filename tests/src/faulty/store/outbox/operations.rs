@@ -32,7 +32,10 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
         Ok(found)
     }
 
-    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+    async fn undecided_dead_letters(
+        &mut self,
+        tenant: Option<TenantId>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         let tenant = if self.has(Fault::CountsIncludeAllTenants) { None } else { tenant };
         self.inner().outbox_view().undecided_dead_letters(tenant).await
     }

@@ -1,0 +1,85 @@
+//! State of the deployment as metrics: what is read, and by which process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_outbox::Metric;
+use handover_outbox::ports::{NewEvent, StoreError};
+use handover_outbox::state::{STATE_TIME, Sample, StateMetrics, StateSource};
+
+use crate::lent;
+use crate::library::{Library, eventually};
+
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// The value of the sample with this name and these labels.
+fn value(state: &StateMetrics, name: &str, labels: &[&str]) -> Option<f64> {
+    let samples = state.samples();
+    let found = samples.iter().find(|sample| sample.metric.name == name && sample.labels == labels);
+    found.map(|sample| sample.value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_has_rows_queues_and_the_age_of_the_oldest_due_event() {
+    let library = Library::sending([lent()]);
+    library.prepare().await;
+    let event = |id: &str, book| library.event(id, "BOOK_LENT", book, 1, "{}");
+    let later = library.outbox.now() + Duration::from_secs(500);
+    library.commit(vec![event("due", 1), NewEvent { due: Some(later), ..event("later", 2) }]).await;
+    library.outbox.tx.sleep(Duration::from_secs(70)).await;
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    eventually(async || !state.samples().is_empty()).await;
+    assert_eq!(value(&state, "outbox.event.pending", &[]), Some(2.0));
+    for (status, rows) in [("NEW", 1.0), ("RETRY", 1.0), ("FAILED", 0.0)] {
+        assert_eq!(value(&state, "handover.outbox.rows", &[status]), Some(rows), "{status}");
+    }
+    let age = value(&state, "handover.outbox.oldest.due.seconds", &[]).unwrap();
+    assert!((70.0..80.0).contains(&age), "{age}");
+    assert_eq!(value(&state, "handover.outbox.partitions.without.owner", &[]), Some(64.0));
+    assert_eq!(value(&state, "handover.broker.reachable", &[]), Some(1.0));
+    // Without a queue the broker returns the event, so the relay gives it up at once.
+    library.start_relay();
+    eventually(async || value(&state, "handover.outbox.rows", &["FAILED"]) == Some(1.0)).await;
+    assert_eq!(value(&state, "handover.outbox.partitions.without.owner", &[]), Some(0.0));
+    library.tx.tasks().stop().await;
+}
+
+struct Fails;
+
+#[async_trait]
+impl StateSource for Fails {
+    async fn read(&self) -> Result<Vec<Sample>, StoreError> {
+        Err(StoreError::Unavailable("connection refused".into()))
+    }
+}
+
+struct Seven;
+
+#[async_trait]
+impl StateSource for Seven {
+    async fn read(&self) -> Result<Vec<Sample>, StoreError> {
+        Ok(vec![Metric::state("seven", "Seven").sample([], 7.0)])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_exports_the_state_and_another_one_after_it_ended() {
+    let first = Library::sending([lent()]);
+    first.prepare().await;
+    let second = first.another_process([lent()]);
+    let sources = || -> Vec<Arc<dyn StateSource>> { vec![Arc::new(Fails), Arc::new(Seven)] };
+    let leading = StateMetrics::start(&first.outbox, sources(), INTERVAL);
+    eventually(async || !leading.samples().is_empty()).await;
+    let waiting = StateMetrics::start(&second.outbox, sources(), INTERVAL);
+    second.outbox.tx.sleep(4 * INTERVAL).await;
+    assert_eq!(waiting.samples(), []);
+    assert_eq!(value(&leading, "seven", &[]), Some(7.0), "a source that fails hides no other");
+    let read_at = value(&leading, STATE_TIME.name, &[]).unwrap();
+    first.tx.tasks().kill();
+    eventually(async || !waiting.samples().is_empty()).await;
+    assert_eq!(leading.samples(), [], "the lease of the killed process has ended");
+    assert!(value(&waiting, STATE_TIME.name, &[]).unwrap() > read_at);
+    second.tx.tasks().stop().await;
+    assert_eq!(waiting.samples(), [], "a process that stopped leads no more");
+}
