@@ -119,6 +119,31 @@ async fn database_of_first_version_is_migrated() {
     upgrade::check_statements_of_first_version(&fixture.store).await;
 }
 
+/// The migrations add columns without ALTER TABLE.
+#[tokio::test]
+async fn added_columns_are_found_by_connections_that_read_the_schema_before() {
+    let fixture = unmigrated().await;
+    let mut direct = fixture.direct_connection().await;
+    upgrade::migrate_to_first_version(&mut direct, "sqlite").await;
+    let columns = "event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time";
+    let values = "'ORDER_CREATED', 'order', 1, '{}', '2026-02-04 10:30:00', '2026-02-04 10:30:00'";
+    let before = format!("INSERT INTO outbox_events ({columns}) VALUES ('before', {values})");
+    direct.execute(AssertSqlSafe(before)).await.unwrap();
+    fixture.store.migrate().await.unwrap();
+    let after = format!(
+        "INSERT INTO outbox_events ({columns}, routing_key, aggregate_key) VALUES ('after', {values}, 'r', 'k')"
+    );
+    direct.execute(AssertSqlSafe(after)).await.unwrap();
+    let keys =
+        "SELECT coalesce(routing_key, '-') || coalesce(aggregate_key, '-') FROM outbox_events ORDER BY id";
+    let keys: Vec<String> = sqlx::query_scalar(keys).fetch_all(&mut direct).await.unwrap();
+    assert_eq!(keys, ["--", "rk"]);
+    direct.execute("SELECT aggregate_key FROM event_consume_log").await.unwrap();
+    let found: Vec<String> =
+        sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&mut direct).await.unwrap();
+    assert_eq!(found, ["ok"]);
+}
+
 /// The ledger is copied to a new table; the ids of deleted rows are not used again.
 #[tokio::test]
 async fn ledger_ids_of_deleted_rows_are_not_reused_after_migration() {
