@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::Store;
+use handover_outbox::ports::{Store, UnitOfWork as _};
 use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
@@ -21,6 +22,7 @@ use super::on_every_server;
 on_every_server!(
     concurrent_migrations_are_safe,
     database_of_first_version_is_migrated_while_its_processes_run,
+    migration_behind_long_transaction_fails_soon_and_can_be_repeated,
     migration_is_refused_when_table_name_is_taken,
     migrations_coexist_with_those_of_host_service,
     recorded_migrations_match_files_read_by_sqlx,
@@ -127,6 +129,20 @@ async fn database_of_first_version_is_migrated_while_its_processes_run(kind: Ser
     store.migrate().await.unwrap();
     upgrade::check_migrated(&store).await;
     upgrade::check_statements_of_first_version(&store).await;
+}
+
+/// Every other statement on the table waits behind a migration that waits for the transaction.
+async fn migration_behind_long_transaction_fails_soon_and_can_be_repeated(kind: ServerKind) {
+    let (_database, store) = of_first_version(kind).await;
+    let mut unit = SqlStore::begin(&store).await.unwrap();
+    unit.execute("UPDATE outbox_events SET retry_count = 0 WHERE id = 0", Vec::new()).await.unwrap();
+    let begun = Instant::now();
+    let refused = store.migrate().await;
+    assert!(matches!(refused, Err(SchemaError::Store(_))), "{refused:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    unit.commit().await.unwrap();
+    store.migrate().await.unwrap();
+    assert!(store.is_ready(&[&MIGRATIONS]).await.unwrap());
 }
 
 /// The statements of a migration for MariaDB.

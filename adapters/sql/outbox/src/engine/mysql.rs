@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, MySql, Pool, Row as _, TypeInfo a
 
 use super::mysql_error::number;
 use super::mysql_settings::{LENDING, set_up};
-use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
+use super::pooled::{LOCK_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, Sequencing};
@@ -69,9 +69,10 @@ impl Engine for MysqlEngine {
         // A dedicated connection: closing it releases the migration lock in every case.
         let mut connection = self.connect.connect().await.map_err(to_store_error)?;
         set_up(&mut connection).await.map_err(to_store_error)?;
-        // A migration may take long.
+        // A migration may take long. But an ALTER TABLE that waits for a transaction makes all later statements on the table
+        // wait, too: it fails soon, and the migration is resumed when it is repeated.
         let settings =
-            format!("SET SESSION lock_wait_timeout = {MIGRATION_WAIT_S} /*M! , max_statement_time = 0 */");
+            format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S} /*M! , max_statement_time = 0 */");
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await.map_err(to_store_error)?;
         let migrator = self.prefix.migrator(migrations, migrations.mysql);
         let done = mysql_migrations::run(connection, &self.prefix, &migrator).await;
