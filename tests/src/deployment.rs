@@ -101,13 +101,21 @@ impl Deployment {
 
     /// Migrates an empty database and uses it with a vhost.
     pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
+        let deployment = Deployment::unmigrated(pair, database, vhost);
+        deployment.launch().migrate();
+        deployment
+    }
+
+    /// Uses an empty database with a vhost.
+    pub fn unmigrated(
+        pair: Pair,
+        database: Option<TestDatabase>,
+        vhost: Option<Arc<TestVhost>>,
+    ) -> Deployment {
         let folder = tempfile::tempdir().unwrap();
         let since = SystemTime::now();
         let launches = AtomicU32::new(0);
-        let deployment = Deployment { pair, since, folder, database, vhost, launches };
-        let (code, _, stderr) = deployment.launch().run(&["migrate"]).unwrap();
-        assert_eq!(code, Some(0), "{pair:?}: {stderr}");
-        deployment
+        Deployment { pair, since, folder, database, vhost, launches }
     }
 
     /// Launch options of one more process, with its own folder and log. On SQLite all processes share one folder.

@@ -63,6 +63,8 @@ pub async fn eventually<T>(within: Duration, mut poll: impl AsyncFnMut() -> Resu
 #[derive(Debug, Clone)]
 pub struct Launch {
     folder: PathBuf,
+    /// The program of another version; `None` for that of this build.
+    other_program: Option<PathBuf>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     /// Secrets that a test has got from the program, shared by all clones.
@@ -74,9 +76,18 @@ impl Launch {
     /// reach them, because all clients of a test use one address.
     pub fn in_folder(folder: &Path) -> Launch {
         let variables = Vec::new();
-        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables, forbidden: Arc::default() }
+        let folder = folder.to_owned();
+        let forbidden = Arc::default();
+        Launch { folder, other_program: None, arguments: Vec::new(), variables, forbidden }
             .set("HANDOVER_RATE_LIMIT__CAPACITY", "100000")
             .set("HANDOVER_RATE_LIMIT__PER_SECOND", "100000")
+    }
+
+    /// Runs the program of another version.
+    #[must_use]
+    pub fn program(mut self, path: &Path) -> Launch {
+        self.other_program = Some(path.to_owned());
+        self
     }
 
     /// Sets a configuration key by its environment variable.
@@ -156,7 +167,10 @@ impl Launch {
 
     /// A command that runs the program, without the `HANDOVER_*` variables of this process.
     fn command(&self) -> Result<Command, BoxError> {
-        let mut command = Command::new(program()?);
+        let mut command = match &self.other_program {
+            Some(path) => Command::new(path),
+            None => Command::new(program()?),
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HANDOVER_") {
                 command.env_remove(name);
@@ -180,6 +194,13 @@ impl Launch {
             none(&canaries.in_answer(&format!("stdout of {arguments:?}"), &stdout));
         }
         Ok((output.status.code(), stdout, stderr))
+    }
+
+    /// Migrates the database. Panics if the program refuses.
+    #[track_caller]
+    pub fn migrate(&self) {
+        let (code, _, stderr) = self.run(&["migrate"]).unwrap();
+        assert_eq!(code, Some(0), "{stderr}");
     }
 
     /// Starts the program on a free port and waits until it reports that it is ready.
