@@ -33,6 +33,7 @@ mod slow_clients;
 mod start;
 mod stopped;
 mod unsendable;
+mod upgrade;
 mod webhooks;
 
 use std::time::{Duration, Instant};

@@ -5,6 +5,6 @@ mod balance;
 mod ledger;
 mod load;
 
-pub use balance::{balance, ledger_sums};
+pub use balance::{balance, balance_except, ledger_sums};
 pub use ledger::{Ledger, Step};
 pub use load::{Load, OPERATOR};
