@@ -35,5 +35,6 @@ pub(crate) use registration::{keep_registered, register};
 
 pub use crate::error_kind::ErrorKind;
 pub use crate::handler::{
-    ALREADY_APPLIED, AnyHandler, Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber,
+    ALREADY_APPLIED, AnyHandler, Applied, Event, ExternalHandler, Guarantee, Handler, HandlerError,
+    Subscriber,
 };

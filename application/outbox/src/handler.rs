@@ -165,12 +165,41 @@ pub struct Subscriber<U: ?Sized> {
     pub settings: OwnSettings,
 }
 
+/// How often an event takes effect at a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guarantee {
+    /// The effect is in the database, and commits with the record of the event.
+    ExactlyOnce,
+    /// The effect is outside the database.
+    AtLeastOnce,
+}
+
+impl Guarantee {
+    /// Name in output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Guarantee::ExactlyOnce => "exactly once",
+            Guarantee::AtLeastOnce => "at least once",
+        }
+    }
+}
+
 /// The two kinds of handlers.
 pub enum AnyHandler<U: ?Sized> {
     /// Its effects are in the database: exactly once.
     InTransaction(Arc<dyn Handler<U>>),
     /// Its effects are outside the database: at least once.
     External(Arc<dyn ExternalHandler>),
+}
+
+impl<U: ?Sized> AnyHandler<U> {
+    /// How often an event takes effect.
+    pub const fn guarantee(&self) -> Guarantee {
+        match self {
+            AnyHandler::InTransaction(_) => Guarantee::ExactlyOnce,
+            AnyHandler::External(_) => Guarantee::AtLeastOnce,
+        }
+    }
 }
 
 impl<U: ?Sized + 'static> AnyHandler<U> {

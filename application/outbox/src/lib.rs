@@ -21,6 +21,7 @@ extern crate self as handover_outbox;
 pub mod consumers;
 pub mod dispatch;
 mod error_kind;
+mod event_flow;
 mod event_id;
 mod gauges;
 mod handler;
@@ -50,6 +51,7 @@ pub mod webhooks;
 pub mod wrap;
 
 pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
+pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
 pub use outbox::{ConsumerQueue, Outbox};

@@ -8,9 +8,10 @@ use chrono::{DateTime, Utc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::handler::Subscriber;
+use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
+use crate::settings::ConsumeOrder;
 use crate::tasks::Tasks;
 use crate::texts::Texts;
 use crate::topology::Topology;
@@ -25,6 +26,10 @@ pub struct ConsumerQueue {
     pub consumer: String,
     /// Event types that the consumer applies in this process.
     pub event_types: Vec<String>,
+    /// How often each event takes effect.
+    pub guarantee: Guarantee,
+    /// Whether the consumer applies the events of an aggregate in order.
+    pub is_ordered: bool,
 }
 
 /// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
@@ -94,6 +99,11 @@ impl Outbox {
             queue: subscriber.queue.clone().into_owned(),
             consumer: subscriber.name().to_owned(),
             event_types: subscriber.event_types().into_iter().map(str::to_owned).collect(),
+            guarantee: subscriber.handler.guarantee(),
+            is_ordered: match subscriber.settings.order {
+                ConsumeOrder::Sequence => true,
+                ConsumeOrder::Any => false,
+            },
         };
         Outbox { consumers: self.consumers.iter().cloned().chain([added]).collect(), ..self }
     }

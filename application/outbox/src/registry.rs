@@ -158,6 +158,11 @@ impl EventRegistry {
         self.specs.contains_key(event_type)
     }
 
+    /// Name, routing key and order of each type, ordered by name.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        self.specs.values().map(|spec| (spec.name.as_str(), spec.routing_key.as_str(), spec.is_ordered))
+    }
+
     /// Routing key with which this type is registered; for [`NewEvent::routing_key`](crate::ports::NewEvent).
     pub fn routing_key(&self, event_type: &str) -> Option<&str> {
         self.specs.get(event_type).map(|spec| spec.routing_key.as_str())

@@ -42,7 +42,7 @@ pub struct PageArgs {
     pub cursor: Option<i64>,
 }
 
-/// Arguments of `queues`.
+/// Arguments of `queues` and `topology`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs<F: Args> {
     /// Flags of every command.

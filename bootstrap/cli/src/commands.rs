@@ -13,7 +13,7 @@ pub(crate) mod webhooks;
 pub(crate) use changes::{discard, redrive, release, replay};
 #[cfg(feature = "program")]
 pub(crate) use config::show as show_config;
-pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues};
+pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues, topology};
 #[cfg(feature = "program")]
 pub(crate) use listen::listen;
 #[cfg(feature = "program")]

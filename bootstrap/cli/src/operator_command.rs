@@ -20,6 +20,8 @@ pub enum OperatorCommand<F: Args> {
     Audit(AuditCommand<F>),
     /// Show the length of each queue; also while `serve` runs
     Queues(QueuesArgs<F>),
+    /// Show which consumer takes which event type, in which order and how often
+    Topology(QueuesArgs<F>),
 }
 
 impl<F: Args> OperatorCommand<F> {
@@ -45,6 +47,7 @@ impl<F: Args> OperatorCommand<F> {
                 commands::audit::<A>(source, arguments).await
             }
             OperatorCommand::Queues(arguments) => commands::queues::<A>(source, arguments).await,
+            OperatorCommand::Topology(arguments) => commands::topology::<A>(source, arguments).await,
         }
     }
 }

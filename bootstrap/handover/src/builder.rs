@@ -181,7 +181,6 @@ impl<DB: Database> Builder<DB> {
         };
         let queue = |consumer: &str| format!("{}.{consumer}", self.name);
         let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
-            guarantee: consumer.guarantee,
             routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
             subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
         });

@@ -63,7 +63,7 @@ const WORDS: [(&str, &str); 6] = [
 ];
 
 /// Operators' commands, to be flattened into the subcommands of a program: `outbox list | show | redrive | blocked |
-/// release`, `dlq list | replay | discard`, `audit list`, `queues`. Each prints a table, or JSON with `--output json`.
+/// release`, `dlq list | replay | discard`, `audit list`, `queues`, `topology`. Each prints a table, or JSON with `--output json`.
 ///
 /// A user who may run them on the database counts as an operator who sees all tenants and personal data. Every action is
 /// recorded in the audit log under the name of the system user.

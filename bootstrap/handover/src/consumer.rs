@@ -31,7 +31,6 @@ pub trait IntoConsumer<DB: Database> {
 #[doc(hidden)]
 pub struct Consumer {
     pub(crate) name: String,
-    pub(crate) guarantee: &'static str,
     pub(crate) settings: OwnSettings,
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
@@ -41,25 +40,23 @@ pub struct Consumer {
 
 impl<DB: Database> IntoConsumer<DB> for InTransaction<DB::Connection> {
     fn into_consumer(self, name: String) -> Consumer {
-        consumer(name, "exactly once", self, |queue, calls| Subscriber::new(queue, Arc::new(calls)))
+        consumer(name, self, |queue, calls| Subscriber::new(queue, Arc::new(calls)))
     }
 }
 
 impl<DB: Database> IntoConsumer<DB> for AtLeastOnce {
     fn into_consumer(self, name: String) -> Consumer {
-        consumer(name, "at least once", self, |queue, calls| Subscriber::external(queue, Arc::new(calls)))
+        consumer(name, self, |queue, calls| Subscriber::external(queue, Arc::new(calls)))
     }
 }
 
 fn consumer<F: Send + Sync + 'static>(
     name: String,
-    guarantee: &'static str,
     handlers: Handlers<F>,
     subscriber: fn(String, Calls<F>) -> Subscriber<Session>,
 ) -> Consumer {
     Consumer {
         name: name.clone(),
-        guarantee,
         settings: handlers.settings.clone(),
         events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
         missing: handlers.functions.iter().map(|function| function.missing).collect(),

@@ -38,7 +38,6 @@ pub(crate) struct Parts {
 
 /// A consumer with its queue and its values.
 pub(crate) struct ConnectedConsumer {
-    pub(crate) guarantee: &'static str,
     pub(crate) routing_keys: Vec<&'static str>,
     pub(crate) subscriber: Subscriber<Session>,
 }

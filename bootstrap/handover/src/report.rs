@@ -23,7 +23,8 @@ impl Report {
         });
         let consumers = parts.consumers.iter().map(|consumer| {
             let subscriber = &consumer.subscriber;
-            format!("{} ({}: {})", subscriber.name(), consumer.guarantee, subscriber.event_types().join(", "))
+            let guarantee = subscriber.handler.guarantee().as_str();
+            format!("{} ({guarantee}: {})", subscriber.name(), subscriber.event_types().join(", "))
         });
         let roles: Vec<String> = parts.roles.iter().map(|role| format!("{role:?}").to_lowercase()).collect();
         Report {

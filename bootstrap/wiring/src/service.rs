@@ -135,6 +135,7 @@ impl Service {
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
         let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
         service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
+        app.outbox.log_event_flows();
         database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
         let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];

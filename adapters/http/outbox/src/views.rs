@@ -10,6 +10,7 @@ mod consumers;
 mod counts;
 mod outbox;
 mod time;
+mod topology;
 mod webhooks;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
@@ -17,6 +18,7 @@ pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
 pub use time::Time;
+pub use topology::EventFlowView;
 pub use webhooks::{OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 
 /// A view of the rows of a list.

@@ -1,7 +1,7 @@
 //! `outbox list|show|blocked`, `dlq list`, `audit list`: read directly from the database; `queues`: reads from the
-//! broker. All of them also work while a process serves the database.
+//! broker; `topology`: what the program itself defines. All of them also work while a process serves the database.
 
-use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView};
+use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventFlowView, EventView, QueueView};
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, DeadLetterFilter};
@@ -91,4 +91,14 @@ pub(crate) async fn queues<A: Access>(
     let queues = operations::queues(session.outbox(), session.operator()).await;
     let items = queues.map_err(|error| session.failed(error))?;
     Ok(list(arguments.output.output, Page { items, next: None }, QueueView::from)?)
+}
+
+/// `topology`.
+pub(crate) async fn topology<A: Access>(
+    source: &A::Source,
+    arguments: &QueuesArgs<A::Flags>,
+) -> Result<(), A::Failure> {
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
+    let items = session.outbox().event_flows();
+    Ok(list(arguments.output.output, Page { items, next: None }, EventFlowView::from)?)
 }

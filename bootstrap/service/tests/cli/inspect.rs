@@ -1,6 +1,8 @@
 //! `outbox`, `dlq`, `queues`: these commands print the responses of the API, also while a process serves, and create
 //! no database.
 
+use std::collections::BTreeSet;
+
 use handover_events::TenantId;
 use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus, NewEvent};
 use handover_system::SystemClock;
@@ -87,6 +89,24 @@ fn table_without_terminal_has_header_and_rows_without_borders() {
     let queues = world.run("queues");
     assert!(queues.done().starts_with("name "), "{queues:?}");
     assert!(queues.stdout.contains("order.dlq.queue"), "{queues:?}");
+}
+
+#[test]
+fn topology_shows_every_event_type_with_its_consumers_and_their_guarantee() {
+    let world = World::new();
+    world.run("migrate").done();
+    let listed = world.run("topology --output json").json();
+    let rows = listed["items"].as_array().unwrap();
+    let paid = json!({
+        "eventType": "ORDER_PAID", "routingKey": "order.paid", "ordered": true, "consumer": "inventory",
+        "queue": "inventory.update.queue", "guarantee": "exactly once",
+    });
+    assert!(rows.contains(&paid), "{rows:#?}");
+    let names =
+        |field: &str| -> BTreeSet<&str> { rows.iter().filter_map(|row| row[field].as_str()).collect() };
+    assert!(names("eventType").len() > 15, "{rows:#?}");
+    assert!(names("consumer").is_superset(&["inventory", "fulfillment", "webhooks"].into()), "{rows:#?}");
+    assert!(world.run("topology").done().starts_with("eventType "));
 }
 
 #[test]
