@@ -19,6 +19,10 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
 
+/// Minimum number of endpoints that one statement finds: many of them may be of tenants without room, and a claim with little
+/// capacity left must not search them one by one.
+const MIN_CANDIDATES: u32 = 256;
+
 /// An endpoint that may have deliveries to claim, and the due time of the one that is due for the longest time.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -76,10 +80,18 @@ impl Session {
         }
         let mut after = None;
         while left > 0 {
-            let mut candidates = self.candidates(claim.now, after, left).await?;
+            let page = left.max(MIN_CANDIDATES);
+            let mut candidates = self.candidates(claim.now, after, page).await?;
+            let mut are_last = candidates.len() < usize::try_from(page).unwrap_or(usize::MAX);
             after = candidates.last().map(|last| (last.due, last.endpoint.id));
-            let are_last = candidates.len() < usize::try_from(left).unwrap_or(usize::MAX);
             candidates.retain(|candidate| capacity.has_room(candidate.endpoint));
+            // No more endpoints are locked than the claim can use.
+            let usable = usize::try_from(left).unwrap_or(usize::MAX);
+            if candidates.len() > usable {
+                candidates.truncate(usable);
+                after = candidates.last().map(|last| (last.due, last.endpoint.id));
+                are_last = false;
+            }
             let openings = self.openings(&candidates, claim.now).await?;
             let due = self.choose(&openings, claim.now, left, &mut capacity).await?;
             let taken = self.take(claim, &openings, &due).await?;
