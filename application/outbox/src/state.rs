@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tracing::warn;
 
 use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use crate::outbox::Outbox;
@@ -25,8 +24,6 @@ pub use sample::{STATE_TIME, Sample, StateSource};
 const LEASE: &str = "handover-state";
 /// A process that ended without releasing its lease is replaced after this time.
 const LEASE_MS: u32 = 15_000;
-/// Default time between two reads.
-pub const STATE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The state metrics of a process. Clones share them.
 #[derive(Clone)]
@@ -85,10 +82,8 @@ impl Job for ReadState {
         for source in &self.sources {
             match source.read().await {
                 Ok(read) => samples.extend(read),
-                Err(error) => {
-                    warn!(%error, "metrics: cannot read a part of the state; it is not exported until the next read");
-                    failed = Some(error);
-                }
+                // The others are exported all the same; the job reports its error.
+                Err(error) => failed = Some(error),
             }
         }
         let read = Read { leadership: leadership.clone(), samples };
