@@ -163,7 +163,7 @@ pub const METRICS: &[Metric] = &[
 ];
 
 tokio::task_local! {
-    /// What is measured once the unit of work of this task is committed.
+    /// Measurements of the unit of work of this task, recorded after its commit.
     static MEASUREMENTS: RefCell<Vec<Measurement>>;
 }
 
