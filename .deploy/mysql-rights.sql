@@ -16,6 +16,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_sequences TO 'handover'@
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_alerts TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_process_reports TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_stat_samples TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_jobs TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_endpoints TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_deliveries TO 'handover'@'%';

@@ -18,9 +18,9 @@ use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketTransactor, Re
 use crate::texts::texts;
 use crate::use_cases::operations::Operations;
 use crate::use_cases::{Ordering, Payments, Queries};
-use handover_outbox::Outbox;
 use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, OnFailed};
+use handover_outbox::{Alert, Outbox};
 
 /// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
@@ -121,6 +121,10 @@ impl App {
     }
 
     /// Sets whether a FAILED event blocks the later events of its aggregate.
+    pub fn with_alerts(self, alerts: Vec<Alert>) -> App {
+        App { outbox: self.outbox.with_alerts(alerts), ..self }
+    }
+
     pub fn with_on_failed(self, on_failed: OnFailed) -> App {
         App { outbox: self.outbox.with_on_failed(on_failed), ..self }
     }

@@ -1,6 +1,7 @@
 //! The marketplace: use cases, event handlers and periodic jobs. It publishes and consumes events through the outbox
 //! (`handover_outbox`), which does not depend on the marketplace.
 
+mod alerts;
 mod app;
 mod assets;
 mod cash;
@@ -28,6 +29,7 @@ pub mod use_cases;
 pub use self::metrics::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
 };
+pub use alerts::ALERTS;
 pub use app::{App, Rules};
 pub use context::{Actor, CommandContext, Role};
 pub use events::{EventFactory, EventSource};

@@ -18,11 +18,13 @@
 // `#[wrappable]` generates paths that start with `handover_outbox`. This line makes them valid inside this crate.
 extern crate self as handover_outbox;
 
+mod alert;
 pub mod consumers;
 pub mod dispatch;
 mod error_kind;
 mod event_flow;
 mod event_id;
+mod figures;
 mod gauges;
 mod handler;
 pub mod history;
@@ -36,6 +38,7 @@ mod outbox;
 mod page;
 pub mod ports;
 mod privacy;
+mod process_report;
 mod registry;
 pub mod relay;
 pub mod runtime;
@@ -51,8 +54,10 @@ pub mod webhooks;
 pub mod wrap;
 
 pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
+pub use alert::{Alert, Limit, Severity};
 pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};
+pub use figures::{ConsumerFigures, Distribution, Figures, PERIOD};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
 pub use outbox::{ConsumerQueue, Outbox};
 pub use page::Page;

@@ -73,7 +73,7 @@ impl Metric {
     }
 }
 
-const CONSUMER: &[&str] = &["consumer"];
+pub(crate) const CONSUMER: &[&str] = &["consumer"];
 
 pub(crate) const PENDING: Metric =
     Metric::state("outbox.event.pending", "Events that are not published yet (NEW and RETRY)");
@@ -170,6 +170,7 @@ tokio::task_local! {
 enum Measurement {
     Count(Counter, u64),
     Time(Histogram, f64),
+    Other(Box<dyn FnOnce() + Send>),
 }
 
 impl Measurement {
@@ -177,6 +178,7 @@ impl Measurement {
         match self {
             Measurement::Count(counter, by) => counter.increment(by),
             Measurement::Time(histogram, seconds) => histogram.record(seconds),
+            Measurement::Other(record) => record(),
         }
     }
 }
@@ -193,15 +195,20 @@ pub(crate) async fn with_measurements<T, E>(attempt: impl Future<Output = Result
 
 /// Increments the counter once the current unit of work is committed. Does nothing outside of a unit of work.
 pub fn count_on_commit(counter: Counter, by: usize) {
-    on_commit(Measurement::Count(counter, u64::try_from(by).unwrap_or(u64::MAX)));
+    measure_on_commit(Measurement::Count(counter, u64::try_from(by).unwrap_or(u64::MAX)));
 }
 
 /// Records a time once the current unit of work is committed. Does nothing outside of a unit of work.
 pub(crate) fn time_on_commit(histogram: Histogram, time: TimeDelta) {
-    on_commit(Measurement::Time(histogram, seconds(time)));
+    measure_on_commit(Measurement::Time(histogram, seconds(time)));
 }
 
-fn on_commit(measurement: Measurement) {
+/// Runs this once the current unit of work is committed. Does nothing outside of a unit of work.
+pub(crate) fn on_commit(record: impl FnOnce() + Send + 'static) {
+    measure_on_commit(Measurement::Other(Box::new(record)));
+}
+
+fn measure_on_commit(measurement: Measurement) {
     // Outside of a unit of work `try_with` returns an error, and nothing is recorded.
     let _ = MEASUREMENTS.try_with(|measurements| measurements.borrow_mut().push(measurement));
 }

@@ -4,12 +4,14 @@
 //! selection, number of rows and reason. A change is recorded in the unit of work that made it. A call without changes
 //! (read, dry run, no matching rows) is recorded before its result is returned. An audit entry belongs to the tenant of
 //! the affected rows, not to the tenant of the caller; only operators of that tenant and `platform` see it. A read of
-//! all tenants is recorded in the caller's tenant.
+//! all tenants is recorded in the caller's tenant. Reads of alerts and of statistics over time, which programs poll and which
+//! contain no rows, are not recorded.
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one audit entry. If a
 //! later unit of work fails after an earlier one was committed, the result reports what was done and sets `more`;
 //! repeating the call continues from there.
 
+mod alerts;
 mod dead_letter_selection;
 mod discard;
 mod operator;
@@ -17,8 +19,10 @@ mod read;
 mod redrive;
 mod release;
 mod replay;
+mod stat_history;
 mod stats;
 
+pub use alerts::{AlertState, acknowledge_alert, alerts};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use operator::{OperationError, Operator};
@@ -31,6 +35,7 @@ pub use redrive::{
 };
 pub use release::release_aggregate;
 pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
+pub use stat_history::{MAX_POINTS, StatPoint, StatSeries, stat_history};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;

@@ -8,6 +8,8 @@ use chrono::{DateTime, Utc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::alert::Alert;
+use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
@@ -49,6 +51,10 @@ pub struct Outbox {
     pub(crate) on_failed: OnFailed,
     /// Texts about failed events and duplicates.
     pub(crate) texts: Arc<Texts>,
+    /// Alerts, with their limits.
+    pub(crate) alerts: Arc<[Alert]>,
+    /// Figures of this process.
+    pub(crate) figures: Arc<FiguresOfProcess>,
 }
 
 impl Outbox {
@@ -62,6 +68,8 @@ impl Outbox {
             consumers: Arc::new([]),
             on_failed: OnFailed::default(),
             texts: Arc::default(),
+            alerts: Arc::new([]),
+            figures: Arc::default(),
         }
     }
 
@@ -84,6 +92,12 @@ impl Outbox {
     /// Replaces the English texts about failed events and duplicates.
     pub fn with_texts(self, texts: Texts) -> Outbox {
         Outbox { texts: Arc::new(texts), ..self }
+    }
+
+    /// Sets the alerts of the deployment, with their limits: those of the toolkit ([`crate::state::ALERTS`]) and of the
+    /// application. Without this call there are none.
+    pub fn with_alerts(self, alerts: impl IntoIterator<Item = Alert>) -> Outbox {
+        Outbox { alerts: alerts.into_iter().collect(), ..self }
     }
 
     /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).

@@ -14,6 +14,7 @@ mod error;
 mod history;
 mod jobs;
 mod leases;
+mod monitoring;
 mod numbered;
 mod operator;
 mod outbox;
@@ -48,6 +49,10 @@ pub use jobs::{
 pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
     PartitionLease, older_relay,
+};
+pub use monitoring::{
+    Acknowledgement, AlertRecord, MonitoringQueries, MonitoringQueriesWrapper, MonitoringRepo,
+    MonitoringRepoWrapper, ProcessReport, Resolution, StatSample, Thousandths,
 };
 pub use numbered::Numbered;
 pub use operator::{

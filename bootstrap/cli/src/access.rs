@@ -58,9 +58,9 @@ pub trait Access: Sized + Send + Sync {
         match error {
             OperationError::Store(cause) => self.database_failed(cause),
             OperationError::Broker(cause) => self.broker_failed(cause),
-            error @ (OperationError::NotFound { .. } | OperationError::NothingBlocked) => {
-                CommandFailure::Refused { why: error.to_string() }.into()
-            }
+            error @ (OperationError::NotFound { .. }
+            | OperationError::NothingBlocked
+            | OperationError::ForAllTenants) => CommandFailure::Refused { why: error.to_string() }.into(),
         }
     }
 
@@ -69,6 +69,7 @@ pub trait Access: Sized + Send + Sync {
         match error {
             OperationError::NotFound { .. } => self.missing(what, see),
             error @ (OperationError::NothingBlocked
+            | OperationError::ForAllTenants
             | OperationError::Store(_)
             | OperationError::Broker(_)) => self.failed(error),
         }

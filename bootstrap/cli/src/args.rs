@@ -1,5 +1,6 @@
 //! Arguments of the commands. `F` are the flags with which a program selects its outbox.
 
+mod alerts;
 mod dlq;
 #[cfg(feature = "program")]
 mod listen;
@@ -14,6 +15,8 @@ use handover_runtime::terminal::OutputArgs;
 
 use crate::values::{cursor, tenant, whole};
 
+pub(crate) use alerts::{ALERTS_HELP, STATS_HELP};
+pub use alerts::{AcknowledgeArgs, AlertsArgs, AlertsSubcommand, StatsArgs};
 pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
 #[cfg(feature = "program")]
 pub use listen::WebhookListenArgs;

@@ -1,5 +1,6 @@
 //! Implementations of the commands.
 
+mod alerts;
 mod changes;
 #[cfg(feature = "program")]
 mod config;
@@ -10,6 +11,7 @@ mod listen;
 mod setup;
 pub(crate) mod webhooks;
 
+pub(crate) use alerts::{acknowledge, alerts, stats};
 pub(crate) use changes::{discard, redrive, release, replay};
 #[cfg(feature = "program")]
 pub(crate) use config::show as show_config;

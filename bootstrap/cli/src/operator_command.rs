@@ -1,9 +1,13 @@
 //! The commands on an outbox, whatever it is opened from.
 
 use clap::{Args, Subcommand};
+use handover_runtime::names::in_own_name;
 
 use crate::access::Access;
-use crate::args::{AuditCommand, DlqCommand, OutboxCommand, QueuesArgs};
+use crate::args::{
+    ALERTS_HELP, AlertsArgs, AlertsSubcommand, AuditCommand, DlqCommand, OutboxCommand, QueuesArgs,
+    STATS_HELP, StatsArgs,
+};
 use crate::commands;
 
 /// The commands on an outbox.
@@ -20,6 +24,12 @@ pub enum OperatorCommand<F: Args> {
     Audit(AuditCommand<F>),
     /// Show the length of each queue; also while `serve` runs
     Queues(QueuesArgs<F>),
+    /// Show statistics of outbox, consumers, queues and alerts; also while `serve` runs
+    #[command(after_help = in_own_name(STATS_HELP))]
+    Stats(StatsArgs<F>),
+    /// Show active alerts, or acknowledge one; also while `serve` runs
+    #[command(after_help = in_own_name(ALERTS_HELP))]
+    Alerts(AlertsArgs<F>),
     /// Show which consumer takes which event type, in which order and how often
     Topology(QueuesArgs<F>),
 }
@@ -47,6 +57,13 @@ impl<F: Args> OperatorCommand<F> {
                 commands::audit::<A>(source, arguments).await
             }
             OperatorCommand::Queues(arguments) => commands::queues::<A>(source, arguments).await,
+            OperatorCommand::Stats(arguments) => commands::stats::<A>(source, arguments).await,
+            OperatorCommand::Alerts(arguments) => match &arguments.command {
+                None => commands::alerts::<A>(source, arguments).await,
+                Some(AlertsSubcommand::Acknowledge(arguments)) => {
+                    commands::acknowledge::<A>(source, arguments).await
+                }
+            },
             OperatorCommand::Topology(arguments) => commands::topology::<A>(source, arguments).await,
         }
     }

@@ -75,7 +75,7 @@ impl Program for Library {
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure> {
         let (outbox, _) =
             library::outbox(&transactor(Arc::new(database.store.clone()), &database.clock)?, broker);
-        Ok(outbox.with_on_failed(self.0.outbox.on_failed))
+        Ok(outbox.with_on_failed(self.0.outbox.on_failed).with_alerts(self.0.alerts.clone()))
     }
 }
 

@@ -26,7 +26,7 @@ const BUILD_INFO: Metric =
 /// The metrics of the toolkit.
 pub fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
     static OF_PROCESS: &[Metric] = &[LOG_LINES_DROPPED, BUILD_INFO];
-    METRICS.iter().chain(state::METRICS).chain(handover_http::METRICS).chain(OF_PROCESS)
+    METRICS.iter().chain(state::metrics()).chain(handover_http::METRICS).chain(OF_PROCESS)
 }
 
 /// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.

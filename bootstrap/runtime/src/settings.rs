@@ -1,5 +1,6 @@
 //! The toolkit's sections of a configuration: keys with defaults, limits and reasons.
 
+mod alerts;
 mod auth;
 mod consumer;
 mod http;
@@ -10,10 +11,12 @@ mod retry;
 mod servers;
 mod webhook;
 
-use handover_outbox::ConsumerSettings;
+use handover_outbox::state::ALERTS;
+use handover_outbox::{Alert, ConsumerSettings};
 
 use crate::config::{Checked, Reader};
 
+pub use alerts::alerts;
 pub(crate) use auth::read_keys;
 pub use auth::{AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth};
 pub use consumer::consumer;
@@ -41,6 +44,8 @@ pub struct ToolkitConfig {
     pub webhook: WebhookConfig,
     /// `metrics.*`.
     pub metrics: MetricsConfig,
+    /// The alerts of the toolkit, with the limits of `alerts.*`.
+    pub alerts: Vec<Alert>,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -54,6 +59,7 @@ impl ToolkitConfig {
         let consumer = consumer(reader);
         let webhook = webhook(reader);
         let metrics = metrics(reader);
+        let alerts = alerts(reader, ALERTS);
         let log = log(reader);
         let outbox = outbox?;
         Ok(ToolkitConfig {
@@ -63,6 +69,7 @@ impl ToolkitConfig {
             consumer: consumer?,
             webhook: webhook?,
             metrics: metrics?,
+            alerts: alerts?,
             log: log?,
         })
     }

@@ -74,5 +74,7 @@ pub fn application_for_command(
 }
 
 fn app(tx: MarketTransactor, broker: Arc<dyn Broker>, config: &Config) -> App {
-    App::new(tx, broker, config.rules.clone()).with_on_failed(config.on_failed)
+    App::new(tx, broker, config.rules.clone())
+        .with_on_failed(config.on_failed)
+        .with_alerts(config.alerts.clone())
 }

@@ -10,11 +10,14 @@ mod tests;
 
 use std::net::SocketAddr;
 
+use handover_outbox::Alert;
 use handover_outbox::ports::OnFailed;
+use handover_outbox::state::ALERTS;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
     AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, MetricsConfig, OutboxConfig,
-    WebhookConfig, auth, broker, consumer, database, http, listen, log, metrics, outbox, proxies, webhook,
+    WebhookConfig, alerts, auth, broker, consumer, database, http, listen, log, metrics, outbox, proxies,
+    webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -60,6 +63,8 @@ pub struct Config {
     pub webhook: WebhookConfig,
     /// `metrics.*`.
     pub metrics: MetricsConfig,
+    /// The alerts of the toolkit and of the marketplace, with the limits of `alerts.*`.
+    pub alerts: Vec<Alert>,
     /// `log.*`.
     pub log: LogConfig,
 }
@@ -87,6 +92,7 @@ impl Configuration for Config {
         let consistency = gateway_and_assets::consistency(reader, &assets);
         let webhook = webhook(reader);
         let metrics = metrics(reader);
+        let alerts = alerts(reader, ALERTS.iter().chain(marketplace::ALERTS));
         let log = log(reader);
         let redis = redis.used_by(reader, [limits_store, keys_store]);
         let OutboxConfig { relay, on_failed } = outbox?;
@@ -118,6 +124,7 @@ impl Configuration for Config {
             webhook: webhook?.with_max_retry_count(max_retry_count).with_listens(listens(listen, &http)),
             http,
             metrics: metrics?,
+            alerts: alerts?,
             log: log?,
         })
     }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use handover_tests::snapshot::DatabaseSnapshot;
 
-/// Tables that change without requests: leases and heartbeats of relays, leader leases, records of jobs, sessions of the database broker and their
+/// Tables that change without requests: leases and heartbeats of relays, leader leases, records of jobs, alerts, reports
+/// of processes, statistics, sessions of the database broker and their
 /// counter, consumer subscriptions, registered event types, and id blocks.
-const BACKGROUND_TABLES: [&str; 9] = [
+const BACKGROUND_TABLES: [&str; 12] = [
     "outbox_partitions",
     "outbox_relays",
     "outbox_leaders",
     "outbox_jobs",
+    "outbox_alerts",
+    "outbox_process_reports",
+    "outbox_stat_samples",
     "outbox_broker_sessions",
     "outbox_broker_counter",
     "outbox_consumer_subscriptions",

@@ -69,6 +69,15 @@ crate::bodies! {
         tenant_id: Option<TenantId> = Option<kinds::Id>,
     }
 
+    /// Acknowledges an alert.
+    #[schema(example = json!({ "until": "2026-01-31T18:00:00Z", "reason": "the gateway is under maintenance" }))]
+    AcknowledgeRequest {
+        /// Time until which nobody is notified.
+        until: DateTime<Utc> = kinds::Time,
+        /// Reason, for the audit log.
+        reason: Reason = kinds::OperatorReason,
+    }
+
     /// Dead letters to replay; exactly one of `keys` and `filter` is required.
     #[schema(example = json!({ "filter": { "queue": "inventory.update.queue" }, "dryRun": true }))]
     ReplayRequest {

@@ -63,6 +63,8 @@ pub const NOTHING_BLOCKED: Text = Text::fixed(
     "no failed event blocks later events: outbox.on-failed is continue",
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );
+pub const FOR_ALL_TENANTS: Text =
+    Text::fixed("only an operator of all tenants may do this", "仅限可访问所有租户的运维人员");
 pub const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub const REQUIRED: Text = Text::fixed("is required", "不能为空");

@@ -176,6 +176,7 @@ impl From<OperationError> for Refusal {
         match error {
             OperationError::NotFound { what } => Refusal::not_found(what),
             OperationError::NothingBlocked => Refusal::new(Code::CONFLICT, messages::NOTHING_BLOCKED),
+            OperationError::ForAllTenants => Refusal::new(Code::NOT_ALLOWED, messages::FOR_ALL_TENANTS),
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
         }

@@ -1,5 +1,6 @@
 //! Routes that every service on the toolkit can mount.
 
+mod alerts;
 mod dead_letters;
 pub mod documentation;
 pub mod health;
@@ -27,6 +28,9 @@ pub(crate) fn operations<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S>
         .routes(routes!(inspection::consumptions))
         .routes(routes!(inspection::stats))
         .routes(routes!(inspection::audit))
+        .routes(routes!(alerts::page))
+        .routes(routes!(alerts::acknowledge))
+        .routes(routes!(alerts::history))
 }
 
 /// The routes of webhooks, described only: [`OperatorRoutes::of_webhooks`](crate::OperatorRoutes::of_webhooks) serves them.

@@ -17,3 +17,5 @@ pub const MAX_ROUTING_KEY_CHARS: usize = 255;
 pub const MAX_URL_CHARS: usize = 2_048;
 /// Maximum length of a dead letter's key: an event id, or a SHA-256 in hexadecimal.
 pub const MAX_KEY_CHARS: usize = 64;
+/// Maximum length of the name of a metric or an alert.
+pub const MAX_METRIC_CHARS: usize = 128;

@@ -14,7 +14,7 @@ use serde_json::{Number, Value};
 use crate::messages::{self, Text};
 use crate::openapi::kinds;
 use crate::value_limits::{
-    MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_ROUTING_KEY_CHARS, MAX_TYPE_CHARS, MAX_URL_CHARS,
+    MAX_KEY_CHARS, MAX_METRIC_CHARS, MAX_QUEUE_CHARS, MAX_ROUTING_KEY_CHARS, MAX_TYPE_CHARS, MAX_URL_CHARS,
 };
 
 /// A kind of value that is parsed into a `T`.
@@ -119,6 +119,7 @@ reads_text! {
     AggregateKey: AggregateId = |text| AggregateId::text(text).map_err(|_| messages::AGGREGATE_KEY);
     AggregateId: i64 = |text| text.parse().map_err(|_| messages::NOT_AN_INTEGER);
     QueueName: String = |text| visible_ascii(text, MAX_QUEUE_CHARS);
+    MetricName: String = |text| visible_ascii(text, MAX_METRIC_CHARS);
     DeadLetterKey: String = |text| visible_ascii(text, MAX_KEY_CHARS);
     Time: DateTime<Utc> = time_in_query;
     WebhookType: String = |text| visible_ascii(text, MAX_ROUTING_KEY_CHARS);

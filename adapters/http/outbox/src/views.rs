@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 mod actions;
+mod alerts;
 mod consumers;
 mod counts;
 mod outbox;
@@ -14,6 +15,7 @@ mod topology;
 mod webhooks;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
+pub use alerts::{AlertView, StatSeriesView, StatSummaryView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};

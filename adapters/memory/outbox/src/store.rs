@@ -17,6 +17,7 @@ mod history;
 mod jobs;
 mod leases;
 mod locks;
+mod monitoring;
 mod outbox;
 mod outbox_due;
 mod outbox_index;

@@ -20,6 +20,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible delivery forms",
             include_str!("../migrations/sqlite/0006_compatible_delivery_forms.sql"),
         ),
+        (7, "compatible monitoring", include_str!("../migrations/sqlite/0007_compatible_monitoring.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -36,6 +37,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible delivery forms",
             include_str!("../migrations/mysql/0006_compatible_delivery_forms.sql"),
         ),
+        (7, "compatible monitoring", include_str!("../migrations/mysql/0007_compatible_monitoring.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -52,6 +54,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible delivery forms",
             include_str!("../migrations/postgres/0006_compatible_delivery_forms.sql"),
         ),
+        (7, "compatible monitoring", include_str!("../migrations/postgres/0007_compatible_monitoring.sql")),
     ],
 };
 

@@ -7,6 +7,7 @@ mod dead_letters;
 mod history;
 mod jobs;
 mod leases;
+mod monitoring;
 mod outbox;
 mod outbox_due;
 mod outbox_operations;

@@ -157,13 +157,13 @@ impl<'p> Attempts<'p> {
     }
 
     /// Records a failed attempt in a separate unit of work: FAILED with the time of the next attempt, or DEAD with a
-    /// dead letter. `None` if another worker changed the record first.
+    /// dead letter. `None` if another worker changed the record first. `took` is the duration of the attempt.
     pub(super) async fn fail(
         &self,
         step: &Unapplied,
         kind: FailureKind,
         why: &str,
-        now: DateTime<Utc>,
+        (took, now): (TimeDelta, DateTime<Utc>),
     ) -> Result<Option<SingleOutcome>, StoreError> {
         let attempts = attempts_after(step);
         let retry = match kind {
@@ -187,6 +187,7 @@ impl<'p> Attempts<'p> {
         let record = Consumption {
             next_retry_time: due,
             error_message: Some(message.clone()),
+            cost_ms: took.num_milliseconds(),
             ..self.processor.record(step, status, attempts, now)
         };
         let is_dead = status == ConsumeStatus::Dead;
@@ -204,6 +205,8 @@ impl<'p> Attempts<'p> {
                         error = %message, "[{}] attempt failed", self.processor.name());
                 }
                 metrics::counter!(NOT_CONSUMED, "consumer" => self.processor.bound.name.clone()).increment(1);
+                let figures = &self.processor.outbox.figures;
+                figures.attempted(now, self.processor.name(), took.num_milliseconds());
                 Some(end)
             }
             WriteOutcome::Stale => None,

@@ -15,6 +15,7 @@ use tracing::{error, info};
 
 use super::counted_attempt::CountedAttempt;
 use crate::error_kind::ErrorKind;
+use crate::figures::FiguresOfProcess;
 use crate::metrics::PAUSED;
 
 /// Pause before the first try; doubled after each failed one.
@@ -32,6 +33,7 @@ pub(super) struct Breaker {
     queue: Arc<str>,
     /// Number of aggregates in a row that opens the breaker (`consumer.breaker`); 0: it never opens.
     threshold: usize,
+    figures: Arc<FiguresOfProcess>,
     state: Mutex<State>,
     closed: Notify,
 }
@@ -84,15 +86,28 @@ pub(super) enum Decision {
 }
 
 impl Breaker {
-    pub(super) fn new(consumer: Arc<str>, queue: Arc<str>, threshold: u32) -> Arc<Breaker> {
-        metrics::gauge!(PAUSED, "consumer" => Arc::clone(&consumer)).set(0.0);
-        Arc::new(Breaker {
+    pub(super) fn new(
+        consumer: Arc<str>,
+        queue: Arc<str>,
+        threshold: u32,
+        figures: Arc<FiguresOfProcess>,
+    ) -> Arc<Breaker> {
+        let breaker = Breaker {
             consumer,
             queue,
             threshold: usize::try_from(threshold).unwrap_or(usize::MAX),
+            figures,
             state: Mutex::new(State::Closed(None, BTreeMap::new())),
             closed: Notify::new(),
-        })
+        };
+        breaker.show(false);
+        Arc::new(breaker)
+    }
+
+    /// Shows in metrics and in the report of this process whether the breaker is open.
+    fn show(&self, is_open: bool) {
+        metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(f64::from(u8::from(is_open)));
+        self.figures.paused(&self.consumer, is_open);
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -125,7 +140,7 @@ impl Breaker {
         *state = State::Closed(None, BTreeMap::new());
         drop(state);
         if was_open {
-            metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(0.0);
+            self.show(false);
             info!(
                 consumer = &*self.consumer,
                 queue = &*self.queue,
@@ -170,7 +185,7 @@ impl Breaker {
                     taken_back: counted.clone(),
                 });
                 drop(state);
-                metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(1.0);
+                self.show(true);
                 error!(
                     consumer = &*self.consumer,
                     queue = &*self.queue,

@@ -15,7 +15,8 @@ use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
 use crate::metrics::{
-    COMMIT_TO_EFFECT, CONSUMED, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, seconds, time_on_commit,
+    COMMIT_TO_EFFECT, CONSUMED, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, on_commit, seconds,
+    time_on_commit,
 };
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -83,10 +84,15 @@ impl EventProcessor {
         };
         EventProcessor {
             tx: outbox.tx.with_store(Arc::clone(&bound.store)),
-            outbox,
             bound: bound.clone(),
             after_id,
-            breaker: Breaker::new(bound.name.clone(), bound.queue.clone(), settings.breaker),
+            breaker: Breaker::new(
+                bound.name.clone(),
+                bound.queue.clone(),
+                settings.breaker,
+                Arc::clone(&outbox.figures),
+            ),
+            outbox,
             settings,
             unordered: Arc::new(unordered),
         }
@@ -142,7 +148,9 @@ impl EventProcessor {
             return Err(ProcessError::Handler(HandlerError::Recoverable(why)));
         }
         let now = self.outbox.now();
-        let cost_ms = effect_ms.unwrap_or_else(|| (now - started_at).num_milliseconds());
+        // Of a group, each event has its share.
+        let events = i64::try_from(steps.len()).unwrap_or(i64::MAX).max(1);
+        let cost_ms = effect_ms.unwrap_or_else(|| (now - started_at).num_milliseconds() / events);
         if effect_ms.is_none() {
             self.measure_handler(now - started_at);
         }
@@ -159,6 +167,14 @@ impl EventProcessor {
             })
             .collect();
         unit.outbox().record(&records).await?;
+        let (figures, consumer) = (Arc::clone(&self.outbox.figures), self.bound.name.clone());
+        let times: Vec<TimeDelta> = steps.iter().map(|step| now - step.event.create_time).collect();
+        on_commit(move || {
+            for after in times {
+                figures.applied(now, &consumer, after);
+                figures.attempted(now, &consumer, cost_ms);
+            }
+        });
         count_on_commit(metrics::counter!(CONSUMED, "consumer" => self.bound.name.clone()), records.len());
         Ok(applied)
     }

@@ -1,7 +1,7 @@
 //! Processes events one by one, counts attempts and parks dead letters. Used for deliveries that a group cannot
 //! process.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
 
 use std::time::Duration;
@@ -67,7 +67,9 @@ impl<'p> SingleEvents<'p> {
                 && !self.is_left_to_other_process(&target.event).await?
             {
                 let why = self.unsupported(target);
-                self.attempts.fail(target, FailureKind::Unrecoverable, &why, now).await?;
+                self.attempts
+                    .fail(target, FailureKind::Unrecoverable, &why, (TimeDelta::zero(), now))
+                    .await?;
                 continue;
             }
             // After the target is settled, continue with the events that wait for it.
@@ -151,7 +153,7 @@ impl<'p> SingleEvents<'p> {
         let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
         if !is_mine && self.attempts.has_exhausted_attempts(step) {
             let why = "the process ended during the last allowed attempt";
-            return self.attempts.fail(step, FailureKind::Unrecoverable, why, now).await;
+            return self.attempts.fail(step, FailureKind::Unrecoverable, why, (TimeDelta::zero(), now)).await;
         }
         let has_effect = is_mine && counted.as_ref().is_some_and(|counted| counted.effect.is_some());
         // An effect outside the database that an attempt already had is only recorded.
@@ -167,6 +169,7 @@ impl<'p> SingleEvents<'p> {
             *counted = self.attempts.count(step, now).await?;
             return Ok(None);
         }
+        let began = self.processor.outbox.now();
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
         let is_stopping = self.processor.outbox.stopping().is_cancelled();
@@ -181,7 +184,7 @@ impl<'p> SingleEvents<'p> {
                 Ok(None)
             }
             AttemptOutcome::Stale => Ok(None),
-            AttemptOutcome::Failed(failure) => self.failed(step, counted, &failure, is_try).await,
+            AttemptOutcome::Failed(failure) => self.failed(step, counted, &failure, began, is_try).await,
         }
     }
 
@@ -191,11 +194,13 @@ impl<'p> SingleEvents<'p> {
         step: &Unapplied,
         counted: &mut Option<CountedAttempt>,
         failure: &Failure,
+        began: DateTime<Utc>,
         is_try: bool,
     ) -> Result<Option<SingleOutcome>, StoreError> {
         let now = self.processor.outbox.now();
+        let took = now - began;
         if failure.kind == FailureKind::Unrecoverable {
-            return self.attempts.fail(step, failure.kind, &failure.why, now).await;
+            return self.attempts.fail(step, failure.kind, &failure.why, (took, now)).await;
         }
         let attempt = CountedAttempt::new(step.event.event_id.clone(), attempts_after(step));
         let error = (&failure.error, failure.why.as_str());
@@ -207,7 +212,7 @@ impl<'p> SingleEvents<'p> {
                 self.pause(step, counted, wait).await.map(Some)
             }
             Decision::Count => {
-                let outcome = self.attempts.fail(step, failure.kind, &failure.why, now).await?;
+                let outcome = self.attempts.fail(step, failure.kind, &failure.why, (took, now)).await?;
                 if !is_try && self.processor.breaker.takes_back(&attempt) {
                     self.attempts.take_back(&attempt).await?;
                 }

@@ -153,7 +153,7 @@ impl Runner {
         if self.recorded.is_some_and(is_recorded) {
             return Ok(());
         }
-        let job = self.plan.name;
+        let (job, interval) = (self.plan.name, self.plan.interval);
         with_tx(&self.tx, leadership.cloned(), move |unit, leadership, _| {
             Box::pin(async move {
                 let outbox = unit.outbox();
@@ -162,7 +162,7 @@ impl Runner {
                 {
                     return Ok(());
                 }
-                outbox.record_run(job, at, result).await
+                outbox.record_run(job, at, result, interval).await
             })
         })
         .await?;

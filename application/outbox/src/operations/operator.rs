@@ -52,6 +52,9 @@ pub enum OperationError {
     /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
     #[error("no failed event blocks later events: outbox.on-failed is continue")]
     NothingBlocked,
+    /// The operation concerns all tenants, and the operator has access to one.
+    #[error("only an operator of all tenants may do this")]
+    ForAllTenants,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -64,9 +67,10 @@ impl UnitError for OperationError {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
             OperationError::Store(error) => Some(error),
-            OperationError::NotFound { .. } | OperationError::NothingBlocked | OperationError::Broker(_) => {
-                None
-            }
+            OperationError::NotFound { .. }
+            | OperationError::NothingBlocked
+            | OperationError::ForAllTenants
+            | OperationError::Broker(_) => None,
         }
     }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use handover_events::{ConsumeStatus, TenantId};
 use tracing::debug;
 
+use super::alerts::{AlertState, states};
 use super::{Action, OperationError, Operator};
 use crate::consumers::broker_timeout;
+use crate::figures::{ConsumerFigures, Figures};
 use crate::outbox::Outbox;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
+use crate::process_report::reported;
 
 /// Maximum number of blocked aggregates that are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
@@ -29,6 +32,8 @@ pub struct ConsumerStats {
     pub failed: u64,
     /// Events that failed permanently.
     pub dead: u64,
+    /// Figures of the last 5 minutes, of all tenants.
+    pub recent: ConsumerFigures,
 }
 
 /// Current statistics.
@@ -50,6 +55,10 @@ pub struct Stats {
     pub queues: Option<Vec<QueueDepth>>,
     /// Reason why the broker currently accepts no messages; `None` if it accepts messages or does not report it.
     pub broker_blocked: Option<String>,
+    /// Figures of the last 5 minutes, of all tenants; those of the consumers are in [`ConsumerStats::recent`].
+    pub recent: Figures,
+    /// Active alerts, of all tenants.
+    pub alerts: Vec<AlertState>,
 }
 
 /// Statistics of the rows that the operator may see.
@@ -72,6 +81,9 @@ pub async fn stats(
                 as u64
         }
     };
+    let recent = reported(view.outbox_view()).await?;
+    let mut alerts = states(outbox, view.outbox_view()).await?;
+    alerts.retain(|state| state.record.is_active());
     // The view is dropped before the broker is queried, because the broker may use the same database.
     drop(view);
     let queues = match broker_timeout(outbox.broker.queues()).await {
@@ -87,17 +99,22 @@ pub async fn stats(
     Ok(Stats {
         outbox: events,
         oldest_pending: events.oldest_pending.map(|since| (now - since).to_std().unwrap_or_default()),
-        consumers: by_consumer(outbox, counts),
+        consumers: by_consumer(outbox, counts, &recent),
         open_dead_letters,
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,
         broker_blocked: outbox.broker.blocked().await,
+        recent,
+        alerts,
     })
 }
 
-fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
-    let named = |name: &str| ConsumerStats { consumer: name.to_owned(), ..ConsumerStats::default() };
+fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>, recent: &Figures) -> Vec<ConsumerStats> {
+    let named = |name: &str| {
+        let recent = recent.consumers.get(name).cloned().unwrap_or_default();
+        ConsumerStats { consumer: name.to_owned(), recent, ..ConsumerStats::default() }
+    };
     let mut consumers: BTreeMap<String, ConsumerStats> =
         outbox.consumers.iter().map(|it| (it.consumer.clone(), named(&it.consumer))).collect();
     for count in counts {

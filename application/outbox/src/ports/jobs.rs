@@ -5,6 +5,7 @@
 //! clock may have been set.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -70,6 +71,8 @@ pub struct JobRecord {
     pub last_run: DateTime<Utc>,
     /// Begin of the successful run that was recorded last.
     pub last_success: Option<DateTime<Utc>>,
+    /// Interval of the runs; `None` if a process of outbox schema 6 or earlier recorded them.
+    pub interval: Option<Duration>,
 }
 
 /// Reads leader leases and the records of jobs.
@@ -112,8 +115,13 @@ pub trait LeaderRepo: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait JobRepo: Send {
-    /// Records a run that began at this time. A failed run MUST NOT change the time of the last successful run, which
+    /// Records a run that began at this time, and the interval of the job in milliseconds. A failed run MUST NOT change the time of the last successful run, which
     /// another process may have recorded.
-    async fn record_run(&mut self, job: &str, at: DateTime<Utc>, result: RunResult)
-    -> Result<(), StoreError>;
+    async fn record_run(
+        &mut self,
+        job: &str,
+        at: DateTime<Utc>,
+        result: RunResult,
+        interval: Duration,
+    ) -> Result<(), StoreError>;
 }

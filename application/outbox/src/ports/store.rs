@@ -11,6 +11,7 @@ use super::error::StoreError;
 use super::history::{HistoryQueries, HistoryRepo};
 use super::jobs::{JobQueries, JobRepo, LeaderRepo};
 use super::leases::{LeaseQueries, LeaseRepo};
+use super::monitoring::{MonitoringQueries, MonitoringRepo};
 use super::operator::{OperatorQueries, OperatorRepo};
 use super::outbox::{OutboxQueries, OutboxRepo};
 use super::webhooks::{WebhookQueries, WebhookRepo};
@@ -42,7 +43,8 @@ pub trait Store: Send + Sync {
 /// A store reduced to the outbox ports; used by relay, drainer and operations.
 pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
-/// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log, webhooks.
+/// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log,
+/// monitoring, webhooks.
 pub trait OutboxView:
     OutboxQueries
     + OperatorQueries
@@ -52,6 +54,7 @@ pub trait OutboxView:
     + LeaseQueries
     + JobQueries
     + AuditQueries
+    + MonitoringQueries
     + WebhookQueries
 {
 }
@@ -65,6 +68,7 @@ impl<T> OutboxView for T where
         + LeaseQueries
         + JobQueries
         + AuditQueries
+        + MonitoringQueries
         + WebhookQueries
         + ?Sized
 {
@@ -82,6 +86,7 @@ pub trait OutboxUnit:
     + LeaderRepo
     + JobRepo
     + AuditRepo
+    + MonitoringRepo
     + WebhookRepo
 {
 }
@@ -97,6 +102,7 @@ impl<T> OutboxUnit for T where
         + LeaderRepo
         + JobRepo
         + AuditRepo
+        + MonitoringRepo
         + WebhookRepo
         + ?Sized
 {

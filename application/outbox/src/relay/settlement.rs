@@ -99,6 +99,7 @@ impl Settlement {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
                 metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
+                outbox.figures.confirmed(now, duration);
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = logged_id(&row.aggregate.id), "[OutboxRelay] Event sent successfully");
             }

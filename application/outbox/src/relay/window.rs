@@ -11,6 +11,7 @@ use handover_events::{EventId, OutboxStatus, Retry};
 use tracing::warn;
 
 use super::ownership::{Ownership, Surplus};
+use crate::figures::CONFIRMED;
 use crate::message::outgoing;
 use crate::metrics::{PUBLISH_SECONDS, PUBLISHES, seconds};
 use crate::outbox::Outbox;
@@ -106,7 +107,7 @@ impl Window<'_> {
                     warn!(error = %error, "[OutboxRelay] [ALERT] broker unreachable; publishing paused, at least {} events pending", sent.len());
                 }
                 results.broker_unreachable = true;
-                count_publishes("unreachable", sent.len());
+                self.count_publishes("unreachable", sent.len());
                 results.failed.extend(sent.iter().filter_map(|row| self.deferred(row, &error.to_string())));
             }
         }
@@ -124,12 +125,12 @@ impl Window<'_> {
                     self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
                 }
                 Err(BrokerError::Refused { what }) => {
-                    count_publishes("refused", 1);
+                    self.count_publishes("refused", 1);
                     results.failed.push(self.failed_attempt(row, &what));
                 }
                 Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
                     results.broker_unreachable = true;
-                    count_publishes("unreachable", 1);
+                    self.count_publishes("unreachable", 1);
                     results.failed.extend(self.deferred(row, &error.to_string()));
                     return;
                 }
@@ -188,7 +189,7 @@ impl Window<'_> {
         let mut missing = rows.clone();
         for outcome in outcomes {
             let Some(row) = missing.remove(outcome.event_id()) else { continue };
-            count_publishes(result_of(&outcome), 1);
+            self.count_publishes(result_of(&outcome), 1);
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { reason, .. } => {
@@ -258,6 +259,11 @@ impl Window<'_> {
         }
     }
 
+    fn count_publishes(&self, result: &'static str, count: usize) {
+        metrics::counter!(PUBLISHES, "result" => result).increment(count as u64);
+        self.outbox.figures.published(self.outbox.now(), result, count);
+    }
+
     /// Text of `last_error`. It may quote a payload from an untrusted source.
     fn error_text(&self, why: &str) -> String {
         storable(&self.outbox.texts.publish_failed(why), MAX_ERROR_BYTES).into_owned()
@@ -267,15 +273,11 @@ impl Window<'_> {
 /// Results of publishes, as values of a label.
 fn result_of(outcome: &PublishOutcome) -> &'static str {
     match outcome {
-        PublishOutcome::Confirmed(_) => "confirmed",
+        PublishOutcome::Confirmed(_) => CONFIRMED,
         PublishOutcome::Returned { .. } => "returned",
         PublishOutcome::Nacked { .. } => "refused",
         PublishOutcome::Unknown { .. } => "unknown",
     }
-}
-
-fn count_publishes(result: &'static str, count: usize) {
-    metrics::counter!(PUBLISHES, "result" => result).increment(count as u64);
 }
 
 /// Divides the rows into rounds: round n contains the n-th ordered event of each aggregate, round 0 also all unordered

@@ -8,24 +8,26 @@ use handover_events::PARTITIONS;
 
 use super::sample::{STATE_TIME, Sample, StateSource, unix_seconds};
 use crate::consumers::broker_timeout;
-use crate::metrics::{Metric, OLDEST_DUE, PENDING, age_seconds, count};
+use crate::figures::{ConsumerFigures, Figures};
+use crate::metrics::{CONSUMER, Metric, OLDEST_DUE, PENDING, age_seconds, count};
 use crate::operations::MAX_BLOCKED_COUNTED;
 use crate::outbox::Outbox;
-use crate::ports::{OnFailed, OutboxView, PartitionLease, StoreError};
+use crate::ports::{JobRecord, OnFailed, OutboxView, PartitionLease, StoreError};
+use crate::process_report::reported;
 
 const QUEUE: &[&str] = &["queue"];
 
-const ROWS: Metric =
+pub(super) const ROWS: Metric =
     Metric::state("handover.outbox.rows", "Outbox rows by status: NEW, RETRY, FAILED").by(&["status"]);
 const BLOCKED: Metric = Metric::state(
     "handover.outbox.blocked.aggregates",
     "Aggregates whose later events wait for a FAILED one, at most 1,000; 0 if failed events do not block",
 );
-const WITHOUT_OWNER: Metric = Metric::state(
+pub(super) const WITHOUT_OWNER: Metric = Metric::state(
     "handover.outbox.partitions.without.owner",
     "Partitions of the outbox that no relay owns: their events are not published",
 );
-const READY: Metric =
+pub(super) const READY: Metric =
     Metric::state("handover.queue.messages.ready", "Messages that wait in the queue").by(QUEUE);
 const UNACKED: Metric = Metric::state(
     "handover.queue.messages.unacked",
@@ -37,7 +39,7 @@ const BROKER_REACHABLE: Metric =
     Metric::state("handover.broker.reachable", "1 if the leader reached the broker, otherwise 0");
 const BROKER_BLOCKED: Metric =
     Metric::state("handover.broker.blocked", "1 while the broker accepts no messages (an alarm of RabbitMQ)");
-const DEAD_LETTERS: Metric = Metric::state(
+pub(super) const DEAD_LETTERS: Metric = Metric::state(
     "handover.dead.letters.open",
     "Dead letters that nobody replayed or discarded, by the queue of their consumer",
 )
@@ -49,18 +51,63 @@ const LAST_SUCCESS: Metric = Metric::state(
 .by(&["job"]);
 const WEBHOOK_PENDING: Metric =
     Metric::state("handover.webhook.deliveries.pending", "Webhook deliveries that are pending");
-const WEBHOOK_UNDELIVERED: Metric =
+pub(super) const WEBHOOK_UNDELIVERED: Metric =
     Metric::state("handover.webhook.deliveries.dead", "DEAD webhook deliveries that nobody sent again");
-const WEBHOOK_DISABLED_ENDPOINTS: Metric =
+pub(super) const WEBHOOK_DISABLED_ENDPOINTS: Metric =
     Metric::state("handover.webhook.endpoints.disabled", "Webhook endpoints that are disabled");
-const WEBHOOK_OLDEST_DUE: Metric = Metric::state(
+pub(super) const WEBHOOK_OLDEST_DUE: Metric = Metric::state(
     "handover.webhook.oldest.due.seconds",
     "Time for which the longest due webhook delivery is not sent, in seconds, without those of disabled or paused \
      endpoints and those behind an earlier delivery of an ordered one; 0: none",
 );
 
+pub(super) const UNATTENDED: Metric = Metric::state(
+    "handover.queue.messages.unattended",
+    "Messages that wait in the queue while it has no consumer; 0 if it has one",
+)
+.by(QUEUE);
+pub(super) const MISSED_RUNS: Metric = Metric::state(
+    "handover.job.missed.runs",
+    "Intervals of the job, of at least 10 s, since its last successful run; at most 1,000",
+)
+.by(&["job"]);
+pub(super) const MOST_RETRIES: Metric = Metric::state(
+    "handover.event.retries.max",
+    "Most retries of an event that is neither published nor failed, or neither applied nor dead",
+);
+pub(super) const PUBLISH_FAILURES: Metric = Metric::state(
+    "handover.publish.failures.ratio",
+    "Publishes of the last 5 minutes that were not confirmed, between 0 and 1; 0 with fewer than 20 publishes",
+);
+pub(super) const PAUSED_CONSUMERS: Metric = Metric::state(
+    "handover.consumer.paused.processes",
+    "Processes in which the breaker of the consumer is open",
+)
+.by(CONSUMER);
+const RECENT_PUBLISHED: Metric =
+    Metric::state("handover.outbox.recent.published", "Events published in the last 5 minutes");
+const RECENT_APPLIED: Metric =
+    Metric::state("handover.consumer.recent.applied", "Events applied in the last 5 minutes").by(CONSUMER);
+const RECENT_TO_CONFIRM: Metric = Metric::state(
+    "handover.commit.to.confirm.recent.seconds",
+    "Time from the creation of an event to its confirm in the last 5 minutes, quantiles of the deployment",
+)
+.by(&["quantile"]);
+const RECENT_TO_EFFECT: Metric = Metric::state(
+    "handover.commit.to.effect.recent.seconds",
+    "Time from the creation of an event to the commit of its effect in the last 5 minutes, quantiles of the deployment",
+)
+.by(&["consumer", "quantile"]);
+
+/// Publishes of 5 minutes below which their failures are no rate.
+const MIN_PUBLISHES: u64 = 20;
+/// Time between two records of a job.
+const RECORD_SECONDS: f64 = 10.0;
+const MAX_MISSED_RUNS: f64 = 1_000.0;
+const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.95", 0.95), ("0.99", 0.99)];
+
 /// The metrics of the deployment's state.
-pub const METRICS: &[Metric] = &[
+pub(super) const METRICS: &[Metric] = &[
     STATE_TIME,
     PENDING,
     ROWS,
@@ -78,6 +125,15 @@ pub const METRICS: &[Metric] = &[
     WEBHOOK_UNDELIVERED,
     WEBHOOK_DISABLED_ENDPOINTS,
     WEBHOOK_OLDEST_DUE,
+    UNATTENDED,
+    MISSED_RUNS,
+    MOST_RETRIES,
+    PUBLISH_FAILURES,
+    PAUSED_CONSUMERS,
+    RECENT_PUBLISHED,
+    RECENT_APPLIED,
+    RECENT_TO_CONFIRM,
+    RECENT_TO_EFFECT,
 ];
 
 /// State of a deployment's tables and broker.
@@ -90,12 +146,18 @@ impl StateSource for Deployment {
         let mut view = self.0.view().await?;
         self.read_outbox(view.outbox_view(), &mut samples).await?;
         self.read_dead_letters(view.outbox_view(), &mut samples).await?;
+        let now = self.0.now();
         for record in view.outbox_view().job_records().await? {
             if let Some(at) = record.last_success {
                 samples.push(LAST_SUCCESS.sample([&record.job], unix_seconds(at)));
             }
+            if let Some(missed) = missed_runs(&record, now) {
+                samples.push(MISSED_RUNS.sample([&record.job], missed));
+            }
         }
-        read_webhooks(view.outbox_view(), self.0.now(), &mut samples).await?;
+        samples.push(MOST_RETRIES.sample([], f64::from(view.outbox_view().most_retries().await?)));
+        self.sample_figures(&reported(view.outbox_view()).await?, &mut samples);
+        read_webhooks(view.outbox_view(), now, &mut samples).await?;
         // The view is dropped before the broker is queried, because the broker may use the same database.
         drop(view);
         self.read_broker(&mut samples).await;
@@ -149,6 +211,33 @@ impl Deployment {
         Ok(())
     }
 
+    /// Every consumer has a value, so that an alert can see that it is not paused.
+    fn sample_figures(&self, figures: &Figures, samples: &mut Vec<Sample>) {
+        let all = figures.all_publishes();
+        let failures = if all < MIN_PUBLISHES { 0.0 } else { count(figures.failed_publishes()) / count(all) };
+        samples.push(PUBLISH_FAILURES.sample([], failures));
+        samples.push(RECENT_PUBLISHED.sample([], count(figures.commit_to_confirm.count())));
+        for (quantile, part) in QUANTILES {
+            if let Some(time) = figures.commit_to_confirm.quantile(part) {
+                samples.push(RECENT_TO_CONFIRM.sample([quantile], time.as_secs_f64()));
+            }
+        }
+        let none = ConsumerFigures::default();
+        let registered = self.0.consumers().iter().map(|it| it.consumer.as_str());
+        let consumers: BTreeSet<&str> =
+            registered.chain(figures.consumers.keys().map(String::as_str)).collect();
+        for consumer in consumers {
+            let of_consumer = figures.consumers.get(consumer).unwrap_or(&none);
+            samples.push(PAUSED_CONSUMERS.sample([consumer], count(of_consumer.paused)));
+            samples.push(RECENT_APPLIED.sample([consumer], count(of_consumer.commit_to_effect.count())));
+            for (quantile, part) in QUANTILES {
+                if let Some(time) = of_consumer.commit_to_effect.quantile(part) {
+                    samples.push(RECENT_TO_EFFECT.sample([consumer, quantile], time.as_secs_f64()));
+                }
+            }
+        }
+    }
+
     async fn read_broker(&self, samples: &mut Vec<Sample>) {
         let queues = broker_timeout(self.0.broker.queues()).await;
         samples.push(BROKER_REACHABLE.sample([], if queues.is_ok() { 1.0 } else { 0.0 }));
@@ -158,8 +247,18 @@ impl Deployment {
             samples.push(READY.sample([&queue.name], count(queue.ready)));
             samples.push(UNACKED.sample([&queue.name], count(queue.unacked)));
             samples.push(CONSUMERS.sample([&queue.name], count(queue.consumers)));
+            let unattended = if queue.consumers == 0 { queue.ready } else { 0 };
+            samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
         }
     }
+}
+
+/// Intervals without a successful run; `None` without a known interval.
+fn missed_runs(record: &JobRecord, now: DateTime<Utc>) -> Option<f64> {
+    let interval = record.interval?.as_secs_f64().max(RECORD_SECONDS);
+    let Some(last) = record.last_success else { return Some(MAX_MISSED_RUNS) };
+    let age = (now - last).to_std().unwrap_or_default().as_secs_f64();
+    Some(((age - RECORD_SECONDS).max(0.0) / interval).min(MAX_MISSED_RUNS))
 }
 
 async fn read_webhooks(

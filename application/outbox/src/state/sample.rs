@@ -23,6 +23,14 @@ pub struct Sample {
     pub value: f64,
 }
 
+impl Sample {
+    /// The labels as text: `queue=loans,state=NEW`.
+    pub(crate) fn labels_text(&self) -> String {
+        let labels = self.metric.labels.iter().zip(&self.labels);
+        labels.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    }
+}
+
 impl Metric {
     /// A value of this metric, with the values of its labels.
     pub fn sample<const N: usize>(self, labels: [&str; N], value: f64) -> Sample {

@@ -54,16 +54,16 @@ impl Description {
     pub(super) fn new(keys: &Keys, mut settings: Settings, errors: Option<ConfigErrors>) -> Description {
         let described = keys.iter().map(|key| {
             let default = || {
-                let value = key.kind.parse(key.default?);
+                let value = key.kind.parse(key.default.as_deref()?);
                 Some(Setting { value, origin: Origin::Default })
             };
-            described(*key, settings.remove(key.path).or_else(default))
+            described(key, settings.remove(key.path).or_else(default))
         });
         Description { settings: described.collect(), errors }
     }
 }
 
-fn described(key: Key, setting: Option<Setting>) -> Described {
+fn described(key: &Key, setting: Option<Setting>) -> Described {
     let Some(Setting { value, origin }) = setting else {
         let value = match key.kind {
             Kind::Secret { is_generated: true } => Shown::Generated,

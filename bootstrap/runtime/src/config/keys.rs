@@ -1,5 +1,7 @@
 //! The keys of a configuration, and the suggestion for a mistyped one.
 
+use std::borrow::Cow;
+
 use toml::Value;
 
 use super::names::{best, is_below, similarity};
@@ -31,12 +33,12 @@ impl Kind {
 }
 
 /// A configuration key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Key {
     /// Section and name, separated by dots.
     pub path: &'static str,
     /// The default, in the syntax of an environment variable; `None` if the key has no default.
-    pub default: Option<&'static str>,
+    pub default: Option<Cow<'static, str>>,
     /// Type of the value.
     pub kind: Kind,
 }

@@ -88,7 +88,7 @@ impl Layers<'_> {
     }
 
     fn add_flag(&mut self, flag: &'static str, path: &str, text: &str) {
-        let Some(&key) = self.keys.key(path) else { return };
+        let Some(key) = self.keys.key(path) else { return };
         let setting = Setting { value: key.kind.parse(text), origin: Origin::Flag(flag) };
         if key.kind != Kind::Url || !contains_password(text) {
             self.settings.insert(key.path, setting);
@@ -101,7 +101,7 @@ impl Layers<'_> {
             variable_of(path),
             file = names().file,
         );
-        self.errors.push(Item { key, setting }.refused(why, &remedy));
+        self.errors.push(Item { key: key.clone(), setting }.refused(why, &remedy));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads settings as validated values: one function per type of value, one message per type of error.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -74,10 +75,10 @@ impl<'a> Reader<'a> {
         &self,
         kind: Kind,
         path: &'static str,
-        default: &'static str,
+        default: impl Into<Cow<'static, str>>,
         parse: impl FnOnce(&Item) -> Result<T, ConfigError>,
     ) -> Checked<T> {
-        self.keys.borrow_mut().push(Key { path, default: Some(default), kind });
+        self.keys.borrow_mut().push(Key { path, default: Some(default.into()), kind });
         parse(&self.item(path)).map_err(|error| self.report(error))
     }
 
@@ -100,11 +101,14 @@ impl<'a> Reader<'a> {
 
     /// The setting of a key that was read, for an error that compares it with other settings.
     pub fn item(&self, path: &'static str) -> Item {
-        let read = self.keys.borrow().iter().find(|key| key.path == path).copied();
+        let read = self.keys.borrow().iter().find(|key| key.path == path).cloned();
         let key = read.unwrap_or(Key { path, default: None, kind: Kind::Value });
-        let default =
-            || Setting { value: key.kind.parse(key.default.unwrap_or_default()), origin: Origin::Default };
-        Item { key, setting: self.settings.get(path).cloned().unwrap_or_else(default) }
+        let set = self.settings.get(path).cloned();
+        let setting = set.unwrap_or_else(|| Setting {
+            value: key.kind.parse(key.default.as_deref().unwrap_or_default()),
+            origin: Origin::Default,
+        });
+        Item { key, setting }
     }
 
     /// Reads a setting that must be one of `choices`; the first choice is the default.
@@ -130,7 +134,7 @@ impl<'a> Reader<'a> {
     pub fn count<T, N>(
         &self,
         path: &'static str,
-        default: &'static str,
+        default: impl Into<Cow<'static, str>>,
         limits: RangeInclusive<T>,
         why: &str,
     ) -> Checked<N>
@@ -150,7 +154,7 @@ impl<'a> Reader<'a> {
     pub fn duration(
         &self,
         path: &'static str,
-        default: &'static str,
+        default: impl Into<Cow<'static, str>>,
         limits: RangeInclusive<Duration>,
         why: &str,
     ) -> Checked<Duration> {

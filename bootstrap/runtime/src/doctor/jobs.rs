@@ -48,7 +48,7 @@ mod tests {
 
     fn record(job: &str, run: &str, success: Option<&str>) -> JobRecord {
         let at = |text: &str| text.parse().unwrap();
-        JobRecord { job: job.to_owned(), last_run: at(run), last_success: success.map(at) }
+        JobRecord { job: job.to_owned(), last_run: at(run), last_success: success.map(at), interval: None }
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn traces_need_a_program_with_trace_export() {
 #[test]
 fn every_default_is_accepted_as_a_variable() {
     for key in Config::keys().iter() {
-        if let Some(default) = key.default {
+        if let Some(default) = key.default.as_deref() {
             load(&[(variable_of(key.path).as_str(), default)])
                 .unwrap_or_else(|error| panic!("{}: {error}", key.path));
         }

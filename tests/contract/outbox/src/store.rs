@@ -18,6 +18,7 @@ pub mod history;
 pub mod jobs;
 pub mod leases;
 pub mod log_reads;
+pub mod monitoring;
 pub mod outbox;
 pub mod outbox_due;
 pub mod outbox_reads;
@@ -311,6 +312,15 @@ crate::rules! { store_rules: StoreRig;
         ending_all_leases_frees_every_leader_lease,
         a_failed_run_keeps_the_last_success,
         job_records_are_ordered_by_name,
+    ]
+    monitoring: [
+        the_state_of_an_alert_and_its_acknowledgement_are_independent,
+        alerts_are_ordered_by_name,
+        the_last_report_of_a_process_counts_from_the_database_time,
+        a_sample_is_written_once_and_read_in_its_period,
+        old_samples_of_one_resolution_are_deleted,
+        the_most_retries_are_those_of_unsettled_events,
+        a_dropped_unit_of_work_changes_nothing_of_the_monitoring,
     ]
     election: [
         exactly_one_of_two_processes_leads,

@@ -217,6 +217,36 @@ faults! { broken_by(Fault) {
     job_records_are_sorted_by_time: JobRecordsAreSortedByTime breaks [
         "job_records_are_ordered_by_name",
     ]
+    job_intervals_are_lost: JobIntervalsAreLost breaks [
+        "a_failed_run_keeps_the_last_success",
+    ]
+    saved_alerts_lose_their_acknowledgement: SavedAlertsLoseTheirAcknowledgement breaks [
+        "the_state_of_an_alert_and_its_acknowledgement_are_independent",
+    ]
+    acknowledgements_reset_alerts: AcknowledgementsResetAlerts breaks [
+        "the_state_of_an_alert_and_its_acknowledgement_are_independent",
+    ]
+    alert_names_ignore_case: AlertNamesIgnoreCase breaks [
+        "alerts_are_ordered_by_name",
+    ]
+    reports_count_too_long: ReportsCountTooLong breaks [
+        "the_last_report_of_a_process_counts_from_the_database_time",
+    ]
+    samples_include_the_end: SamplesIncludeTheEnd breaks [
+        "a_sample_is_written_once_and_read_in_its_period",
+    ]
+    samples_are_replaced: SamplesAreReplaced breaks [
+        "a_sample_is_written_once_and_read_in_its_period",
+    ]
+    deletes_reach_other_resolutions: DeletesReachOtherResolutions breaks [
+        "old_samples_of_one_resolution_are_deleted",
+    ]
+    retries_of_consumers_are_ignored: RetriesOfConsumersAreIgnored breaks [
+        "the_most_retries_are_those_of_unsettled_events",
+    ]
+    reports_are_written_outside_unit: ReportsAreWrittenOutsideUnit breaks [
+        "a_dropped_unit_of_work_changes_nothing_of_the_monitoring",
+    ]
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
         "rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id",
     ]

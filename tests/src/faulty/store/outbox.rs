@@ -3,6 +3,7 @@
 mod consuming;
 mod jobs;
 mod leases;
+mod monitoring;
 mod operations;
 mod rows;
 mod webhooks;

@@ -16,8 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::response::PageView;
 use crate::value_limits::{
-    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_KEY_CHARS, MAX_LIMIT, MAX_QUEUE_CHARS, MAX_ROUTING_KEY_CHARS,
-    MAX_TYPE_CHARS, MAX_URL_CHARS,
+    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_KEY_CHARS, MAX_LIMIT, MAX_METRIC_CHARS, MAX_QUEUE_CHARS,
+    MAX_ROUTING_KEY_CHARS, MAX_TYPE_CHARS, MAX_URL_CHARS,
 };
 
 /// Declares kinds of values with their schemas: `kinds! { visibility, /// Description. Name = schema; .. }`.
@@ -61,6 +61,10 @@ kinds! {
     AggregateType = visible_ascii(MAX_TYPE_CHARS).examples([json!("Account")]);
     /// Name of a queue or a consumer.
     QueueName = visible_ascii(MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
+    /// Name of a metric, as it is exported.
+    MetricName = visible_ascii(MAX_METRIC_CHARS).examples([json!("handover_queue_messages_ready")]);
+    /// Name of an alert.
+    AlertName = visible_ascii(MAX_METRIC_CHARS).examples([json!("queue-depth")]);
     /// The key of a dead letter: its event id, or the SHA-256 of the message body if the message is not an event.
     DeadLetterKey = visible_ascii(MAX_KEY_CHARS)
         .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);

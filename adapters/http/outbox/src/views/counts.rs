@@ -1,9 +1,11 @@
 //! Statistics and queue depths.
 
+use handover_outbox::Distribution;
 use handover_outbox::operations::{ConsumerStats, Stats};
 use handover_outbox::ports::QueueDepth;
 
 use super::Listed;
+use super::alerts::AlertView;
 use crate::openapi::kinds;
 
 crate::views! {
@@ -36,6 +38,56 @@ crate::views! {
         /// Queues with their depths; null while the broker is unreachable.
         queues: Option<Vec<QueueView>>,
         broker: BrokerStatsView,
+        recent: RecentStatsView,
+        /// Active alerts, of all tenants.
+        alerts: Vec<AlertView>,
+    }
+}
+
+crate::views! {
+    /// Figures of the last 5 minutes, of all tenants.
+    RecentStatsView as RecentStats {
+        publishes: u64,
+        /// Publishes that were not confirmed.
+        failed_publishes: u64,
+        /// Time from the creation of an event to its confirm.
+        commit_to_confirm: TimesView,
+    }
+}
+
+crate::views! {
+    /// Times in milliseconds; null without any. They are rounded up by at most 9 %.
+    TimesView as Times {
+        count: u64,
+        p50_ms: Option<u64>,
+        p95_ms: Option<u64>,
+        p99_ms: Option<u64>,
+    }
+}
+
+impl From<&Distribution> for TimesView {
+    fn from(times: &Distribution) -> TimesView {
+        let quantile =
+            |part| times.quantile(part).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        TimesView {
+            count: times.count(),
+            p50_ms: quantile(0.5),
+            p95_ms: quantile(0.95),
+            p99_ms: quantile(0.99),
+        }
+    }
+}
+
+crate::views! {
+    /// Figures of a consumer in the last 5 minutes, of all tenants.
+    RecentConsumerStatsView as RecentConsumerStats {
+        /// Recorded attempts, failed ones included.
+        attempts: u64,
+        /// Mean of `costMs` of these attempts; null without any.
+        mean_cost_ms: Option<u64>,
+        max_cost_ms: u64,
+        /// Time from the creation of an event to the commit of its effect.
+        commit_to_effect: TimesView,
     }
 }
 
@@ -64,6 +116,7 @@ crate::views! {
         success: u64,
         failed: u64,
         dead: u64,
+        recent: RecentConsumerStatsView,
     }
 }
 
@@ -95,13 +148,25 @@ impl From<Stats> for StatsView {
             blocked: BlockedStatsView { aggregates: stats.blocked, more: stats.more_blocked },
             queues: stats.queues.map(|queues| queues.into_iter().map(QueueView::from).collect()),
             broker: BrokerStatsView { blocked: stats.broker_blocked },
+            recent: RecentStatsView {
+                publishes: stats.recent.all_publishes(),
+                failed_publishes: stats.recent.failed_publishes(),
+                commit_to_confirm: TimesView::from(&stats.recent.commit_to_confirm),
+            },
+            alerts: stats.alerts.into_iter().map(AlertView::from).collect(),
         }
     }
 }
 
 impl From<ConsumerStats> for ConsumerStatsView {
     fn from(stats: ConsumerStats) -> ConsumerStatsView {
-        let ConsumerStats { consumer, processing, waiting, success, failed, dead } = stats;
-        ConsumerStatsView { consumer, processing, waiting, success, failed, dead }
+        let ConsumerStats { consumer, processing, waiting, success, failed, dead, recent } = stats;
+        let recent = RecentConsumerStatsView {
+            attempts: recent.attempts,
+            mean_cost_ms: recent.mean_cost_ms(),
+            max_cost_ms: recent.max_cost_ms,
+            commit_to_effect: TimesView::from(&recent.commit_to_effect),
+        };
+        ConsumerStatsView { consumer, processing, waiting, success, failed, dead, recent }
     }
 }

@@ -1,5 +1,7 @@
 //! Leader leases and the records of periodic jobs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
@@ -116,13 +118,17 @@ impl<X: Tables> JobRepo for MemoryUnit<X> {
         job: &str,
         at: DateTime<Utc>,
         result: RunResult,
+        interval: Duration,
     ) -> Result<(), StoreError> {
         self.write_outbox(vec![Lock::Job(job.to_owned())], |statement| {
             let last_success = match result {
                 RunResult::Success => Some(at),
                 RunResult::Failure => statement.jobs().get(&job.to_owned()).and_then(|row| row.last_success),
             };
-            statement.own.jobs.put(JobRecord { job: job.to_owned(), last_run: at, last_success });
+            // As the column, in milliseconds.
+            let interval =
+                Some(Duration::from_millis(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)));
+            statement.own.jobs.put(JobRecord { job: job.to_owned(), last_run: at, last_success, interval });
             Ok(())
         })
         .await

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, Partition, TenantId};
-use handover_outbox::ports::{EndpointId, RelayId};
+use handover_outbox::ports::{EndpointId, RelayId, Resolution};
 use tokio::sync::Notify;
 
 /// Lockable objects of the outbox: rows and entries of unique keys.
@@ -23,6 +24,9 @@ pub(super) enum Lock {
     Partition(Partition),
     Leader(String),
     Job(String),
+    Alert(String),
+    ProcessReport(String),
+    StatSample((Resolution, DateTime<Utc>, String, String)),
     WebhookEndpoint(EndpointId),
     WebhookSlot(TenantId, u32),
     /// The unique key of a delivery: event, endpoint and redelivery number.

@@ -2,8 +2,8 @@
 
 use handover_events::Partition;
 use handover_outbox::ports::{
-    AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow, PartitionLease,
-    RegisteredType, WebhookDelivery,
+    AlertRecord, AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow,
+    PartitionLease, ProcessReport, RegisteredType, StatSample, WebhookDelivery,
 };
 
 use super::locks::Lock;
@@ -24,6 +24,9 @@ tables! {
         partitions: PartitionLease,
         leaders: LeaderLease,
         jobs: JobRecord,
+        alerts: AlertRecord,
+        process_reports: ProcessReport,
+        stat_samples: StatSample,
         webhook_endpoints: EndpointRow,
         webhook_deliveries: WebhookDelivery,
         webhook_attempts: AttemptRow,

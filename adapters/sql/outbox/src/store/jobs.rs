@@ -1,5 +1,7 @@
 //! Leader leases and the records of periodic jobs.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
@@ -29,7 +31,14 @@ table! {
     update {
         last_run: time("last_run_time" = record.last_run),
         last_success: opt_time("last_success_time" = record.last_success),
+        interval: (row.opt_int("interval_ms").map(|ms| ms.map(|ms| Duration::from_millis(ms.unsigned_abs()))))(
+            "interval_ms" = record.interval.map(milliseconds)
+        ),
     }
+}
+
+fn milliseconds(interval: Duration) -> i64 {
+    i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Session {
@@ -126,12 +135,13 @@ impl JobRepo for Session {
         job: &str,
         at: DateTime<Utc>,
         result: RunResult,
+        interval: Duration,
     ) -> Result<(), StoreError> {
         let (last_success, changed) = match result {
             RunResult::Success => (Some(at), JobTable::UPDATED),
-            RunResult::Failure => (None, &["last_run_time"][..]),
+            RunResult::Failure => (None, &["last_run_time", "interval_ms"][..]),
         };
-        let record = JobRecord { job: job.to_owned(), last_run: at, last_success };
+        let record = JobRecord { job: job.to_owned(), last_run: at, last_success, interval: Some(interval) };
         let after = self.dialect.or_replace(JobTable::KEY, changed);
         self.insert_into::<JobTable>(JobTable::values(&record), &after).await
     }

@@ -1,5 +1,7 @@
 //! Leader leases and the records of periodic jobs.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{CandidateId, JobRecord, LeaderLease, Leadership, RunResult, StoreError};
 
@@ -10,6 +12,7 @@ use crate::within;
 use crate::work::{changes_none, changes_one, commit};
 
 const MINUTE: u32 = 60_000;
+const INTERVAL: Duration = Duration::from_millis(1_500);
 
 pub(super) const NAME: &str = "jobs";
 
@@ -42,7 +45,7 @@ pub(super) async fn is_fenced(rig: &dyn StoreRig, leadership: &Leadership) -> bo
 }
 
 async fn record(rig: &dyn StoreRig, job: &str, at: DateTime<Utc>, result: RunResult) {
-    in_unit!(rig, |unit| unit.outbox().record_run(job, at, result).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().record_run(job, at, result, INTERVAL).await.unwrap());
 }
 
 async fn records(rig: &dyn StoreRig) -> Vec<JobRecord> {
@@ -196,7 +199,7 @@ pub async fn a_fenced_lease_changes_its_leader_only_after_the_commit(rig: &dyn S
         assert_eq!(lease(rig, NAME).await.leader, Some(candidate("c1")));
         tokio::task::yield_now().await;
     }
-    fenced.outbox().record_run("sweep", start(), RunResult::Success).await.unwrap();
+    fenced.outbox().record_run("sweep", start(), RunResult::Success, INTERVAL).await.unwrap();
     commit(fenced).await;
     changes_one(within("taking the lease", taker).await.expect("the task does not panic"));
 }
@@ -210,8 +213,8 @@ pub async fn a_dropped_unit_of_work_changes_no_leader_and_no_job(rig: &dyn Store
     unit.outbox().release_leadership(&leadership).await.unwrap();
     let unused = LeaderLease::unused("others");
     changes_one(unit.outbox().acquire_leadership(&candidate("c2"), &unused, MINUTE).await);
-    unit.outbox().record_run("sweep", later(1), RunResult::Success).await.unwrap();
-    unit.outbox().record_run("reaper", later(1), RunResult::Success).await.unwrap();
+    unit.outbox().record_run("sweep", later(1), RunResult::Success, INTERVAL).await.unwrap();
+    unit.outbox().record_run("reaper", later(1), RunResult::Success, INTERVAL).await.unwrap();
     drop(unit);
     assert_eq!((lease(rig, NAME).await, records(rig).await), before);
     assert_eq!(lease(rig, "others").await, unused);
@@ -224,9 +227,15 @@ pub async fn ending_all_leases_frees_every_leader_lease(rig: &dyn StoreRig) {
     assert_eq!(lease(rig, NAME).await, LeaderLease { epoch: leadership.epoch, ..LeaderLease::unused(NAME) });
 }
 
-/// A failed run changes the time of the last run, not that of the last success, whichever process recorded it.
+/// A failed run changes the time of the last run, not that of the last success, whichever process recorded it. The record has
+/// the interval of the job.
 pub async fn a_failed_run_keeps_the_last_success(rig: &dyn StoreRig) {
-    let record_of = |last_run, last_success| JobRecord { job: "sweep".to_owned(), last_run, last_success };
+    let record_of = |last_run, last_success| JobRecord {
+        job: "sweep".to_owned(),
+        last_run,
+        last_success,
+        interval: Some(INTERVAL),
+    };
     for (at, result, last_success) in [
         (later(0), RunResult::Failure, None),
         (later(1), RunResult::Success, Some(later(1))),

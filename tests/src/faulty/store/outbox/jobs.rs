@@ -1,5 +1,7 @@
 //! Faults of leader leases and of the records of jobs.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
@@ -7,7 +9,7 @@ use marketplace::ports::*;
 use super::super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> Faulty<U> {
-    fn stored_name(&self, name: &str, fault: Fault) -> String {
+    pub(super) fn stored_name(&self, name: &str, fault: Fault) -> String {
         if self.has(fault) { name.to_lowercase() } else { name.to_owned() }
     }
 }
@@ -28,6 +30,9 @@ impl<U: MarketView + ?Sized> JobQueriesWrapper for Faulty<U> {
             for record in &mut records {
                 record.last_success = record.last_success.filter(|at| *at == record.last_run);
             }
+        }
+        if self.has(Fault::JobIntervalsAreLost) {
+            records.iter_mut().for_each(|record| record.interval = None);
         }
         Ok(records)
     }
@@ -114,8 +119,9 @@ impl JobRepoWrapper for Unit {
         job: &str,
         at: DateTime<Utc>,
         result: RunResult,
+        interval: Duration,
     ) -> Result<(), StoreError> {
         let job = self.stored_name(job, Fault::JobNamesIgnoreCase);
-        self.inner().outbox().record_run(&job, at, result).await
+        self.inner().outbox().record_run(&job, at, result, interval).await
     }
 }
