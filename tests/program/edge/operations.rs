@@ -216,6 +216,8 @@ fn unauthorized() -> Vec<Case> {
         "dead-letters",
         "consumptions",
         "stats",
+        "stats/history",
+        "alerts",
         "audit",
         "blocked",
         "reconciliation",

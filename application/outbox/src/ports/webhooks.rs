@@ -482,6 +482,9 @@ pub struct WebhookCounts {
     pub dead: u64,
     /// Endpoints that were disabled.
     pub disabled_endpoints: u64,
+    /// Those of them whose last attempt had failed ([`EndpointHealth::failing_since`]): they were disabled automatically, or
+    /// while they were failing.
+    pub disabled_failing: u64,
     /// Earliest due time of the pending deliveries of enabled endpoints that are not paused, except those that wait for an
     /// earlier delivery of their aggregate.
     pub oldest_due: Option<DateTime<Utc>>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::deployment::{
     DEAD_LETTERS, MISSED_RUNS, MOST_RETRIES, PAUSED_CONSUMERS, PUBLISH_FAILURES, READY, ROWS, UNATTENDED,
-    WEBHOOK_DISABLED_ENDPOINTS, WEBHOOK_OLDEST_DUE, WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
+    WEBHOOK_DISABLED_FAILING, WEBHOOK_OLDEST_DUE, WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
 };
 use crate::alert::{Alert, Limit, Severity};
 use crate::metrics::{Metric, OLDEST_DUE};
@@ -152,7 +152,7 @@ pub const ALERTS: &[Alert] = &[
         key: "alerts.webhook-disabled",
         severity: Severity::Ticket,
         meaning: "Webhook endpoints were disabled because all their deliveries failed.",
-        metrics: &[WEBHOOK_DISABLED_ENDPOINTS],
+        metrics: &[WEBHOOK_DISABLED_FAILING],
         only: None,
         limit: Limit::Above(0),
     },

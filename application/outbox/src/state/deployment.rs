@@ -53,8 +53,12 @@ const WEBHOOK_PENDING: Metric =
     Metric::state("handover.webhook.deliveries.pending", "Webhook deliveries that are pending");
 pub(super) const WEBHOOK_UNDELIVERED: Metric =
     Metric::state("handover.webhook.deliveries.dead", "DEAD webhook deliveries that nobody sent again");
-pub(super) const WEBHOOK_DISABLED_ENDPOINTS: Metric =
+const WEBHOOK_DISABLED_ENDPOINTS: Metric =
     Metric::state("handover.webhook.endpoints.disabled", "Webhook endpoints that are disabled");
+pub(super) const WEBHOOK_DISABLED_FAILING: Metric = Metric::state(
+    "handover.webhook.endpoints.disabled.failing",
+    "Webhook endpoints that were disabled automatically, or by an operator while their deliveries failed",
+);
 pub(super) const WEBHOOK_OLDEST_DUE: Metric = Metric::state(
     "handover.webhook.oldest.due.seconds",
     "Time for which the longest due webhook delivery is not sent, in seconds, without those of disabled or paused \
@@ -124,6 +128,7 @@ pub(super) const METRICS: &[Metric] = &[
     WEBHOOK_PENDING,
     WEBHOOK_UNDELIVERED,
     WEBHOOK_DISABLED_ENDPOINTS,
+    WEBHOOK_DISABLED_FAILING,
     WEBHOOK_OLDEST_DUE,
     UNATTENDED,
     MISSED_RUNS,
@@ -271,6 +276,7 @@ async fn read_webhooks(
         WEBHOOK_PENDING.sample([], count(webhooks.pending)),
         WEBHOOK_UNDELIVERED.sample([], count(webhooks.dead)),
         WEBHOOK_DISABLED_ENDPOINTS.sample([], count(webhooks.disabled_endpoints)),
+        WEBHOOK_DISABLED_FAILING.sample([], count(webhooks.disabled_failing)),
         WEBHOOK_OLDEST_DUE.sample([], age_seconds(webhooks.oldest_due, now)),
     ]);
     Ok(())

@@ -71,7 +71,10 @@ fn every_metric_is_exported_with_help_and_counts_events() {
             labels.split(',').map(|label| label.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
         })
         .collect();
-    let known = ["consumer", "job", "le", "method", "queue", "result", "route", "state", "status", "version"];
+    let known = [
+        "alert", "consumer", "job", "le", "method", "quantile", "queue", "result", "route", "state",
+        "status", "version",
+    ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }
 
@@ -81,6 +84,39 @@ fn value(server: &Server, line: &str) -> u64 {
     let text = server.text("GET /metrics");
     let found = text.lines().find_map(|each| each.strip_prefix(line)?.trim().parse::<u64>().ok());
     found.unwrap_or_else(|| panic!("no {line}: {text}"))
+}
+
+#[test]
+fn alert_starts_by_its_cause_is_acknowledged_and_ends_with_it() {
+    let world =
+        World::new().set("HANDOVER_METRICS__STATE_INTERVAL", "100ms").set("HANDOVER_ALERTS__OUTBOX_NEW", "1");
+    world.run("migrate").done();
+    assert!(world.run("alerts").stderr.contains("no alert is active"));
+    let server = world.serve("--roles api,jobs");
+    let [seller, buyer] = [1, 2].map(|user| world.token(&format!("--user {user}")));
+    server.ask(&seller, "POST /api/v1/products", r#"{"title":"Desk lamp","price":88.50}"#);
+    let active = || world.run("alerts --output json").json()["items"].as_array().unwrap().clone();
+    let names =
+        || active().iter().map(|alert| alert["alert"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":1}"#);
+    // Two events, and no relay.
+    eventually(|| names().contains(&"outbox-new".to_owned()));
+    let alert = active().into_iter().find(|alert| alert["alert"] == "outbox-new").unwrap();
+    assert_eq!((&alert["value"], &alert["limit"]), (&2.0.into(), &"1".into()));
+    let gauge = |name: &str| format!("handover_alert_{name}{{alert=\"outbox-new\"}}");
+    eventually(|| value(&server, &gauge("active")) == 1);
+    let acknowledge = "alerts acknowledge outbox-new --for 1h --reason planned --output json";
+    assert_eq!(world.run(acknowledge).json()["acknowledged"], true);
+    eventually(|| value(&server, &gauge("acknowledged")) == 1);
+    assert_eq!(world.run("alerts acknowledge outbox-old --for 1h --reason planned").code, Some(1));
+    assert!(world.run("stats").done().contains("outbox-new"));
+    drop(server);
+    let server = world.serve("");
+    eventually(|| value(&server, &gauge("active")) == 0);
+    assert!(!names().contains(&"outbox-new".to_owned()));
+    // The first minute has not ended yet.
+    let history = world.run("stats --since 1h --output json");
+    assert!(history.json()["items"].is_array());
 }
 
 #[test]

@@ -108,6 +108,8 @@ async fn operator_routes_reject_users_before_reading_input() {
         "dead-letters",
         "consumptions?limit=0",
         "stats",
+        "stats/history?since=nonsense",
+        "alerts",
         "audit",
         "reconciliation?from=nonsense",
     ];
@@ -121,6 +123,7 @@ async fn operator_routes_reject_users_before_reading_input() {
         "blocked/Order/1/release",
         "dead-letters/replay",
         "dead-letters/discard",
+        "alerts/queue-depth/acknowledge",
         "wallets/8/deposits",
         "points/8/grants",
         "coupons",

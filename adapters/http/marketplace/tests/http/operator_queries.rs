@@ -1,5 +1,8 @@
 //! `/api/v1/ops/consumptions`, `/stats`, `/audit`.
 
+use handover_outbox::ports::{AlertRecord, Resolution, StatSample, Thousandths};
+use handover_outbox::state::ALERTS;
+use handover_outbox::with_tx;
 use marketplace::Role;
 use serde_json::{Value, json};
 
@@ -41,6 +44,78 @@ async fn consume_log_is_listed_with_filters() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn alerts_are_listed_and_acknowledged_by_an_operator_of_all_tenants() {
+    let world = World::new().await;
+    let outbox = &world.app.outbox;
+    let started = AlertRecord {
+        started: Some(outbox.now()),
+        value: Thousandths(1_200_000),
+        subject: "queue=q".to_owned(),
+        ..AlertRecord::new("queue-depth")
+    };
+    with_tx(&outbox.tx, started, |unit, record, _| {
+        Box::pin(async move { unit.outbox().save_alert(record).await })
+    })
+    .await
+    .unwrap();
+    let page = world.get_ops_data("alerts").await;
+    assert_eq!(page["items"].as_array().unwrap().len(), ALERTS.len() + marketplace::ALERTS.len());
+    let active = json!({
+        "alert": "queue-depth", "severity": "ticket", "active": true, "startedAt": "2026-01-31T08:00:00.000000Z",
+        "endedAt": null, "value": 1200.0, "subject": "queue=q", "limit": "1000", "acknowledged": false,
+        "acknowledgedUntil": null, "acknowledgedBy": null, "reason": null, "meaning": ALERTS[0].meaning,
+    });
+    assert_eq!(page["items"][0], active, "the active one is the first");
+    assert_eq!(world.get_ops_data("stats").await["alerts"], json!([active]));
+    let acknowledge = "/api/v1/ops/alerts/queue-depth/acknowledge";
+    let body = r#"{ "until": "2026-01-31T10:00:00Z", "reason": "known" }"#;
+    let own_tenant = world.token(OTHER_USER, 1, &[Role::Operator]);
+    world.post(acknowledge).token(&own_tenant).json(body).send().await.expect(403, "A0303");
+    let platform = world.token(OTHER_USER, 1, &[Role::Operator, Role::Platform]);
+    let wrong = world.post(acknowledge).token(&platform).json(r#"{ "until": "soon" }"#).send().await;
+    assert_eq!(wrong.expect(400, "A0400").wrong_fields(), ["until", "reason"]);
+    let unknown = "/api/v1/ops/alerts/none/acknowledge";
+    world.post(unknown).token(&platform).json(body).send().await.expect(404, "A0404");
+    let done = world.post(acknowledge).token(&platform).json(body).send().await.expect(200, "00000").data;
+    let expected = [json!(true), json!("2026-01-31T10:00:00.000000Z"), json!("known")];
+    assert_eq!(["acknowledged", "acknowledgedUntil", "reason"].map(|name| done[name].clone()), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_of_statistics_is_listed_by_metric() {
+    let world = World::new().await;
+    let outbox = &world.app.outbox;
+    let sample = |metric: &str, minutes: i64, mean| StatSample {
+        resolution: Resolution::Minute,
+        at: outbox.now() - chrono::TimeDelta::minutes(minutes),
+        metric: metric.to_owned(),
+        labels: "queue=q".to_owned(),
+        mean: Thousandths(mean),
+        max: Thousandths(9_000),
+    };
+    let samples =
+        vec![sample("a", 90, 1), sample("a", 30, 1_500), sample("a", 20, 2_500), sample("b", 20, 1)];
+    with_tx(&outbox.tx, samples, |unit, samples, _| {
+        Box::pin(async move { unit.outbox().add_stat_samples(samples).await })
+    })
+    .await
+    .unwrap();
+    let point = |at: &str, mean: f64| json!({ "at": at, "mean": mean, "max": 9.0 });
+    let points =
+        json!([point("2026-01-31T07:30:00.000000Z", 1.5), point("2026-01-31T07:40:00.000000Z", 2.5)]);
+    let page = world.get_ops_data("stats/history?metric=a").await;
+    assert_eq!(page["items"], json!([{ "metric": "a", "labels": "queue=q", "points": points }]));
+    let all = world.get_ops_data("stats/history?since=2026-01-31T06:00:00Z").await;
+    let counts: Vec<_> = all["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|series| series["points"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(counts, [3, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn stats_show_counts_and_broker_state() {
     let world = World::with_hold().await;
     world.dead_order().await;
@@ -48,7 +123,13 @@ async fn stats_show_counts_and_broker_state() {
     tokio::time::advance(std::time::Duration::from_millis(61_900)).await;
     let stats = world.get_ops_data("stats").await;
     let fields: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(fields, ["outbox", "consumers", "deadLetters", "blocked", "queues", "broker"]);
+    assert_eq!(
+        fields,
+        ["outbox", "consumers", "deadLetters", "blocked", "queues", "broker", "recent", "alerts"]
+    );
+    let times = json!({ "count": 0, "p50Ms": null, "p95Ms": null, "p99Ms": null });
+    assert_eq!(stats["recent"], json!({ "publishes": 0, "failedPublishes": 0, "commitToConfirm": times }));
+    assert_eq!(stats["alerts"], json!([]));
     assert_eq!(
         stats["outbox"],
         json!({ "new": 2, "retry": 0, "sent": 0, "failed": 2, "oldestPendingSeconds": 61 })
@@ -56,7 +137,10 @@ async fn stats_show_counts_and_broker_state() {
     let consumers = stats["consumers"].as_array().unwrap();
     assert_eq!(consumers.len(), 9, "{consumers:?}");
     let inventory = consumers.iter().find(|consumer| consumer["consumer"] == "inventory").unwrap();
-    let expected = json!({ "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "failed": 0, "dead": 1 });
+    let recent = json!({ "attempts": 0, "meanCostMs": null, "maxCostMs": 0, "commitToEffect": times });
+    let expected = json!({
+        "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "failed": 0, "dead": 1, "recent": recent,
+    });
     assert_eq!(inventory, &expected);
     assert_eq!(
         (&stats["deadLetters"], &stats["blocked"]),

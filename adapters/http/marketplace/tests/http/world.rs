@@ -13,6 +13,7 @@ use handover_http::routes::metrics::Render;
 use handover_http::{Limits, Problem, Readiness, Tokens};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
+use handover_outbox::state::ALERTS;
 use handover_outbox::webhooks::Webhooks;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::consumers::webhook_offer;
@@ -125,6 +126,7 @@ impl World {
         let rules =
             Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3, points: setup.points };
         let app = App::new(tx, Arc::new(broker.clone()), rules).with_on_failed(setup.on_failed);
+        let app = app.with_alerts(ALERTS.iter().chain(marketplace::ALERTS).copied().collect());
         if uses_memory {
             service::prepare(&app).await.unwrap();
         }

@@ -66,7 +66,10 @@ fn counts(statement: &Statement<'_>, now: DateTime<Utc>) -> WebhookCounts {
     for EndpointRow { endpoint, .. } in statement.webhook_endpoints().all() {
         match endpoint.status {
             EndpointStatus::Enabled => {}
-            EndpointStatus::Disabled => counts.disabled_endpoints += 1,
+            EndpointStatus::Disabled => {
+                counts.disabled_endpoints += 1;
+                counts.disabled_failing += u64::from(endpoint.health.failing_since.is_some());
+            }
             EndpointStatus::Deleted => continue,
         }
         let is_paused = endpoint.health.paused_until.is_some_and(|until| until > now);

@@ -266,10 +266,11 @@ impl WebhookQueries for Session {
     async fn webhook_counts(&mut self, now: DateTime<Utc>) -> Result<WebhookCounts, StoreError> {
         let (pending, oldest_due) = self.pending_deliveries(now).await?;
         let dead = self.dead_deliveries().await?;
-        let sql = "SELECT count(*) AS disabled FROM webhook_endpoints WHERE status = ?";
+        let sql = "SELECT count(*) AS disabled, count(failing_since) AS failing FROM webhook_endpoints WHERE status = ?";
         let row = self.fetch_one(sql, values![EndpointStatus::Disabled.as_str()]).await?;
-        let disabled_endpoints = row.map_or(Ok(0), |row| EndpointTable::fields(&row).id("disabled"))?;
-        Ok(WebhookCounts { pending, dead, disabled_endpoints, oldest_due })
+        let count = |column| row.as_ref().map_or(Ok(0), |row| EndpointTable::fields(row).id(column));
+        let (disabled_endpoints, disabled_failing) = (count("disabled")?, count("failing")?);
+        Ok(WebhookCounts { pending, dead, disabled_endpoints, disabled_failing, oldest_due })
     }
 }
 

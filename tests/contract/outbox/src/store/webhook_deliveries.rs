@@ -361,7 +361,10 @@ pub async fn webhooks_of_all_tenants_are_counted(rig: &dyn StoreRig) {
     assert_eq!(counts().await, WebhookCounts::default());
     let disabled = WebhookEndpoint { status: EndpointStatus::Disabled, tenant: tenant(2), ..endpoint(2) };
     let deleted = WebhookEndpoint { status: EndpointStatus::Deleted, slot: None, ..endpoint(3) };
-    add(rig, &[endpoint(1), disabled, deleted]).await;
+    let health = EndpointHealth { failing_since: Some(later(1)), ..EndpointHealth::default() };
+    let failing = WebhookEndpoint { health: health.clone(), ..disabled.clone() };
+    let failing = WebhookEndpoint { id: endpoint(4).id, slot: endpoint(4).slot, ..failing };
+    add(rig, &[WebhookEndpoint { health, ..endpoint(1) }, disabled, deleted, failing]).await;
     let dead = |number, event: &str| NewWebhookDelivery {
         dead_because: Some("no".into()),
         ..delivery(number, event)
@@ -371,7 +374,13 @@ pub async fn webhooks_of_all_tenants_are_counted(rig: &dyn StoreRig) {
     let redelivered = NewWebhookDelivery { redelivery: 1, ..at(1, "b", 8) };
     write(rig, &[dead(1, "a"), dead(1, "b"), dead(2, "c"), dead(3, "d"), redelivered]).await;
     write(rig, &[at(1, "e", 5), at(2, "f", 2), at(3, "g", 1), dead(2, "b")]).await;
-    let expected = WebhookCounts { pending: 3, dead: 3, disabled_endpoints: 1, oldest_due: Some(later(5)) };
+    let expected = WebhookCounts {
+        pending: 3,
+        dead: 3,
+        disabled_endpoints: 2,
+        disabled_failing: 1,
+        oldest_due: Some(later(5)),
+    };
     assert_eq!(counts().await, expected);
 }
 
