@@ -10,9 +10,10 @@ use handover_outbox::ports::{
     AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker, BrokerError, Changed, ConsumeLogWrapper,
     ConsumeQueriesWrapper, DeadLetterQueriesWrapper, DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery,
     HistoryQueriesWrapper, HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper,
-    LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed, OperatorQueriesWrapper, OperatorRepoWrapper,
-    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
-    RelayId, Requeue, Store, StoreError, Subscription, WebhookQueriesWrapper, WebhookRepoWrapper,
+    LeaseQueriesWrapper, LeaseRepoWrapper, MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed,
+    OperatorQueriesWrapper, OperatorRepoWrapper, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow,
+    Outgoing, OwnedPartition, PublishOutcome, QueueDepth, RelayId, Requeue, Store, StoreError, Subscription,
+    WebhookQueriesWrapper, WebhookRepoWrapper,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -297,6 +298,7 @@ impl GatewayReportRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl LeaderRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
+impl MonitoringRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
 impl ConsumeLogWrapper for Unit {}
@@ -376,6 +378,7 @@ impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> JobQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> MonitoringQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Defective<I> {}

@@ -85,6 +85,7 @@ impl DeadLetterQueriesWrapper for InterruptedView {}
 impl AuditQueriesWrapper for InterruptedView {}
 impl LeaseQueriesWrapper for InterruptedView {}
 impl JobQueriesWrapper for InterruptedView {}
+impl MonitoringQueriesWrapper for InterruptedView {}
 impl WebhookQueriesWrapper for InterruptedView {}
 
 /// A change that other users and the gateway make.

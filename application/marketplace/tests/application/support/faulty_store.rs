@@ -203,9 +203,11 @@ impl EffectRepoWrapper for FaultyUnit {}
 impl LeaseQueriesWrapper for FaultyUnit {}
 impl LeaseRepoWrapper for FaultyUnit {}
 impl JobQueriesWrapper for FaultyUnit {}
+impl MonitoringQueriesWrapper for FaultyUnit {}
 impl WebhookQueriesWrapper for FaultyUnit {}
 impl LeaderRepoWrapper for FaultyUnit {}
 impl JobRepoWrapper for FaultyUnit {}
+impl MonitoringRepoWrapper for FaultyUnit {}
 impl AssetQueriesWrapper for FaultyUnit {}
 impl AssetRepoWrapper for FaultyUnit {}
 impl RefundQueriesWrapper for FaultyUnit {}

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
     AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
-    JobQueriesWrapper, LeaseQueriesWrapper, OperatorQueriesWrapper, OutboxQueriesWrapper, OutboxRow,
-    StoreError, Unapplied, WebhookEndpoint, WebhookQueriesWrapper,
+    JobQueriesWrapper, LeaseQueriesWrapper, MonitoringQueriesWrapper, OperatorQueriesWrapper,
+    OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied, WebhookEndpoint, WebhookQueriesWrapper,
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
@@ -113,6 +113,7 @@ impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> CreditQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> LeaseQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> JobQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> MonitoringQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<I> {
     async fn webhook_endpoints(&mut self, tenants: &[TenantId]) -> Result<Vec<WebhookEndpoint>, StoreError> {
         let endpoints = self.inner.outbox_view().webhook_endpoints(tenants).await?;
