@@ -68,6 +68,8 @@ pub enum Limit {
     OlderThan(Duration),
     /// The value is not 0, in each evaluation of more than this time.
     For(Duration),
+    /// The value is not 0. This limit is no setting.
+    NotZero,
 }
 
 impl Limit {
@@ -78,14 +80,14 @@ impl Limit {
             Limit::AtLeast(limit) => value >= limit as f64,
             Limit::AbovePercent(limit) => value * 100.0 > limit as f64,
             Limit::OlderThan(limit) => value > limit.as_secs_f64(),
-            Limit::For(_) => value > 0.0,
+            Limit::For(_) | Limit::NotZero => value > 0.0,
         }
     }
 
     /// A value with the unit of this limit, for people.
     pub(crate) fn shown(self, value: f64) -> String {
         match self {
-            Limit::Above(_) | Limit::AtLeast(_) | Limit::For(_) => {
+            Limit::Above(_) | Limit::AtLeast(_) | Limit::For(_) | Limit::NotZero => {
                 format!("{}", (value * 10.0).round() / 10.0)
             }
             Limit::AbovePercent(_) => format!("{:.1} %", value * 100.0),
@@ -97,9 +99,11 @@ impl Limit {
     pub(crate) const fn pending(self) -> Duration {
         match self {
             Limit::For(time) => time,
-            Limit::Above(_) | Limit::AtLeast(_) | Limit::AbovePercent(_) | Limit::OlderThan(_) => {
-                Duration::ZERO
-            }
+            Limit::Above(_)
+            | Limit::AtLeast(_)
+            | Limit::AbovePercent(_)
+            | Limit::OlderThan(_)
+            | Limit::NotZero => Duration::ZERO,
         }
     }
 }
@@ -109,6 +113,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Above(limit) | Limit::AtLeast(limit) | Limit::AbovePercent(limit) => write!(f, "{limit}"),
+            Limit::NotZero => f.write_str("0"),
             Limit::OlderThan(time) | Limit::For(time) => {
                 let milliseconds = time.subsec_millis();
                 match (time.as_secs(), milliseconds) {

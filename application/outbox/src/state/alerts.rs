@@ -122,7 +122,7 @@ pub const ALERTS: &[Alert] = &[
         meaning: "The database refuses writes: disk space, rights, a limit or a read-only mode.",
         metrics: &[STORAGE_REFUSED],
         only: None,
-        limit: Limit::Above(0),
+        limit: Limit::NotZero,
     },
     Alert {
         key: "alerts.queue-without-consumer",

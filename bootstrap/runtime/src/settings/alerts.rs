@@ -26,5 +26,6 @@ fn limit(reader: &Reader<'_>, alert: &Alert) -> Checked<Limit> {
         Limit::AbovePercent(_) => Limit::AbovePercent(number(100)?),
         Limit::OlderThan(_) => Limit::OlderThan(time()?),
         Limit::For(_) => Limit::For(time()?),
+        Limit::NotZero => Limit::NotZero,
     })
 }

@@ -12,7 +12,8 @@ const KEY: &str = "x-idempotency-key";
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 
 /// Routes that use more than one transaction.
-const AFTERWARDS: [&str; 12] = [
+const AFTERWARDS: [&str; 13] = [
+    "POST /api/v1/ops/alerts/1/acknowledge",
     "POST /api/v1/ops/blocked/Order/1/release",
     "POST /api/v1/ops/dead-letters/discard",
     "POST /api/v1/ops/dead-letters/replay",
@@ -55,7 +56,7 @@ async fn only_multi_transaction_routes_use_the_separate_key_store() {
         .filter(|(method, _)| method == "POST")
         .map(|(_, path)| path.replace("{aggregateType}", "Order"))
         .map(|path| {
-            ["{id}", "{userId}", "{aggregateId}", "{deliveryId}"]
+            ["{alert}", "{id}", "{userId}", "{aggregateId}", "{deliveryId}"]
                 .iter()
                 .fold(path, |path, name| path.replace(name, "1"))
         })

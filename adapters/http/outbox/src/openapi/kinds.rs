@@ -63,8 +63,6 @@ kinds! {
     QueueName = visible_ascii(MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
     /// Name of a metric, as it is exported.
     MetricName = visible_ascii(MAX_METRIC_CHARS).examples([json!("handover_queue_messages_ready")]);
-    /// Name of an alert.
-    AlertName = visible_ascii(MAX_METRIC_CHARS).examples([json!("queue-depth")]);
     /// The key of a dead letter: its event id, or the SHA-256 of the message body if the message is not an event.
     DeadLetterKey = visible_ascii(MAX_KEY_CHARS)
         .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);

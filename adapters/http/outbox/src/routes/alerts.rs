@@ -47,7 +47,7 @@ pub(crate) async fn page(OperatorCall { outbox, .. }: OperatorCall, parameters: 
     path = "/alerts/{alert}/acknowledge",
     operation_id = "acknowledgeAlert",
     tag = "operators",
-    params(("alert" = kinds::AlertName, Path, description = "Name of the alert")),
+    params(("alert" = String, Path, description = "Name of the alert")),
     request_body = bodies::AcknowledgeRequest,
     responses(
         (status = 200, description = "The alert", body = AlertView),

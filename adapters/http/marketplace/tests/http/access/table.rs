@@ -118,6 +118,11 @@ pub(crate) const TABLE: &[Row] = &[
     // Queue depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),
     get("/api/v1/ops/stats", "/api/v1/ops/stats", "1111 1 33333 2223"),
+    get("/api/v1/ops/stats/history", "/api/v1/ops/stats/history", "1111 1 33333 2223"),
+    // An alert concerns all tenants: every operator may see it, and only the platform may acknowledge it.
+    get("/api/v1/ops/alerts", "/api/v1/ops/alerts", "1111 1 33333 2223"),
+    post("/api/v1/ops/alerts/{alert}/acknowledge", "/api/v1/ops/alerts/queue-depth/acknowledge",
+        r#"{"until":"2027-01-31T08:00:00Z","reason":"known"}"#, "1111 1 33333 3323"),
     get("/api/v1/webhooks", "/api/v1/webhooks", "1111 1 33333 2023"),
     post("/api/v1/webhooks", "/api/v1/webhooks",
         r#"{"url":"https://a.example","eventTypes":["*"]}"#, "1111 1 33333 2223"),
