@@ -111,6 +111,7 @@ pub enum Fault {
     BlockedAggregatesAreAlsoWaiting,
     CountsIncludeAllTenants,
     BacklogCountsFutureRetriesAsDue,
+    BacklogCountsReleasedRows,
     FailedRowsAreUnreadable,
     RedriveMovesNewRows,
     RedriveKeepsAttempts,

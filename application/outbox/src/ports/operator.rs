@@ -110,7 +110,7 @@ pub struct Backlog {
     pub new: u64,
     /// Number of `RETRY` rows.
     pub retry: u64,
-    /// Number of `FAILED` rows.
+    /// Number of `FAILED` rows that no operator has released.
     pub failed: u64,
     /// Earliest time since which one of the due rows is due: its `next_retry_time` or, without one, its `create_time`.
     /// `None` if no row is due.

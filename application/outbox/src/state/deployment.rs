@@ -17,8 +17,11 @@ use crate::process_report::reported;
 
 const QUEUE: &[&str] = &["queue"];
 
-pub(super) const ROWS: Metric =
-    Metric::state("handover.outbox.rows", "Outbox rows by status: NEW, RETRY, FAILED").by(&["status"]);
+pub(super) const ROWS: Metric = Metric::state(
+    "handover.outbox.rows",
+    "Outbox rows by status: NEW, RETRY, FAILED; without FAILED ones that an operator has released",
+)
+.by(&["status"]);
 const BLOCKED: Metric = Metric::state(
     "handover.outbox.blocked.aggregates",
     "Aggregates whose later events wait for a FAILED one, at most 1,000; 0 if failed events do not block",

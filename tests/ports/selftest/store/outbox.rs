@@ -287,6 +287,9 @@ faults! { broken_by(Fault) {
     backlog_counts_future_retries_as_due: BacklogCountsFutureRetriesAsDue breaks [
         "the_backlog_counts_pending_rows_and_ages_due_ones",
     ]
+    backlog_counts_released_rows: BacklogCountsReleasedRows breaks [
+        "the_backlog_counts_pending_rows_and_ages_due_ones",
+    ]
     failed_rows_are_unreadable: FailedRowsAreUnreadable breaks [
         "a_readable_row_is_not_listed_as_unreadable",
     ]

@@ -113,10 +113,11 @@ pub(super) const CASES: &[Case] = &[
     view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
-    view!("backlog", ["idx_outbox_pending", "idx_status_time"], |view| view
+    view!("backlog", ["idx_outbox_pending", "idx_outbox_failed", "idx_status_time"], |view| view
         .outbox_view()
         .outbox_backlog(later(60))
         .map_ok(|backlog| backlog.oldest_due)),
+    view!("most retries", ["idx_status_time", "idx_consume_open"], |view| view.outbox_view().most_retries()),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
         event_id("due"),
         event_id("sent-7"),

@@ -160,11 +160,14 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
                 Some(due) => (due <= now).then_some(due),
             };
             let oldest_due = pending.filter_map(due_since).min();
+            let is_unreleased =
+                |row: &&OutboxRow| row.status == OutboxStatus::Failed && row.released_time.is_none();
+            let unreleased = rows.all().filter(is_unreleased).count() as u64;
             let with = |status| rows.all().filter(|row| row.status == status).count() as u64;
             Backlog {
                 new: with(OutboxStatus::New),
                 retry: with(OutboxStatus::Retry),
-                failed: with(OutboxStatus::Failed),
+                failed: unreleased,
                 oldest_due,
             }
         })

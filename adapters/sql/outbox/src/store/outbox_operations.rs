@@ -274,7 +274,7 @@ impl Session {
         // Not the published rows: their number only grows.
         let sql = format!(
             "SELECT o.status, count(*) AS events FROM outbox_events o {index} \
-             WHERE o.status IN ('NEW', 'RETRY', 'FAILED') GROUP BY o.status",
+             WHERE o.status IN ('NEW', 'RETRY') GROUP BY o.status",
             index = self.dialect.index("idx_status_time"),
         );
         for row in &self.fetch(&sql, Vec::new()).await? {
@@ -283,9 +283,15 @@ impl Session {
             match row.named("status")? {
                 OutboxStatus::New => backlog.new = events,
                 OutboxStatus::Retry => backlog.retry = events,
-                OutboxStatus::Failed => backlog.failed = events,
-                OutboxStatus::Sent => {}
+                OutboxStatus::Failed | OutboxStatus::Sent => {}
             }
+        }
+        let sql = format!(
+            "SELECT count(*) AS failed FROM outbox_events o {index} WHERE o.status = 'FAILED' AND o.released_time IS NULL",
+            index = self.dialect.failed(),
+        );
+        if let Some(row) = self.fetch_one(&sql, Vec::new()).await? {
+            backlog.failed = row.of("outbox_events", "status").id("failed")?;
         }
         Ok(backlog)
     }

@@ -242,6 +242,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     }
     session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
     handover_outbox::ports::OperatorQueries::outbox_backlog(session, now).await.unwrap();
+    handover_outbox::ports::MonitoringQueries::most_retries(session).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();

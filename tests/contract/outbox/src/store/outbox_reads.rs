@@ -101,7 +101,8 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, None).await, new(3, -9));
 }
 
-/// The backlog is the number of pending rows, and the time since which the oldest due one of them is due.
+/// The backlog is the number of pending rows and of failed ones that nobody released, and the time since which the oldest due one of
+/// them is due.
 pub async fn the_backlog_counts_pending_rows_and_ages_due_ones(rig: &dyn StoreRig) {
     let backlog =
         async |now| view(rig).await.outbox_view().outbox_backlog(now).await.expect("cannot read the backlog");
@@ -124,6 +125,13 @@ pub async fn the_backlog_counts_pending_rows_and_ages_due_ones(rig: &dyn StoreRi
     assert_eq!(backlog(later(19)).await, of(0, None));
     assert_eq!(backlog(later(20)).await, of(0, Some(20)));
     assert_eq!(backlog(later(90)).await, of(0, Some(20)));
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .release(&aggregate(2), &unordered(), later(91))
+        .await
+        .map(drop)
+        .unwrap());
+    assert_eq!(backlog(later(90)).await.failed, 0, "an operator has decided about the failed event");
 }
 
 /// A row that another query returns is not unreadable, whatever its status.

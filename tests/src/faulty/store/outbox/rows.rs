@@ -168,7 +168,11 @@ impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
         } else {
             TimeDelta::zero()
         };
-        self.inner().outbox_view().outbox_backlog(now + ahead).await
+        let mut backlog = self.inner().outbox_view().outbox_backlog(now + ahead).await?;
+        if self.has(Fault::BacklogCountsReleasedRows) {
+            backlog.failed = self.inner().outbox_view().outbox_counts(None).await?.failed;
+        }
+        Ok(backlog)
     }
 }
 
