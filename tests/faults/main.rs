@@ -14,6 +14,7 @@
     reason = "a failed check panics with the observed value, and real processes run in real time"
 )]
 
+mod alerts;
 mod backlog;
 mod canaries;
 mod cluster;
