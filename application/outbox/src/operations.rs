@@ -35,7 +35,7 @@ pub use redrive::{
 };
 pub use release::release_aggregate;
 pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
-pub use stat_history::{MAX_POINTS, StatPoint, StatSeries, stat_history};
+pub use stat_history::{MAX_VALUES, StatSeries, StatValue, stat_history};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;

@@ -273,9 +273,9 @@ async fn history_has_minutes_and_ten_minutes_of_every_leader() {
     let series = stat_history(&second.outbox, begin, Some("level")).await.unwrap();
     assert_eq!(series.len(), 1);
     assert_eq!((series[0].metric.as_str(), series[0].labels.as_str()), ("level", "tank=a"));
-    assert!(series[0].points.len() >= 8, "{series:?}");
+    assert!(series[0].values.len() >= 8, "{series:?}");
     let day = stat_history(&second.outbox, begin - TimeDelta::days(2), Some("level")).await.unwrap();
-    assert_eq!(day[0].points.len(), 1, "older than a day: the ten minutes");
+    assert_eq!(day[0].values.len(), 1, "older than a day: the ten minutes");
     // After a day, only the ten minutes are left.
     second.tx.tasks().stop().await;
     second.outbox.tx.sleep(Duration::from_secs(25 * 3_600)).await;

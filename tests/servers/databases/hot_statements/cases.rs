@@ -117,7 +117,10 @@ pub(super) const CASES: &[Case] = &[
         .outbox_view()
         .outbox_backlog(later(60))
         .map_ok(|backlog| backlog.oldest_due)),
-    view!("most retries", ["idx_status_time", "idx_consume_open"], |view| view.outbox_view().most_retries()),
+    view!("most retries", ["idx_status_time", "idx_consume_open"], |view| view
+        .outbox_view()
+        .most_retries()
+        .map_ok(Some)),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
         event_id("due"),
         event_id("sent-7"),

@@ -101,16 +101,16 @@ async fn history_of_statistics_is_listed_by_metric() {
     .await
     .unwrap();
     let point = |at: &str, mean: f64| json!({ "at": at, "mean": mean, "max": 9.0 });
-    let points =
+    let values =
         json!([point("2026-01-31T07:30:00.000000Z", 1.5), point("2026-01-31T07:40:00.000000Z", 2.5)]);
     let page = world.get_ops_data("stats/history?metric=a").await;
-    assert_eq!(page["items"], json!([{ "metric": "a", "labels": "queue=q", "points": points }]));
+    assert_eq!(page["items"], json!([{ "metric": "a", "labels": "queue=q", "values": values }]));
     let all = world.get_ops_data("stats/history?since=2026-01-31T06:00:00Z").await;
     let counts: Vec<_> = all["items"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|series| series["points"].as_array().unwrap().len())
+        .map(|series| series["values"].as_array().unwrap().len())
         .collect();
     assert_eq!(counts, [3, 1]);
 }

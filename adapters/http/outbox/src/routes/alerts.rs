@@ -73,7 +73,7 @@ pub(crate) async fn acknowledge(
     operation_id = "statsHistory",
     tag = "operators",
     params(HistoryQuery),
-    responses((status = 200, description = "The series, each with at most 120 points", body = StatSeriesPage)),
+    responses((status = 200, description = "The series, each with at most 120 values", body = StatSeriesPage)),
 )]
 pub(crate) async fn history(
     OperatorCall { outbox, .. }: OperatorCall,

@@ -1,6 +1,6 @@
 //! Alerts, and statistics over time.
 
-use handover_outbox::operations::{AlertState, StatPoint, StatSeries};
+use handover_outbox::operations::{AlertState, StatSeries, StatValue};
 use handover_outbox::ports::Thousandths;
 
 use super::Listed;
@@ -69,14 +69,14 @@ crate::views! {
         metric: String,
         /// Its labels, such as `queue=loans`; empty if it has none.
         labels: String,
-        /// At most 120 points, in the order of time.
-        points: Vec<StatPointView>,
+        /// At most 120 values, in the order of time.
+        values: Vec<StatValueView>,
     }
 }
 
 crate::views! {
     /// The mean and the highest value of a period.
-    StatPointView as StatPoint {
+    StatValueView as StatValue {
         /// Begin of the period.
         at: Time,
         mean: f64,
@@ -85,13 +85,13 @@ crate::views! {
 }
 
 impl From<StatSeries> for StatSeriesView {
-    fn from(StatSeries { metric, labels, points }: StatSeries) -> StatSeriesView {
-        let point = |StatPoint { at, mean, max }| StatPointView {
+    fn from(StatSeries { metric, labels, values }: StatSeries) -> StatSeriesView {
+        let one = |StatValue { at, mean, max }| StatValueView {
             at: Time(at),
             mean: mean.value(),
             max: max.value(),
         };
-        StatSeriesView { metric, labels, points: points.into_iter().map(point).collect() }
+        StatSeriesView { metric, labels, values: values.into_iter().map(one).collect() }
     }
 }
 
@@ -100,7 +100,7 @@ crate::views! {
     pub StatSummaryView as StatSummary {
         metric: String,
         labels: String,
-        points: usize,
+        values: usize,
         lowest: Option<f64>,
         mean: Option<f64>,
         highest: Option<f64>,
@@ -110,20 +110,20 @@ crate::views! {
 
 impl Listed for StatSummaryView {
     const COLUMNS: &'static [&'static str] =
-        &["metric", "labels", "points", "lowest", "mean", "highest", "last"];
+        &["metric", "labels", "values", "lowest", "mean", "highest", "last"];
 }
 
 impl From<StatSeries> for StatSummaryView {
-    fn from(StatSeries { metric, labels, points }: StatSeries) -> StatSummaryView {
-        let means = || points.iter().map(|point| point.mean);
+    fn from(StatSeries { metric, labels, values }: StatSeries) -> StatSummaryView {
+        let means = || values.iter().map(|one| one.mean);
         let sum: i64 = means().map(|mean| mean.0).sum();
-        let mean = i64::try_from(points.len()).ok().and_then(|count| sum.checked_div(count)).map(Thousandths);
+        let mean = i64::try_from(values.len()).ok().and_then(|count| sum.checked_div(count)).map(Thousandths);
         let value = |value: Option<Thousandths>| value.map(Thousandths::value);
         StatSummaryView {
-            points: points.len(),
+            values: values.len(),
             lowest: value(means().min()),
             mean: value(mean),
-            highest: value(points.iter().map(|point| point.max).max()),
+            highest: value(values.iter().map(|one| one.max).max()),
             last: value(means().next_back()),
             metric,
             labels,
