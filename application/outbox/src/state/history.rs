@@ -7,11 +7,14 @@ use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 
 use super::sample::Sample;
 use crate::outbox::Outbox;
-use crate::ports::{Leadership, Resolution, StatSample, StoreError, Thousandths};
+use crate::ports::{Leadership, OutboxUnit, Resolution, StatSample, StoreError, Thousandths};
 use crate::transaction::with_tx;
 
 /// Longest label text that is stored, in characters.
 const MAX_LABELS: usize = 255;
+
+/// Time after which the report of a process that has ended is removed.
+const REPORTS_KEPT_FOR: TimeDelta = TimeDelta::minutes(1);
 
 /// Time for which the samples of a resolution are kept.
 fn kept_for(resolution: Resolution) -> TimeDelta {
@@ -121,10 +124,21 @@ async fn write(
             for resolution in Resolution::ALL {
                 outbox.delete_stat_samples(resolution, now - kept_for(resolution)).await?;
             }
-            Ok(())
+            remove_ended_reports(outbox).await
         })
     })
     .await
+}
+
+/// Removes the reports of processes that were killed.
+async fn remove_ended_reports(outbox: &mut dyn OutboxUnit) -> Result<(), StoreError> {
+    let ended_before = outbox.database_now().await? - REPORTS_KEPT_FOR;
+    for report in outbox.process_reports().await? {
+        if report.alive_until < ended_before {
+            outbox.remove_process_report(&report.process).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Begin of the minute, or ten minutes, of this time.
