@@ -66,7 +66,7 @@ crate::views! {
     /// The values of one metric over time.
     pub StatSeriesView as StatSeries {
         /// Name of the metric, as it is exported.
-        metric: String,
+        metric: String = kinds::MetricName,
         /// Its labels, such as `queue=loans`; empty if it has none.
         labels: String,
         /// At most 120 values, in the order of time.
