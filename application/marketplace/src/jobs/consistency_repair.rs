@@ -95,6 +95,7 @@ impl ConsistencyRepair {
             actor: Actor::System("order-asset-consistency"),
             tenant,
             trace: Trace { trace_id: format!("repair-{order}"), traceparent: None },
+            request_id: None,
         };
         let command = FinishPayment { tenant, order, mismatch, entry: None };
         let finished = self.payments.finish(&context, command).await?;

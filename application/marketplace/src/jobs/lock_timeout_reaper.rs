@@ -122,6 +122,7 @@ impl LockTimeoutReaper {
             actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
+            request_id: None,
         };
         let event_factory = self.events.factory(&context, 1);
         with_tx(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
@@ -132,8 +133,8 @@ impl LockTimeoutReaper {
                 {
                     return Ok(redrive_paid(unit, order, seen, event_factory.now).await?);
                 }
-                let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
-                let event_factory = event_factory.in_trace(trace.as_ref());
+                let placed = transition::creation_of_order(unit, seen.tenant, seen.order).await?;
+                let event_factory = event_factory.in_request_of(placed.as_ref());
                 let closed = match &order {
                     Some(order) if order.status == OrderStatus::Pending => {
                         let cause = CancelCause::Timeout { created_by: cutoff };

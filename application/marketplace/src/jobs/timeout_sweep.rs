@@ -57,7 +57,7 @@ impl TimeoutSweep {
         let command =
             close_overdue_order::command(&self.handlers, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.tx, command, |unit, command, _| {
-            Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
+            Box::pin(async move { command.in_request_of_order(unit).await?.run(unit).await })
         })
         .await
     }
