@@ -18,11 +18,13 @@
 // `#[wrappable]` generates paths that start with `handover_outbox`. This line makes them valid inside this crate.
 extern crate self as handover_outbox;
 
+mod broker_outage;
 pub mod consumers;
 pub mod dispatch;
 mod error_kind;
 mod event_flow;
 mod event_id;
+mod event_line;
 mod gauges;
 mod handler;
 pub mod history;
@@ -42,6 +44,7 @@ pub mod runtime;
 mod settings;
 pub mod state;
 mod storable_text;
+mod summary;
 mod tasks;
 mod texts;
 pub mod topology;
@@ -50,14 +53,15 @@ mod wakeup;
 pub mod webhooks;
 pub mod wrap;
 
-pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
+pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, append_logged_in, count_on_commit};
 pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};
+pub use event_line::EVENT_TARGET;
 pub use lease_watch::{LeaseWatch, is_in_the_future};
 pub use outbox::{ConsumerQueue, Outbox};
 pub use page::Page;
 pub use privacy::MASK;
-pub use registry::{EventRegistry, EventSpec};
+pub use registry::{EventRegistry, EventSpan, EventSpec};
 pub use settings::{ConsumeOrder, ConsumerSettings, OnOutage, OwnSettings, RelaySettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use texts::Texts;

@@ -12,7 +12,7 @@ use crate::texts::Texts;
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// Message header with the id of the request that caused the event.
-const REQUEST_ID: &str = "requestId";
+pub(crate) const REQUEST_ID: &str = "requestId";
 
 /// Envelope of a row. The error says why no envelope can be built from the payload of the row.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {

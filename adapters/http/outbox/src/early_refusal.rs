@@ -45,6 +45,7 @@ pub(crate) fn with_envelope(written: &[u8]) -> Option<Bytes> {
     }
     response += &format!("\r\n{body}");
     tracing::info!(
+        code = "request.malformed-head",
         hop = "request",
         status = status.as_u16(),
         traceId = trace_id,

@@ -61,6 +61,7 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
         let response = finish_response(response, &trace, &request_id, language);
         measured.response(response.status(), begun.elapsed());
         tracing::info!(
+            code = "request.completed",
             hop = "request",
             status = response.status().as_u16(),
             durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -109,7 +110,7 @@ fn method_label(method: &Method) -> &'static str {
 pub(crate) fn overload_response(uses: &Tracing, headers: &HeaderMap, refusal: Refusal) -> Response {
     let (trace, _) = trace_of(headers, uses.random.as_ref());
     let request_id = request_id_of(headers, uses.random.as_ref());
-    tracing::debug!(traceId = %trace.trace_id, requestId = request_id.0, "request: rejected by the concurrency limit");
+    tracing::debug!(code = "request.rejected", traceId = %trace.trace_id, requestId = request_id.0, "request: rejected by the concurrency limit");
     finish_response(refusal.into_response(), &trace, &request_id, Language::of(headers))
 }
 

@@ -8,11 +8,12 @@ use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
 use crate::cash;
+use crate::event_types::append;
 use crate::events::EventSource;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::with_tx;
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {

@@ -6,9 +6,9 @@ use marketplace_domain::{
 };
 
 use super::UseCaseError;
+use crate::event_types::append;
 use crate::events::EventFactory;
 use crate::ports::Work;
-use handover_outbox::append;
 use handover_outbox::ports::{OutboxRow, StoreError};
 
 /// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first

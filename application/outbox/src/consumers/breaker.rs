@@ -127,6 +127,7 @@ impl Breaker {
         if was_open {
             metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(0.0);
             info!(
+                code = "consumer.resumed",
                 consumer = &*self.consumer,
                 queue = &*self.queue,
                 "[{}] an event was applied; consumption resumed",
@@ -172,6 +173,7 @@ impl Breaker {
                 drop(state);
                 metrics::gauge!(PAUSED, "consumer" => Arc::clone(&self.consumer)).set(1.0);
                 error!(
+                    code = "consumer.paused",
                     consumer = &*self.consumer,
                     queue = &*self.queue,
                     error = why,
