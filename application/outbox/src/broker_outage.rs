@@ -21,6 +21,8 @@ struct Ongoing {
     next_line: Instant,
     /// Whether the relay could not publish. The outage then ends when it has published the events that waited.
     has_backlog: bool,
+    /// Whether the broker accepts messages of the relay again.
+    is_back: bool,
     published: usize,
 }
 
@@ -54,7 +56,10 @@ impl BrokerOutage {
     fn noticed(&self, error: &dyn Display, by_relay: bool) {
         let mut current = self.current();
         if let Some(ongoing) = &mut *current {
-            ongoing.has_backlog |= by_relay;
+            if by_relay {
+                ongoing.has_backlog = true;
+                ongoing.is_back = false;
+            }
             if ongoing.is_line_due() {
                 warn!(
                     code = "broker.outage.lasts",
@@ -67,7 +72,13 @@ impl BrokerOutage {
             return;
         }
         let since = Instant::now();
-        *current = Some(Ongoing { since, next_line: since + REPEAT, has_backlog: by_relay, published: 0 });
+        *current = Some(Ongoing {
+            since,
+            next_line: since + REPEAT,
+            has_backlog: by_relay,
+            is_back: false,
+            published: 0,
+        });
         drop(current);
         warn!(
             code = "broker.outage.begins",
@@ -80,6 +91,7 @@ impl BrokerOutage {
     pub(crate) fn published(&self, events: usize, is_drained: bool) {
         let mut current = self.current();
         let Some(ongoing) = &mut *current else { return };
+        ongoing.is_back = true;
         ongoing.published = ongoing.published.saturating_add(events);
         if !is_drained {
             if ongoing.is_line_due() {
@@ -93,6 +105,25 @@ impl BrokerOutage {
             return;
         }
         end(current);
+    }
+
+    /// The broker accepts messages again that it has blocked.
+    pub(crate) fn unblocked(&self) {
+        if let Some(ongoing) = &mut *self.current() {
+            ongoing.is_back = true;
+        }
+    }
+
+    /// No event is due for the relay.
+    pub(crate) fn nothing_due(&self) {
+        let mut current = self.current();
+        let Some(ongoing) = &mut *current else { return };
+        if ongoing.is_back {
+            end(current);
+        } else {
+            // Another relay has published the events that waited.
+            ongoing.has_backlog = false;
+        }
     }
 
     /// A consumer has subscribed, or the topology was declared. This ends an outage that did not stop the relay.

@@ -43,6 +43,8 @@ pub struct Relay {
     ownership: Ownership,
     pause: Duration,
     next_late_retry_search: Instant,
+    /// Whether the broker accepted no messages at the last check.
+    blocked: bool,
 }
 
 impl Relay {
@@ -50,7 +52,15 @@ impl Relay {
     pub fn new(outbox: Outbox, wake: WakeupNotifier, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         let next_late_retry_search = Instant::now();
-        Relay { outbox, wake, settings, ownership, pause: FIRST_PAUSE, next_late_retry_search }
+        Relay {
+            outbox,
+            wake,
+            settings,
+            ownership,
+            pause: FIRST_PAUSE,
+            next_late_retry_search,
+            blocked: false,
+        }
     }
 
     /// Publishes until the process stops, then releases its partitions. During an outage the relay waits.
@@ -96,7 +106,7 @@ impl Relay {
         let now = self.outbox.now();
         let due = self.due(owned, now).await?;
         if due.is_empty() {
-            self.outbox.outage.published(0, true);
+            self.outbox.outage.nothing_due();
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
         self.publish(&due).await
@@ -129,9 +139,16 @@ impl Relay {
 
     /// Whether the broker currently accepts no messages; then no rows are read.
     async fn is_blocked(&mut self) -> bool {
-        let Some(reason) = self.outbox.broker.blocked().await else { return false };
-        self.outbox.outage.stops_relay(&format_args!("broker accepts no messages: {reason}"));
-        true
+        let reason = self.outbox.broker.blocked().await;
+        match &reason {
+            Some(reason) => {
+                self.outbox.outage.stops_relay(&format_args!("broker accepts no messages: {reason}"));
+            }
+            None if self.blocked => self.outbox.outage.unblocked(),
+            None => {}
+        }
+        self.blocked = reason.is_some();
+        self.blocked
     }
 
     /// Sets retries to be due now if they are due later than the retry policy allows. If the clock was set back after
