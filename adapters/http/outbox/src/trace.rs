@@ -45,7 +45,7 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let span =
-        tracing::info_span!("request", traceId = %trace.trace_id, requestId = request_id.0, %method, route);
+        tracing::info_span!("request", traceId = %trace.trace_id, requestId = %request_id.0, %method, route);
     let measured = Measured { method: method_label(&method), route: route.clone() };
     request.extensions_mut().insert(trace.clone());
     request.extensions_mut().insert(request_id.clone());
