@@ -111,6 +111,7 @@ async fn response_with_broken_envelope_is_a_finding() {
         headers: [
             ("content-type", "application/json"),
             ("x-trace-id", "t-1"),
+            ("x-request-id", "r-1"),
             ("www-authenticate", "Bearer"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -127,6 +128,7 @@ async fn response_with_broken_envelope_is_a_finding() {
         ("status", Response { status: 400, ..valid.clone() }),
         ("content type", without("content-type")),
         ("trace in the header", without("x-trace-id")),
+        ("request id in the header", without("x-request-id")),
         ("scheme", without("www-authenticate")),
         ("code", saying("A0301", "A0303")),
         ("message", saying("\"no\"", "\"\"")),

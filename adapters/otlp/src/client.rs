@@ -41,13 +41,14 @@ impl Client {
             (Some(error), false) => {
                 self.failing.store(true, Ordering::Relaxed);
                 tracing::warn!(
+                    code = "traces.export-failed",
                     error,
                     "[Telemetry] export failed; spans are dropped until the collector accepts them"
                 );
             }
             (None, true) => {
                 self.failing.store(false, Ordering::Relaxed);
-                tracing::info!("[Telemetry] export resumed");
+                tracing::info!(code = "traces.export-resumed", "[Telemetry] export resumed");
             }
             (Some(_), true) | (None, false) => {}
         }

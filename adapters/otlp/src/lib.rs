@@ -19,7 +19,7 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, IdGenerator, RandomIdGenerato
 use tokio::runtime::Handle;
 
 use client::Client;
-pub use layer::HopLayer;
+pub use layer::{HopLayer, hops};
 
 /// Timeout of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);

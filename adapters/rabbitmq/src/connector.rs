@@ -1,12 +1,14 @@
-//! Opens a connection on demand and reopens it after it was lost.
+//! Opens a connection on demand and reopens it after it was lost. Lost connections are logged at level debug: relay and
+//! consumers log one set of lines for an outage of the broker.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::error::{ErrorClass, RabbitError};
 use crate::link::Link;
@@ -22,6 +24,8 @@ pub(crate) struct Connector {
     state: Mutex<State>,
     /// Wakes the watch task after each new connection.
     connected: Arc<Notify>,
+    /// Whether a connection was open before.
+    was_connected: AtomicBool,
 }
 
 struct State {
@@ -46,7 +50,7 @@ impl Connector {
         // Each connector starts at a random node, to spread the load.
         let next_node = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or(0);
         let state = Mutex::new(State { link: None, failed: None, next_node });
-        Arc::new(Connector { purpose, settings, state, connected })
+        Arc::new(Connector { purpose, settings, state, connected, was_connected: AtomicBool::new(false) })
     }
 
     /// Returns the connection, or opens it. The attempt continues if the caller is cancelled; a later call uses its
@@ -77,7 +81,11 @@ impl Connector {
             return Ok(Arc::clone(link));
         }
         if state.link.take().is_some() {
-            warn!(purpose = self.purpose, "[RabbitMQ] connection lost; reconnecting");
+            debug!(
+                code = "rabbitmq.connection-lost",
+                purpose = self.purpose,
+                "[RabbitMQ] connection lost; reconnecting"
+            );
         }
         if let Some(failed) = state.failed.as_ref().filter(|failed| Instant::now() < failed.retry_at) {
             // A denied login is permanent, so its error is returned; any other error counts as an outage.
@@ -101,14 +109,8 @@ impl Connector {
                     Some(failed) => (failed.pause * 2).min(longest),
                     None => longest / FIRST_PAUSE_SHARE,
                 };
-                match &state.failed {
-                    None => warn!(purpose = self.purpose, place = self.settings.address(), error = %error,
-                        "[RabbitMQ] [ALERT] cannot connect; retrying at least every {longest:?}"),
-                    Some(_) => {
-                        debug!(purpose = self.purpose, place = self.settings.address(), error = %error,
-                        "[RabbitMQ] cannot connect; retrying in {pause:?}")
-                    }
-                }
+                debug!(code = "rabbitmq.not-connected", purpose = self.purpose, place = self.settings.address(), error = %error,
+                    "[RabbitMQ] cannot connect; retrying in {pause:?}");
                 state.failed =
                     Some(FailedAttempt { error: error.clone(), pause, retry_at: Instant::now() + pause });
                 Err(error)
@@ -126,14 +128,18 @@ impl Connector {
             *next_node = next_node.wrapping_add(1);
             match Link::connect(&self.settings, host, self.purpose).await {
                 Ok(link) => {
-                    info!(purpose = self.purpose, place = self.settings.address(), node = %host, "[RabbitMQ] connected");
+                    if self.was_connected.swap(true, Ordering::Relaxed) {
+                        debug!(code = "rabbitmq.connected", purpose = self.purpose, place = self.settings.address(), node = %host, "[RabbitMQ] connected again");
+                    } else {
+                        info!(code = "rabbitmq.connected", purpose = self.purpose, place = self.settings.address(), node = %host, "[RabbitMQ] connected");
+                    }
                     return Ok(link);
                 }
                 // Users, permissions and vhosts are the same on every node of the cluster, so no other node is tried.
                 Err(error) if error.class() == ErrorClass::Denied => return Err(error),
                 Err(error) => {
                     if hosts.len() > 1 {
-                        warn!(purpose = self.purpose, node = %host, error = %error, "[RabbitMQ] node unreachable; trying the next one");
+                        debug!(code = "rabbitmq.node-unreachable", purpose = self.purpose, node = %host, error = %error, "[RabbitMQ] node unreachable; trying the next one");
                     }
                     last = error;
                 }

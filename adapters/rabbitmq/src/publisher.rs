@@ -17,7 +17,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tracing::debug;
 
 use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
@@ -212,7 +212,7 @@ impl Publisher {
     /// `Refused`, so that the caller publishes its messages one by one; in a window of one message, that message is
     /// `Nacked`.
     fn failed(&mut self, slots: Vec<WindowSlot>, error: RabbitError) -> WindowResult {
-        warn!(error = %error, "[RabbitMQ] window of {} messages not confirmed", slots.len());
+        debug!(code = "rabbitmq.window-not-confirmed", error = %error, "[RabbitMQ] window of {} messages not confirmed", slots.len());
         match (&error, &mut self.open) {
             (RabbitError::Blocked(_), Some(open)) => open.is_unreliable = true,
             _ => self.abort_connection(),

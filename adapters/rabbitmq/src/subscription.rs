@@ -14,7 +14,7 @@ use lapin::{Channel, Consumer};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::debug;
 
 use crate::delivery_buffer::{DeliveryBuffer, Ended, Frames};
 use crate::error::{ErrorClass, RabbitError, with_timeout};
@@ -150,7 +150,7 @@ async fn receive(mut consumer: Consumer, buffer: Arc<DeliveryBuffer>, shared: Ar
                 buffer.push(delivery_of(delivery, buffer.queue(), topology.as_deref()));
             }
             Some(Err(error)) => {
-                info!(queue = buffer.queue(), %error, "[RabbitMQ] subscription ended");
+                debug!(code = "rabbitmq.subscription-ended", queue = buffer.queue(), %error, "[RabbitMQ] subscription ended");
                 break;
             }
             None => break,

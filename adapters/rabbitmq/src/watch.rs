@@ -39,7 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {}
             Err(BrokerError::Refused { what }) => {
                 if logged_refusal.as_ref() != Some(&what) {
-                    error!(%what, "[RabbitMQ] [ALERT] cannot declare the topology; trying again at the next check");
+                    error!(code = "rabbitmq.topology-refused", %what, "[RabbitMQ] [ALERT] cannot declare the topology; trying again at the next check");
                 }
                 logged_refusal = Some(what);
             }
@@ -55,7 +55,7 @@ async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), Br
     let existing: BTreeSet<String> =
         count(&link, &names, &shared.settings).await?.into_iter().map(|counted| counted.name).collect();
     for name in names.iter().filter(|name| !existing.contains(*name)) {
-        warn!(queue = %name, "[RabbitMQ] [ALERT] queue missing; declaring it again");
+        warn!(code = "rabbitmq.queue-missing", queue = %name, "[RabbitMQ] [ALERT] queue missing; declaring it again");
     }
     // The subscriptions are listed before the server is queried. The query may not count the consumer of a subscription
     // that is opened later; if that subscription were listed, its consumer would appear to be missing.
@@ -71,6 +71,7 @@ async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), Br
                 still_missing.insert(queue.name.clone(), since);
             } else {
                 warn!(
+                    code = "rabbitmq.consumer-missing",
                     queue = queue.name,
                     "[RabbitMQ] the server has no consumer of this process; subscribing again"
                 );

@@ -140,7 +140,7 @@ impl RedisConnection {
     fn log_unavailable(&self, why: &RedisUnavailable) {
         self.set_gauges(1.0);
         let effect = self.describe(RedisUse::without);
-        tracing::warn!(place = %self.settings.address(), error = %why,
+        tracing::warn!(code = "redis.unavailable", place = %self.settings.address(), error = %why,
             "redis: unavailable; until it is available again, {effect}");
     }
 
@@ -191,7 +191,7 @@ impl RedisConnection {
         self.set_gauges(0.0);
         let event = if is_reconnect { "available again" } else { "connected" };
         let effect = self.describe(RedisUse::with);
-        tracing::info!(place = %self.settings.address(), "redis: {event}; {effect}");
+        tracing::info!(code = "redis.available", place = %self.settings.address(), "redis: {event}; {effect}");
     }
 }
 

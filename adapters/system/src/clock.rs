@@ -64,7 +64,11 @@ impl FollowingClock {
         let before = SystemClock.now();
         let theirs = database_now.await?;
         if let Some(moved) = self.follow(before, theirs, SystemClock.now()) {
-            tracing::info!(by_ms = moved.num_milliseconds(), "clock: offset to the database adjusted");
+            tracing::info!(
+                code = "clock.adjusted",
+                by_ms = moved.num_milliseconds(),
+                "clock: offset to the database adjusted"
+            );
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Context of a command: actor, tenant and trace.
+//! Context of a command: actor, tenant, trace and request id.
 
 use std::fmt;
 
@@ -73,6 +73,8 @@ pub struct CommandContext {
     pub actor: Actor,
     pub tenant: TenantId,
     pub trace: Trace,
+    /// `X-Request-Id`; `None` if no request caused the command.
+    pub request_id: Option<String>,
 }
 
 impl CommandContext {
@@ -121,7 +123,7 @@ impl CommandContext {
     pub fn metadata(&self) -> EventMetadata {
         EventMetadata {
             trace_id: Some(self.trace.trace_id.clone()),
-            request_id: None,
+            request_id: self.request_id.clone(),
             user_id: self.user().map(UserId::get),
             traceparent: self.trace.traceparent.clone(),
         }

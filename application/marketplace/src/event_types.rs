@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use handover_events::EventDescription;
+use handover_events::{EventDescription, Json};
+use handover_outbox::ports::{NewEvent, OutboxUnit, StoreError};
 use handover_outbox::webhooks::event_descriptions;
-use handover_outbox::{EventRegistry, EventSpec};
+use handover_outbox::{EventRegistry, EventSpan, EventSpec, append_logged_in};
 use marketplace_domain::{AggregateType, EventKind, PaymentMethod};
 use tracing::info_span;
 
@@ -32,10 +33,36 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
             &PaymentMethod::ACCEPTED,
             PaymentMethod::MASK,
         );
-        let is_of_order = description.aggregate == AggregateType::Order.as_str();
-        if is_of_order { spec.logged_in(|id| info_span!("order", orderId = id.number())) } else { spec }
+        match event_span(description.name) {
+            Some(span) => spec.logged_in_span(span),
+            None => spec,
+        }
     };
     descriptions().into_iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
+}
+
+/// The span in which lines about events of this type are logged. It has the id of the order, and that of the payment, refund or
+/// invoice.
+fn event_span(event_type: &str) -> Option<EventSpan> {
+    let kind = EventKind::ALL.iter().find(|kind| kind.as_str() == event_type)?;
+    if kind.aggregate() == AggregateType::Order.as_str() {
+        return Some(EventSpan::OfId(|id| info_span!("order", orderId = id.number())));
+    }
+    Some(EventSpan::OfPayload(|_, payload| {
+        let id = |field: &str| payload.get(field).and_then(Json::as_i64);
+        info_span!(
+            "order",
+            orderId = id("orderId"),
+            paymentId = id("paymentId"),
+            refundId = id("refundId"),
+            invoiceId = id("invoiceId")
+        )
+    }))
+}
+
+/// Appends events of the marketplace to the outbox; counts and logs them once they are committed.
+pub(crate) async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
+    append_logged_in(unit, events, event_span).await
 }
 
 /// The routing key with which events of this type are published.

@@ -8,7 +8,7 @@ use marketplace_domain::{EventBody, EventKind};
 
 use crate::context::CommandContext;
 use crate::ports::Work;
-use handover_outbox::ports::{Clock, EventMetadata, NewEvent, RandomSource, StoreError};
+use handover_outbox::ports::{Clock, EventMetadata, NewEvent, OutboxRow, RandomSource, StoreError};
 use handover_outbox::{EventRegistry, uuid_v7};
 
 /// Chooses the ids and the time of events. Clones share clock and random source.
@@ -126,6 +126,15 @@ impl EventFactory {
             events.metadata.trace_id = Some(trace_id);
             events.metadata.traceparent = traceparent;
         }
+        events
+    }
+
+    /// Returns a copy of the factory whose events belong to the request that caused this event. With `None`, the events keep
+    /// the trace of the command.
+    pub(crate) fn in_request_of(&self, cause: Option<&OutboxRow>) -> EventFactory {
+        let Some(cause) = cause else { return self.clone() };
+        let mut events = self.in_trace(Some(&cause.trace()));
+        events.metadata.request_id = cause.metadata.request_id.clone();
         events
     }
 

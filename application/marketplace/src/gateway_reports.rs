@@ -163,6 +163,7 @@ pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
     let reported_in = report.trace_id.as_str();
     if report.outcome.needs_operator() {
         error!(
+            code = "gateway.report.needs-decision",
             kind,
             outcome,
             paymentId = payment,
@@ -178,6 +179,7 @@ pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
         );
     } else {
         info!(
+            code = "gateway.report.recorded",
             kind,
             outcome,
             paymentId = payment,

@@ -72,6 +72,7 @@ impl Ids {
         let state = IdState { next, largest: 0 };
         if state.is_nearly_exhausted() && self.alerted.lock().await.insert(kind) {
             tracing::error!(
+                code = "ids.nearly-exhausted",
                 kind = kind.as_str(),
                 next,
                 largest_possible = MAX_ID,
@@ -127,6 +128,7 @@ async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreErro
     .await?;
     if state.is_behind() {
         tracing::warn!(
+            code = "ids.raised",
             kind = kind.as_str(),
             next = state.next,
             largest = state.largest,
@@ -135,6 +137,7 @@ async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreErro
         );
     } else if state.is_outside_range() {
         tracing::warn!(
+            code = "ids.set-back",
             kind = kind.as_str(),
             next = state.next,
             largest = state.largest,

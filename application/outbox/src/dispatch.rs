@@ -143,7 +143,7 @@ impl<D: Dispatch> Loop<D> {
             let claimed = match self.work.claim(limit).await {
                 Ok(claimed) => claimed,
                 Err(error) => {
-                    warn!(%error, "[{}] cannot claim; retrying in {AFTER_ERROR:?}", self.plan.name);
+                    warn!(code = "dispatch.not-claimed", %error, "[{}] cannot claim; retrying in {AFTER_ERROR:?}", self.plan.name);
                     self.wait(AFTER_ERROR).await;
                     continue;
                 }
@@ -209,10 +209,10 @@ impl<D: Dispatch> Loop<D> {
         while let Err(error) = self.work.record(group).await {
             let outcomes = group.len();
             if self.tx.stopping().is_cancelled() {
-                warn!(%error, outcomes, "[{}] outcomes not recorded; the tasks are repeated", self.plan.name);
+                warn!(code = "dispatch.outcomes-lost", %error, outcomes, "[{}] outcomes not recorded; the tasks are repeated", self.plan.name);
                 return;
             }
-            warn!(%error, outcomes, "[{}] cannot record outcomes; retrying in {AFTER_ERROR:?}", self.plan.name);
+            warn!(code = "dispatch.outcomes-not-recorded", %error, outcomes, "[{}] cannot record outcomes; retrying in {AFTER_ERROR:?}", self.plan.name);
             tokio::select! {
                 biased;
                 () = self.tx.stopping().cancelled() => {}

@@ -59,6 +59,7 @@ impl Outbox {
     pub fn log_event_flows(&self) {
         for ConsumerQueue { queue, consumer, event_types, guarantee, is_ordered } in self.consumers.iter() {
             info!(
+                code = "topology.consumer",
                 consumer,
                 queue,
                 eventTypes = event_types.join(","),
@@ -68,13 +69,13 @@ impl Outbox {
             );
         }
         for flow in self.event_flows().iter().filter(|flow| flow.consumer.is_none()) {
-            warn!(eventType = %flow.event_type, routingKey = %flow.routing_key,
+            warn!(code = "topology.event-type-without-consumer", eventType = %flow.event_type, routingKey = %flow.routing_key,
                 "[Outbox] no consumer of this program takes events of this type; they are published all the same");
         }
         for queue in self.queues_without_consumer() {
             warn!(
-                queue,
-                "[Outbox] no consumer of this program takes messages of this queue; they stay in it"
+                code = "topology.queue-without-consumer",
+                queue, "[Outbox] no consumer of this program takes messages of this queue; they stay in it"
             );
         }
     }

@@ -11,6 +11,9 @@ use crate::texts::Texts;
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
+/// Message header with the id of the request that caused the event.
+pub(crate) const REQUEST_ID: &str = "requestId";
+
 /// Envelope of a row. The error says why no envelope can be built from the payload of the row.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     let payload = Json::parse(&row.payload).map_err(|error| format!("the payload is not JSON: {error}"))?;
@@ -80,6 +83,9 @@ fn message_of(row: &OutboxRow, envelope: &Envelope) -> Message {
     }
     if let Some(traceparent) = &row.metadata.traceparent {
         headers.insert(TRACEPARENT.to_owned(), traceparent.clone());
+    }
+    if let Some(request_id) = &row.metadata.request_id {
+        headers.insert(REQUEST_ID.to_owned(), request_id.clone());
     }
     Message {
         message_id: Some(row.event_id.as_str().to_owned()),

@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use chrono::{DateTime, TimeDelta, Utc};
 use metrics::{Counter, Histogram};
 
+use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::ports::{NewEvent, OutboxUnit, StoreError};
+use crate::registry::EventSpan;
 
 /// A metric. The list of all metrics gives the help texts of `/metrics` and the reference page; a name is an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,10 +220,30 @@ pub(crate) fn seconds(time: TimeDelta) -> f64 {
     time.to_std().unwrap_or_default().as_secs_f64()
 }
 
-/// Appends events to the outbox and counts them once they are committed.
+/// Appends events to the outbox; counts and logs them once they are committed.
 pub async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
+    append_logged_in(unit, events, |_| None).await
+}
+
+/// As [`append`]; `span` selects the span in which the events of a type are logged ([`EventSpec::logged_in`]).
+///
+/// [`EventSpec::logged_in`]: crate::EventSpec::logged_in
+pub async fn append_logged_in(
+    unit: &mut dyn OutboxUnit,
+    events: &[NewEvent],
+    span: fn(&str) -> Option<EventSpan>,
+) -> Result<(), StoreError> {
     unit.append(events).await?;
     count_on_commit(metrics::counter!(CREATED), events.len());
+    if tracing::enabled!(target: EVENT_TARGET, tracing::Level::INFO) {
+        let events = events.to_vec();
+        on_commit(move || {
+            for event in &events {
+                event_line!(target: EVENT_TARGET, INFO, EventFields::of_new(event, span(&event.event_type)),
+                    code = "outbox.event.appended", "[Outbox] Event appended");
+            }
+        });
+    }
     Ok(())
 }
 

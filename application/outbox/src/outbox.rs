@@ -9,11 +9,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alert::Alert;
+use crate::broker_outage::BrokerOutage;
 use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
 use crate::settings::ConsumeOrder;
+use crate::summary::EventSummary;
 use crate::tasks::Tasks;
 use crate::texts::Texts;
 use crate::topology::Topology;
@@ -49,6 +51,9 @@ pub struct Outbox {
     pub(crate) consumers: Arc<[ConsumerQueue]>,
     /// Effect of a `FAILED` event on later events of its aggregate (`outbox.on-failed`).
     pub(crate) on_failed: OnFailed,
+    /// The current outage of the broker, for its log lines.
+    pub(crate) outage: Arc<BrokerOutage>,
+    summary: EventSummary,
     /// Texts about failed events and duplicates.
     pub(crate) texts: Arc<Texts>,
     /// Alerts, with their limits.
@@ -67,6 +72,8 @@ impl Outbox {
             topology: Arc::new(topology),
             consumers: Arc::new([]),
             on_failed: OnFailed::default(),
+            outage: Arc::default(),
+            summary: EventSummary::default(),
             texts: Arc::default(),
             alerts: Arc::new([]),
             figures: Arc::default(),
@@ -136,6 +143,11 @@ impl Outbox {
     /// Topology that the broker must provide.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
+    }
+
+    /// Summary of the events of this process.
+    pub(crate) fn summary(&self) -> &EventSummary {
+        &self.summary
     }
 
     /// The consumers with their queues.

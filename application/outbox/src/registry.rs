@@ -19,7 +19,16 @@ pub struct EventSpec {
     subject: Option<Subject>,
     visible: BTreeSet<String>,
     closed: Vec<ClosedField>,
-    span: Option<fn(&AggregateId) -> Span>,
+    span: Option<EventSpan>,
+}
+
+/// A function that creates the span of log lines about an event. The lines have the fields of the span.
+#[derive(Debug, Clone, Copy)]
+pub enum EventSpan {
+    /// From the id of the aggregate.
+    OfId(fn(&AggregateId) -> Span),
+    /// From the id of the aggregate and the payload.
+    OfPayload(fn(&AggregateId, &Json) -> Span),
 }
 
 /// Aggregate type of all events of one type, and the payload field that contains the aggregate's id.
@@ -104,9 +113,14 @@ impl EventSpec {
         self
     }
 
-    /// Sets the function that creates a span from the aggregate's id. In this span, consumers log that an event of this
-    /// type was applied, so the log line has the fields of the span.
+    /// Sets the function that creates a span from the aggregate's id. Lines about events of this type are logged in this
+    /// span, so they have its fields.
     pub fn logged_in(self, span: fn(&AggregateId) -> Span) -> EventSpec {
+        self.logged_in_span(EventSpan::OfId(span))
+    }
+
+    /// As [`EventSpec::logged_in`], with a span that may also depend on the payload.
+    pub fn logged_in_span(self, span: EventSpan) -> EventSpec {
         EventSpec { span: Some(span), ..self }
     }
 
@@ -203,10 +217,9 @@ impl EventRegistry {
         }
     }
 
-    /// Span for the log line about an event of this type.
-    pub(crate) fn span(&self, event_type: &str, aggregate: &AggregateId) -> Span {
-        let span = self.specs.get(event_type).and_then(|spec| spec.span);
-        span.map_or_else(Span::none, |span| span(aggregate))
+    /// Span for log lines about events of this type.
+    pub(crate) fn span(&self, event_type: &str) -> Option<EventSpan> {
+        self.specs.get(event_type).and_then(|spec| spec.span)
     }
 
     /// Routing key with which a row is published; the envelope is that of the row. The error says why the event can never

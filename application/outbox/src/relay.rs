@@ -66,7 +66,7 @@ impl Relay {
     /// Publishes until the process stops, then releases its partitions. During an outage the relay waits.
     pub async fn run(mut self) {
         let stopping = self.outbox.stopping().clone();
-        info!(relay = %self.ownership.id(), "[OutboxRelay] started");
+        info!(code = "relay.started", relay = %self.ownership.id(), "[OutboxRelay] started");
         while !stopping.is_cancelled() {
             match self.step().await {
                 Ok(Step::Worked) => self.pause = FIRST_PAUSE,
@@ -81,13 +81,13 @@ impl Relay {
                 }
                 Ok(Step::BrokerUnreachable) => self.back_off().await,
                 Err(error) => {
-                    warn!(%error, "[OutboxRelay] database error; retrying in {:?}", self.pause);
+                    warn!(code = "relay.database-error", %error, "[OutboxRelay] database error; retrying in {:?}", self.pause);
                     self.back_off().await;
                 }
             }
         }
         if let Err(error) = self.ownership.release().await {
-            warn!(%error, "[OutboxRelay] cannot release partitions; they become free when their lease ends");
+            warn!(code = "relay.not-released", %error, "[OutboxRelay] cannot release partitions; they become free when their lease ends");
         }
     }
 
@@ -106,6 +106,7 @@ impl Relay {
         let now = self.outbox.now();
         let due = self.due(owned, now).await?;
         if due.is_empty() {
+            self.outbox.outage.nothing_due();
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
         self.publish(&due).await
@@ -115,33 +116,36 @@ impl Relay {
     async fn publish(&mut self, due: &[OutboxRow]) -> Result<Step, StoreError> {
         // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
         let owned_partitions = self.ownership.owned_partitions();
-        let window = Window {
-            outbox: &self.outbox,
-            settings: &self.settings,
-            ownership: &mut self.ownership,
-            was_reachable: self.pause == FIRST_PAUSE,
-        };
+        let window =
+            Window { outbox: &self.outbox, settings: &self.settings, ownership: &mut self.ownership };
         let results = window.publish(due, &owned_partitions).await;
-        let is_unreachable = results.broker_unreachable;
+        let outage = results.outage.clone();
+        let confirmed = results.confirmed.len();
         let owner = self.ownership.id();
         let settlement = Settlement::of(due, owner, owned_partitions, results, self.outbox.now());
         let lost = settlement.settle(&self.outbox, due).await?;
         if !lost.is_empty() {
-            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
+            warn!(code = "relay.partitions-lost", relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
             self.ownership.drop_lost(&lost);
         }
-        Ok(if is_unreachable { Step::BrokerUnreachable } else { Step::Worked })
+        if let Some(error) = outage {
+            self.outbox.outage.stops_relay(&error);
+            return Ok(Step::BrokerUnreachable);
+        }
+        let is_drained = due.len() < usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
+        self.outbox.outage.published(confirmed, is_drained);
+        Ok(Step::Worked)
     }
 
-    /// Whether the broker currently accepts no messages; then no rows are read. Logs each change.
+    /// Whether the broker currently accepts no messages; then no rows are read.
     async fn is_blocked(&mut self) -> bool {
         let reason = self.outbox.broker.blocked().await;
-        match (&reason, self.blocked) {
-            (Some(reason), false) => {
-                warn!(%reason, "[OutboxRelay] [ALERT] broker accepts no messages; publishing paused")
+        match &reason {
+            Some(reason) => {
+                self.outbox.outage.stops_relay(&format_args!("broker accepts no messages: {reason}"));
             }
-            (None, true) => info!("[OutboxRelay] broker accepts messages again; publishing resumed"),
-            (Some(_), true) | (None, false) => {}
+            None if self.blocked => self.outbox.outage.unblocked(),
+            None => {}
         }
         self.blocked = reason.is_some();
         self.blocked
@@ -165,6 +169,7 @@ impl Relay {
         .await?;
         if forwarded > 0 {
             warn!(
+                code = "relay.retries-brought-forward",
                 rows = forwarded,
                 "[OutboxRelay] retries were due later than the retry policy allows; retrying now"
             );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::error;
 
 use crate::consumers::{
     Bound, Consumer, DeadLetterDrainer, broker_timeout, keep_registered, register, subscribe,
@@ -13,6 +13,7 @@ use crate::outbox::{ConsumerQueue, Outbox};
 use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
+use crate::summary::keep_logging;
 use crate::transaction::Transactor;
 use crate::wakeup::WakeupNotifier;
 
@@ -44,7 +45,7 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-            warn!(%error, "[ALERT] broker unreachable; events stay in the outbox until it is reachable");
+            outbox.outage.stops_consumers(&error);
             let waiting = outbox.clone();
             keep_running(&outbox.tx, "topology", move || declare_until_done(waiting.clone()));
         }
@@ -65,10 +66,11 @@ async fn declare_until_done(outbox: Outbox) {
     let declaring = async {
         while let Err(error) = outbox.broker.declare(&outbox.topology).await {
             if let BrokerError::Refused { .. } = error {
-                error!(%error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
+                error!(code = "topology.refused", %error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
             }
             outbox.sleep(DECLARE_AGAIN_AFTER).await;
         }
+        outbox.outage.reachable();
     };
     tokio::select! {
         biased;
@@ -112,6 +114,16 @@ pub fn start_gauges(outbox: &Outbox) {
     keep_running(&outbox.tx, "gauges", move || keep_sampling(sampled.clone()));
 }
 
+/// Starts the task that logs a summary of the events of this process every 10 seconds, for a log in which the lines with the
+/// target [`EVENT_TARGET`](crate::EVENT_TARGET) are switched off: one line for the relay (published, retried, failed, p99 of
+/// commit to confirm) and one for each consumer (applied, retried, failed, p99 of commit to effect). Nothing is logged for
+/// those that had no events.
+pub fn start_summary(outbox: &Outbox) {
+    outbox.summary().enable();
+    let (summary, tx) = (outbox.summary().clone(), outbox.tx.clone());
+    keep_running(&outbox.tx, "summary", move || keep_logging(summary.clone(), tx.clone()));
+}
+
 /// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.
 pub fn keep_running<F>(tx: &Transactor, name: &str, start: impl Fn() -> F + Send + 'static)
 where
@@ -122,7 +134,7 @@ where
     let name = name.to_owned();
     let supervisor = async move {
         while let Err(panic) = tasks.spawn(start()).await {
-            error!(%panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
+            error!(code = "task.panicked", %panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
             clock.sleep(AFTER_PANIC).await;
         }
     };

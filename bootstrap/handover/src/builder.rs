@@ -46,6 +46,7 @@ impl<DB: Database> Outbox<DB> {
             events: Vec::new(),
             consumers: Vec::new(),
             roles: vec![Role::Relay, Role::Consumers],
+            summary: false,
             connections: None,
             table_prefix: String::new(),
             clock: OutboxClock::default(),
@@ -95,6 +96,7 @@ pub struct Builder<DB: Database> {
     events: Vec<Registration>,
     consumers: Vec<Consumer>,
     roles: Vec<Role>,
+    summary: bool,
     connections: Option<NonZeroU32>,
     table_prefix: String,
     clock: OutboxClock,
@@ -135,6 +137,13 @@ impl<DB: Database> Builder<DB> {
     pub fn consumer(mut self, name: impl Into<String>, functions: impl IntoConsumer<DB>) -> Builder<DB> {
         self.consumers.push(functions.into_consumer(name.into()));
         self
+    }
+
+    /// Logs a summary of the events every 10 seconds: one line for the relay and one for each consumer that had events. It is
+    /// for a log whose filter disables the target `handover::event`, which has a line for every published and every
+    /// applied event.
+    pub fn log_summary(self) -> Builder<DB> {
+        Builder { summary: true, ..self }
     }
 
     /// Selects the roles of this process; the default is all. Without any, it only enqueues events.
@@ -185,8 +194,8 @@ impl<DB: Database> Builder<DB> {
             subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
         });
         let consumers: Vec<ConnectedConsumer> = consumers.collect();
-        let Builder { name, broker, roles, .. } = self;
-        Ok(Outbox::new(enqueuer, Parts { location, name, broker, consumers, roles, connections }))
+        let Builder { name, broker, roles, summary, .. } = self;
+        Ok(Outbox::new(enqueuer, Parts { location, name, broker, consumers, roles, summary, connections }))
     }
 
     /// The declared event types and those of the consumers.

@@ -54,6 +54,8 @@ pub struct Options {
     tenant: Option<TenantId>,
     /// See [`Options::trace`].
     trace: Option<Trace>,
+    /// See [`Options::request_id`].
+    request_id: Option<String>,
     /// See [`Options::sequence`].
     sequence: Option<i64>,
     /// See [`Options::max_retries`].
@@ -84,6 +86,13 @@ impl Options {
     #[must_use]
     pub fn trace(self, trace: Trace) -> Options {
         Options { trace: Some(trace), ..self }
+    }
+
+    /// Sets the id of the request that causes the event, such as its `X-Request-Id`. It is in every log line about the event, and
+    /// in the header `requestId` of its message.
+    #[must_use]
+    pub fn request_id(self, id: impl Into<String>) -> Options {
+        Options { request_id: Some(id.into()), ..self }
     }
 
     /// Sets the position within the aggregate, for example the version of the aggregate's row after the change. Either all
@@ -303,6 +312,7 @@ impl<DB: Database> Enqueuer<DB> {
         let metadata = EventMetadata {
             trace_id: trace.as_ref().map(|trace| trace.trace_id.clone()),
             traceparent: trace.and_then(|trace| trace.traceparent),
+            request_id: options.request_id,
             ..EventMetadata::default()
         };
         Ok(NewEvent {

@@ -59,6 +59,11 @@ impl<E> Event<E> {
         self.stored_row.trace_id()
     }
 
+    /// Id of the request that caused the event; see [`Options::request_id`](crate::Options::request_id).
+    pub fn request_id(&self) -> Option<&str> {
+        self.stored_row.metadata.request_id.as_deref()
+    }
+
     /// The W3C `traceparent` of the request that caused the event, for requests to other systems.
     pub fn traceparent(&self) -> Option<&str> {
         self.stored_row.metadata.traceparent.as_deref()

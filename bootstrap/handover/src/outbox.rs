@@ -92,6 +92,9 @@ impl<DB: Database> Outbox<DB> {
                 self.parts.consumers.iter().map(|consumer| consumer.subscriber.bind(tx.store())).collect();
             runtime::start_consumers(&services, bound, &ConsumerSettings::default());
         }
+        if self.parts.summary {
+            runtime::start_summary(&services);
+        }
         tracing::info!("{}", self.report());
         Ok(running)
     }

@@ -33,6 +33,8 @@ pub(crate) struct Parts {
     pub(crate) broker: BrokerChoice,
     pub(crate) consumers: Vec<ConnectedConsumer>,
     pub(crate) roles: Vec<Role>,
+    /// Whether a summary of the events is logged.
+    pub(crate) summary: bool,
     pub(crate) connections: NonZeroU32,
 }
 

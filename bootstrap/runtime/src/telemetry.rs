@@ -6,7 +6,8 @@ use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 use std::sync::Mutex;
 
-use tracing_subscriber::filter::Targets;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -58,14 +59,21 @@ pub fn install(config: &LogConfig) -> Result<Telemetry, Failure> {
     let stderr = queue_stderr().map_err(Failure::no_log_thread)?;
     let writer = move || stderr.clone();
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_span_events(FmtSpan::NONE);
+    let (filter, handle) = reload::Layer::new(config.lines());
+    let filter = filter.or(spans());
     let lines = if json {
-        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
+        lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .with_filter(filter)
+            .boxed()
     } else {
-        lines.with_ansi(is_terminal).boxed()
+        lines.with_ansi(is_terminal).with_filter(filter).boxed()
     };
     let (mut telemetry, hops, refusal) = traces(config);
-    let (filter, handle) = reload::Layer::new(config.filter.clone());
-    match tracing_subscriber::registry().with(filter).with(lines).with(hops).try_init() {
+    match tracing_subscriber::registry().with(lines).with(hops).try_init() {
         Ok(()) => {
             telemetry.filter = Some(handle);
             std::panic::set_hook(Box::new(log_panic));
@@ -88,12 +96,23 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!(location, backtrace, "process: thread panicked: {message}");
 }
 
+/// Enables the spans of requests and events whatever the level of log lines is: a line that is logged has their fields.
+fn spans() -> FilterFn {
+    let is_visible: fn(&Metadata<'_>) -> bool =
+        |metadata| metadata.is_span() && *metadata.level() <= Level::INFO;
+    filter_fn(is_visible).with_max_level_hint(LevelFilter::INFO)
+}
+
+/// The registry with the layer of log lines.
 #[cfg(feature = "otel")]
-fn traces(config: &LogConfig) -> (Telemetry, Option<handover_otlp::HopLayer>, Option<String>) {
+type Lined = tracing_subscriber::layer::Layered<Box<dyn Layer<Registry> + Send + Sync>, Registry>;
+
+#[cfg(feature = "otel")]
+fn traces(config: &LogConfig) -> (Telemetry, Option<impl Layer<Lined>>, Option<String>) {
     let Some(endpoint) = &config.traces else { return Default::default() };
     match handover_otlp::Exporter::start(endpoint, tokio::runtime::Handle::current()) {
         Ok(traces) => {
-            let hops = traces.layer();
+            let hops = traces.layer().with_filter(handover_otlp::hops());
             (Telemetry { traces: Some(traces), ..Telemetry::default() }, Some(hops), None)
         }
         Err(error) => (Telemetry::default(), None, Some(error.to_string())),
@@ -109,7 +128,7 @@ fn traces(_: &LogConfig) -> (Telemetry, Option<tracing_subscriber::layer::Identi
 pub fn install_to_file(config: &LogConfig, file: File) {
     let lines = tracing_subscriber::fmt::layer().with_writer(Mutex::new(file));
     let lines = lines.json().flatten_event(true).with_current_span(true).with_span_list(false);
-    if let Err(error) = tracing_subscriber::registry().with(config.filter.clone()).with(lines).try_init() {
+    if let Err(error) = tracing_subscriber::registry().with(config.lines()).with(lines).try_init() {
         tracing::debug!(%error, "telemetry: logging is installed already");
     }
 }

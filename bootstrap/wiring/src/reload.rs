@@ -54,7 +54,7 @@ fn log_reloaded(keys: &str, config: &Config, telemetry: &Telemetry) {
     if was_visible {
         log();
     }
-    telemetry.set_filter(config.log.filter.clone());
+    telemetry.set_filter(config.log.lines());
     if !was_visible {
         log();
     }

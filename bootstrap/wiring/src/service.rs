@@ -10,7 +10,7 @@ use std::time::Duration;
 use handover_outbox::consumers::Bound;
 use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
-use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier};
+use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
 use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
@@ -136,6 +136,9 @@ impl Service {
         let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
         service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
         app.outbox.log_event_flows();
+        if !config.log.events {
+            runtime::start_summary(&app.outbox);
+        }
         database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
         let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];

@@ -137,6 +137,7 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "trace".into(), traceparent: None },
+        request_id: None,
     };
     let operator = context.operator().unwrap();
     for repair in [false, true] {

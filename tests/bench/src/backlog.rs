@@ -28,7 +28,7 @@ pub(crate) fn buyer(n: u32) -> Result<UserId, BenchError> {
 pub(crate) fn context(n: u32) -> Result<CommandContext, BenchError> {
     let trace = Trace { trace_id: format!("bench-{n:016x}"), traceparent: None };
     let actor = Actor::User { id: buyer(n)?, roles: Vec::new() };
-    Ok(CommandContext { actor, tenant: TenantId::DEFAULT, trace })
+    Ok(CommandContext { actor, tenant: TenantId::DEFAULT, trace, request_id: None })
 }
 
 fn product(app: &App, n: u32) -> Result<Product, BenchError> {

@@ -136,6 +136,8 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
         header == Some(trace),
         format!("the trace id is {trace:?} in the body, but {header:?} in the header"),
     );
+    let request_id = response.header("x-request-id").unwrap_or_default();
+    check(is_legal_id(request_id), format!("{request_id:?} is no request id"));
     check(is_expected_trace(case, trace), format!("{trace:?} is not the trace id of the request"));
     check_data(case, body.get("data").unwrap_or(&Value::Null), &mut check);
     defects
@@ -158,16 +160,18 @@ fn check_data(case: &Case, data: &Value, check: &mut impl FnMut(bool, String)) {
     check(!wanted.is_empty() || data.is_null(), format!("unexpected data: {data}"));
 }
 
+/// Whether this is a legal trace id or request id.
+fn is_legal_id(id: &str) -> bool {
+    (1..=64).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
 /// Whether the response has the trace id of the request if that is valid, and otherwise a new one of 32 hexadecimal
 /// digits.
 fn is_expected_trace(case: &Case, trace: &str) -> bool {
     let requested =
         case.request.headers.iter().find(|(name, _)| name == "X-Trace-Id").map(|(_, value)| value);
-    let legal = |id: &&String| {
-        (1..=64).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
-    };
-    match requested.filter(legal) {
+    match requested.filter(|id| is_legal_id(id)) {
         Some(requested) => trace == requested,
         None => trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit()),
     }

@@ -47,7 +47,7 @@ pub(crate) fn user(number: u64) -> UserId {
 
 fn context(faults: &Faults, tenant: TenantId, actor: Actor) -> CommandContext {
     let trace = Trace { trace_id: format!("sim-{:016x}", faults.random.below(u64::MAX)), traceparent: None };
-    CommandContext { actor, tenant, trace }
+    CommandContext { actor, tenant, trace, request_id: None }
 }
 
 /// Context of a user's command, with a new trace id.

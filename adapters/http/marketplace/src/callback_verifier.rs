@@ -43,7 +43,11 @@ impl CallbackVerifier {
         // The library reads the first value only.
         let repeated = SIGNATURE_HEADERS.into_iter().find(|name| headers.get_all(*name).iter().count() > 1);
         if let Some(name) = repeated {
-            tracing::warn!(header = name, "callback: repeated header; rejected");
+            tracing::warn!(
+                code = "gateway.callback.repeated-header",
+                header = name,
+                "callback: repeated header; rejected"
+            );
             return Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::repeated_header(name)));
         }
         let webhooks = self.webhooks.read().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +61,7 @@ impl CallbackVerifier {
             }
         }
         let error = refusal.map(|error| error.to_string());
-        tracing::warn!(error, "callback: signature rejected");
+        tracing::warn!(code = "gateway.callback.signature-rejected", error, "callback: signature rejected");
         Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::BAD_SIGNATURE))
     }
 }

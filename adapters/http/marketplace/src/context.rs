@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::{TenantId, Trace};
 use handover_http::envelope::Code;
 use handover_http::refusal::Refusal;
-use handover_http::{Claims, TokenError, Unauthenticated};
+use handover_http::{Claims, RequestId, TokenError, Unauthenticated};
 use handover_outbox::operations;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
@@ -38,8 +39,9 @@ pub(crate) async fn authenticate(
     let Some(trace) = request.extensions().get::<Trace>().cloned() else {
         return missing_trace().into_response();
     };
+    let request_id = request_id(request.extensions());
     let verified = edge.tokens.authenticate(request.headers(), edge.app.now());
-    match verified.and_then(|claims| context_of(&claims, trace)) {
+    match verified.and_then(|claims| context_of(&claims, trace, request_id)) {
         Ok(context) => {
             request.extensions_mut().insert(context);
         }
@@ -51,12 +53,16 @@ pub(crate) async fn authenticate(
 }
 
 /// The context of a signed-in user. Unknown roles are ignored.
-fn context_of(claims: &Claims, trace: Trace) -> Result<CommandContext, Unauthenticated> {
+fn context_of(
+    claims: &Claims,
+    trace: Trace,
+    request_id: Option<String>,
+) -> Result<CommandContext, Unauthenticated> {
     let id = UserId::try_from(claims.user);
     let id = id.map_err(|_| Unauthenticated::Invalid(TokenError::InvalidClaim("sub")))?;
     let roles = claims.roles.iter().filter_map(|role| Role::named(role)).collect();
     let actor = Actor::User { id, roles };
-    Ok(CommandContext { actor, tenant: claims.tenant, trace })
+    Ok(CommandContext { actor, tenant: claims.tenant, trace, request_id })
 }
 
 /// Guard of the operators' routes: the caller that [`authenticate`] has authenticated, with the role of an operator.
@@ -89,7 +95,8 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
         // The gateway belongs to no tenant: the use case uses the tenant of the payment or refund.
         let tenant = TenantId::DEFAULT;
         let trace = trace(parts)?;
-        let context = CommandContext { actor: Actor::Gateway, tenant, trace };
+        let request_id = request_id(&parts.extensions);
+        let context = CommandContext { actor: Actor::Gateway, tenant, trace, request_id };
         Ok(Gateway(Arc::clone(edge), context))
     }
 }
@@ -97,6 +104,11 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {
     let trace = parts.extensions.get::<Trace>().cloned();
     trace.ok_or_else(missing_trace)
+}
+
+/// The request id that the trace layer has set.
+fn request_id(extensions: &Extensions) -> Option<String> {
+    extensions.get::<RequestId>().map(|id| id.0.clone())
 }
 
 fn missing_trace() -> Refusal {

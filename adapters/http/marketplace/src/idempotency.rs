@@ -144,7 +144,7 @@ async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> R
         (None, _) => Ok(()),
     };
     if let Err(error) = outcome {
-        warn!(%error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
+        warn!(code = "idempotency.not-stored", %error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
     }
     response
 }

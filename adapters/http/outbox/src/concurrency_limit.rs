@@ -39,6 +39,7 @@ impl ConcurrencyLimit {
             let before = self.rejected.fetch_add(1, Ordering::Relaxed);
             if before.is_multiple_of(LOG_EVERY) {
                 tracing::warn!(
+                    code = "request.concurrency-limit",
                     turnedAway = before + 1,
                     "request: concurrency limit reached; requests over the limit are rejected with 503"
                 );

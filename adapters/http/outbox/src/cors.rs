@@ -6,7 +6,9 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, Method, Uri};
 use tower_http::cors::CorsLayer;
 
-use crate::header_names::{KEY_HEADERS, RATE_LIMIT, RATE_LIMIT_POLICY, REPLAYED, TRACEPARENT, X_TRACE_ID};
+use crate::header_names::{
+    KEY_HEADERS, RATE_LIMIT, RATE_LIMIT_POLICY, REPLAYED, TRACEPARENT, X_REQUEST_ID, X_TRACE_ID,
+};
 
 /// Time for which a browser may cache the preflight response.
 const MAX_AGE: Duration = Duration::from_secs(3600);
@@ -40,12 +42,13 @@ pub(crate) fn layer(origins: &[WebOrigin]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
     }
-    let request_headers = [AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID].into_iter().chain(KEY_HEADERS);
+    let request_headers =
+        [AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID, X_REQUEST_ID].into_iter().chain(KEY_HEADERS);
     let layer = CorsLayer::new()
         .allow_origin(origins.iter().map(|origin| origin.0.clone()).collect::<Vec<_>>())
         .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
         .allow_headers(request_headers.chain([TRACEPARENT]).collect::<Vec<_>>())
-        .expose_headers([RETRY_AFTER, X_TRACE_ID, REPLAYED, RATE_LIMIT, RATE_LIMIT_POLICY])
+        .expose_headers([RETRY_AFTER, X_TRACE_ID, X_REQUEST_ID, REPLAYED, RATE_LIMIT, RATE_LIMIT_POLICY])
         .max_age(MAX_AGE);
     Some(layer)
 }

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::header_names::X_TRACE_ID;
+use crate::header_names::{X_REQUEST_ID, X_TRACE_ID};
 use crate::language::Language;
 use crate::refusal::Refusal;
 use crate::response_headers::add_security_headers;
@@ -26,13 +26,15 @@ pub(crate) fn with_envelope(written: &[u8]) -> Option<Bytes> {
         return None;
     }
     let kept = fields.lines().filter(|field| !named(field, CONTENT_LENGTH.as_str()));
-    let trace_id = new_trace_id();
+    let trace_id = new_id();
+    let request_id = new_id();
     // The headers of the request are not known, so its language is not known either.
     let body = Refusal::before_routing(status).write(&trace_id, Language::English);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, body.len().into());
     headers.extend(HeaderValue::from_str(&trace_id).ok().map(|value| (X_TRACE_ID, value)));
+    headers.extend(HeaderValue::from_str(&request_id).ok().map(|value| (X_REQUEST_ID, value)));
     add_security_headers(&mut headers);
     let mut response = format!("{status_line}\r\n");
     for field in kept {
@@ -43,16 +45,18 @@ pub(crate) fn with_envelope(written: &[u8]) -> Option<Bytes> {
     }
     response += &format!("\r\n{body}");
     tracing::info!(
+        code = "request.malformed-head",
         hop = "request",
         status = status.as_u16(),
         traceId = trace_id,
+        requestId = request_id,
         "request: head malformed or too large; connection closed"
     );
     Some(response.into())
 }
 
-/// A random trace id. The random numbers of the application are not available here; the seed of a hash map is random, too.
-fn new_trace_id() -> String {
+/// A random trace id or request id. The random numbers of the application are not available here; the seed of a hash map is random, too.
+fn new_id() -> String {
     let random = || RandomState::new().hash_one(());
     format!("{:016x}{:016x}", random(), random())
 }

@@ -4,6 +4,8 @@ use axum::http::HeaderName;
 
 /// Carries the trace id, in requests and responses.
 pub const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+/// Carries the request id, in requests and responses.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// W3C Trace Context.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Name of the idempotency key in error responses and in the OpenAPI document.

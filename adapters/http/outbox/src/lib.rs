@@ -58,3 +58,4 @@ pub use operator_call::OperatorCall;
 pub use operators::{Guard, OperatorRoutes, OperatorState, TokenGuard, operator_router};
 pub use readiness::{CachedReadiness, Problem, Readiness};
 pub use server::serve;
+pub use trace::RequestId;

@@ -68,7 +68,7 @@ impl Refusal {
 
     /// The request timed out or its commit was interrupted; its transaction may still commit. Logs the error.
     pub fn outcome_unknown(error: &dyn Display) -> Refusal {
-        tracing::warn!(%error, code = Code::OUTCOME_UNKNOWN.as_str(), "request: outcome unknown");
+        tracing::warn!(code = "request.outcome-unknown", %error, responseCode = Code::OUTCOME_UNKNOWN.as_str(), "request: outcome unknown");
         Refusal::of(Code::OUTCOME_UNKNOWN)
     }
 
@@ -119,13 +119,13 @@ impl Refusal {
 
     /// Internal error. Logs the error in the span of the request.
     pub fn internal(error: &dyn Display) -> Refusal {
-        tracing::error!(%error, "request: internal error");
+        tracing::error!(code = "request.internal-error", %error, "request: internal error");
         Refusal::of(Code::INTERNAL)
     }
 
     /// A dependency is unavailable. Logs the error in the span of the request.
     pub fn unavailable(error: &dyn Display, message: Text) -> Refusal {
-        tracing::warn!(%error, "request: dependency unavailable; responding with 503");
+        tracing::warn!(code = "request.dependency-unavailable", %error, "request: dependency unavailable; responding with 503");
         Refusal::new(Code::UNAVAILABLE, message)
     }
 

@@ -40,7 +40,7 @@ pub async fn serve(
     let address = listener.local_addr()?;
     let slots = Arc::new(Semaphore::new(limits.connections as usize));
     let abort = CancellationToken::new();
-    tracing::info!(%address, "http: listening");
+    tracing::info!(code = "http.listening", %address, "http: listening");
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
@@ -53,7 +53,7 @@ pub async fn serve(
                 Ok(accepted) => accepted,
                 Err(error) if is_client_disconnect(&error) => continue,
                 Err(error) => {
-                    tracing::error!(%error, "http: cannot accept connections; retrying in {ACCEPT_PAUSE:?}");
+                    tracing::error!(code = "http.not-accepting", %error, "http: cannot accept connections; retrying in {ACCEPT_PAUSE:?}");
                     // A stop ends the pause early; the result is ignored, because the loop checks `stop`.
                     let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
                     continue;
@@ -74,7 +74,7 @@ pub async fn serve(
     }
     drop(listener);
     if timeout(limits.drain, all_closed(&slots, limits)).await.is_err() {
-        tracing::warn!(drain = ?limits.drain, "http: drain timeout reached; connections with requests in flight are closed");
+        tracing::warn!(code = "http.drain-timeout", drain = ?limits.drain, "http: drain timeout reached; connections with requests in flight are closed");
         abort.cancel();
         all_closed(&slots, limits).await;
     }

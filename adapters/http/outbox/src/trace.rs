@@ -1,4 +1,4 @@
-//! Request tracing: trace ids, the request's span and log line, and its timeout.
+//! Request tracing: trace and request ids, the request's span and log line, and its timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,17 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use crate::header_names::{TRACEPARENT, X_TRACE_ID};
+use crate::header_names::{TRACEPARENT, X_REQUEST_ID, X_TRACE_ID};
 use crate::language::Language;
 use crate::limits::{BodyLimits, Limits};
 use crate::metrics::{REQUEST_SECONDS, REQUESTS};
 use crate::refusal::Refusal;
 use crate::response::write_envelope;
+
+/// Id of a request: `X-Request-Id` of the client, or a generated one. The trace layer adds it to the extensions of every
+/// request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(pub String);
 
 /// What the trace layer uses.
 #[derive(Clone)]
@@ -35,12 +40,15 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
         return next.run(request).await;
     }
     let (trace, parent) = trace_of(request.headers(), uses.random.as_ref());
+    let request_id = request_id_of(request.headers(), uses.random.as_ref());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
-    let span = tracing::info_span!("request", traceId = %trace.trace_id, %method, route);
+    let span =
+        tracing::info_span!("request", traceId = %trace.trace_id, requestId = %request_id.0, %method, route);
     let measured = Measured { method: method_label(&method), route: route.clone() };
     request.extensions_mut().insert(trace.clone());
+    request.extensions_mut().insert(request_id.clone());
     request.extensions_mut().insert(BodyLimits::from(uses.limits.as_ref()));
     async {
         let begun = Instant::now();
@@ -50,9 +58,10 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
             // transaction may still commit.
             Err(late) => Refusal::outcome_unknown(&late).into_response(),
         };
-        let response = finish_response(response, &trace, language);
+        let response = finish_response(response, &trace, &request_id, language);
         measured.response(response.status(), begun.elapsed());
         tracing::info!(
+            code = "request.completed",
             hop = "request",
             status = response.status().as_u16(),
             durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -96,19 +105,27 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
+/// Response to a request that the concurrency limit rejects. It has a trace id and a request id but no log line above level debug, to keep
 /// rejections cheap under overload.
 pub(crate) fn overload_response(uses: &Tracing, headers: &HeaderMap, refusal: Refusal) -> Response {
     let (trace, _) = trace_of(headers, uses.random.as_ref());
-    tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
-    finish_response(refusal.into_response(), &trace, Language::of(headers))
+    let request_id = request_id_of(headers, uses.random.as_ref());
+    tracing::debug!(code = "request.rejected", traceId = %trace.trace_id, requestId = request_id.0, "request: rejected by the concurrency limit");
+    finish_response(refusal.into_response(), &trace, &request_id, Language::of(headers))
 }
 
-/// Writes the envelope and adds the trace headers.
-fn finish_response(response: Response, trace: &Trace, language: Language) -> Response {
+/// Writes the envelope and adds the headers of the trace and of the request id.
+fn finish_response(
+    response: Response,
+    trace: &Trace,
+    request_id: &RequestId,
+    language: Language,
+) -> Response {
     let mut response = write_envelope(response, &trace.trace_id, language);
     let traceparent = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
     response.headers_mut().extend(traceparent.map(|value| (TRACEPARENT, value)));
+    let request_id = HeaderValue::from_str(&request_id.0).ok();
+    response.headers_mut().extend(request_id.map(|value| (X_REQUEST_ID, value)));
     response
 }
 
@@ -117,11 +134,11 @@ fn finish_response(response: Response, trace: &Trace, language: Language) -> Res
 /// share one W3C trace.
 fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
     let given = only_value(headers, &TRACEPARENT).and_then(parse_traceparent);
-    let requested = only_value(headers, &X_TRACE_ID).filter(|id| is_trace_id(id));
+    let requested = only_value(headers, &X_TRACE_ID).filter(|id| is_valid_id(id));
     let trace_id = match (requested, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
-        (None, None) => format!("{:016x}{:016x}", random.next(), random.next()),
+        (None, None) => new_id(random),
     };
     let span = random.next().max(1);
     let (traceparent, parent) = match given {
@@ -133,8 +150,18 @@ fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<St
     (Trace { trace_id, traceparent: Some(traceparent) }, parent)
 }
 
+/// The client's request id, or a new one.
+fn request_id_of(headers: &HeaderMap, random: &dyn RandomSource) -> RequestId {
+    let given = only_value(headers, &X_REQUEST_ID).filter(|id| is_valid_id(id));
+    RequestId(given.map_or_else(|| new_id(random), str::to_owned))
+}
+
+fn new_id(random: &dyn RandomSource) -> String {
+    format!("{:016x}{:016x}", random.next(), random.next())
+}
+
 /// The value of a header that occurs once. A repeated `traceparent` is invalid (W3C Trace Context §3.2.1) and treated like
-/// an absent one, and so is a repeated `X-Trace-Id`.
+/// an absent one, and so is a repeated `X-Trace-Id` or `X-Request-Id`.
 fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -150,7 +177,8 @@ fn w3c_trace_id(id: &str) -> String {
     Sha256::digest(id).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn is_trace_id(text: &str) -> bool {
+/// Whether a client may choose this trace id or request id.
+fn is_valid_id(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }

@@ -48,7 +48,7 @@ impl Shared {
     pub(crate) fn report(&self, id: i64, corrupt: &StoreError) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.len() < MAX_REPORTED && reported.insert(id) {
-            tracing::error!(error = %corrupt, "[Outbox] [ALERT] an outbox row cannot be read; it is neither published nor listed until its value is corrected");
+            tracing::error!(code = "outbox.row-unreadable", error = %corrupt, "[Outbox] [ALERT] an outbox row cannot be read; it is neither published nor listed until its value is corrected");
         }
     }
 
@@ -64,14 +64,14 @@ impl Shared {
         faults.retain(|kind, last| {
             let is_current = now - *last < FAULT_OVER_AFTER;
             if !is_current {
-                tracing::info!(%kind, "[Database] no statement was refused for {FAULT_OVER_AFTER:?}");
+                tracing::info!(code = "database.accepts-statements", %kind, "[Database] no statement was refused for {FAULT_OVER_AFTER:?}");
             }
             is_current
         });
         if let Some(fault) = fault
             && faults.insert(fault.kind, now).is_none()
         {
-            tracing::error!(error = %fault.cause, kind = %fault.kind, remedy = fault.kind.remedy(),
+            tracing::error!(code = "database.refuses-statements", error = %fault.cause, kind = %fault.kind, remedy = fault.kind.remedy(),
                 "[Database] [ALERT] the database refuses statements; work waits and no attempt is counted");
         }
         self.has_faults.store(!faults.is_empty(), Ordering::Relaxed);

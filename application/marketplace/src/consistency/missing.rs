@@ -8,11 +8,12 @@ use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
 use super::{ExpectedEvent, expected};
 use crate::cash;
+use crate::event_types::append;
 use crate::events::EventSource;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::with_tx;
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
 pub(crate) struct OrderRows<'a> {
@@ -108,6 +109,7 @@ pub(crate) async fn announce_missing(
                 let aggregate = event.aggregate(&order);
                 let consumed = consumed_record(unit, &event, &aggregate).await?;
                 let trace = trace_of(&event, &aggregate, &rows.events, consumed.as_ref(), order.id);
+                let request_id = request_of(&event, &aggregate, &rows.events);
                 let id = match consumed {
                     Some(consumed) => consumed.event_id,
                     None => repaired_id(&event, &aggregate)?,
@@ -121,6 +123,7 @@ pub(crate) async fn announce_missing(
                     metadata: EventMetadata {
                         trace_id: Some(trace.trace_id),
                         traceparent: trace.traceparent,
+                        request_id,
                         ..EventMetadata::default()
                     },
                     occurred_at: event.at,
@@ -167,12 +170,24 @@ fn trace_of(
     consumed: Option<&Consumed>,
     order: OrderId,
 ) -> Trace {
-    let is_same_change =
-        |row: &&OutboxRow| row.aggregate == *aggregate && row.aggregate_seq == event.aggregate_seq;
-    let of_change = || rows.iter().find(is_same_change).map(OutboxRow::trace);
+    let of_change = || of_same_change(event, aggregate, rows).map(OutboxRow::trace);
     let of_log = || consumed.map(|consumed| Trace { trace_id: consumed.trace_id.clone(), traceparent: None });
     let fallback = || Trace { trace_id: format!("repair-{order}"), traceparent: None };
     event.trace.clone().or_else(of_change).or_else(of_log).unwrap_or_else(fallback)
+}
+
+/// Another event of the same change.
+fn of_same_change<'r>(
+    event: &ExpectedEvent,
+    aggregate: &AggregateRef,
+    rows: &'r [OutboxRow],
+) -> Option<&'r OutboxRow> {
+    rows.iter().find(|row| row.aggregate == *aggregate && row.aggregate_seq == event.aggregate_seq)
+}
+
+/// Id of the request that caused the event, if another event of the same change has it.
+fn request_of(event: &ExpectedEvent, aggregate: &AggregateRef, rows: &[OutboxRow]) -> Option<String> {
+    of_same_change(event, aggregate, rows)?.metadata.request_id.clone()
 }
 
 /// Id of a missing event without a consume-log record. It is derived from the content, so that every repair chooses the

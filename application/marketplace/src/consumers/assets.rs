@@ -243,6 +243,7 @@ impl AssetConsumer {
             actor: Actor::System(self.asset.as_str()),
             tenant: order.tenant,
             trace: planned.event.row.trace(),
+            request_id: planned.event.row.metadata.request_id.clone(),
         };
         let event_factory = handler.events.factory(&context, 1);
         let action = OrderAction::Cancel(CancelCause::AssetLockFailed);

@@ -67,7 +67,8 @@ impl Consumer for OrderTimeoutConsumer {
                 event.row.aggregate.tenant,
                 timeout.order.order_id,
                 event.row.trace(),
-            );
+            )
+            .in_request_of(Some(&event.row));
             let closed = command.run(unit).await.map_err(|error| match error {
                 UseCaseError::Store(error) => HandlerError::Store(error),
                 // A retry cannot create an order that does not exist.

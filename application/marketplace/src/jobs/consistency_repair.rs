@@ -70,7 +70,7 @@ impl ConsistencyRepair {
                 for (id, event) in announce_missing(tx, source, (tenant, order), None).await? {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);
-                    warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),
+                    warn!(code = "consistency.event-appended", orderId = %order, eventId = %id, eventType = %event.event_type(),
                         "[OrderAssetConsistency] [ALERT] event was missing in the outbox; appended");
                 }
             }
@@ -95,6 +95,7 @@ impl ConsistencyRepair {
             actor: Actor::System("order-asset-consistency"),
             tenant,
             trace: Trace { trace_id: format!("repair-{order}"), traceparent: None },
+            request_id: None,
         };
         let command = FinishPayment { tenant, order, mismatch, entry: None };
         let finished = self.payments.finish(&context, command).await?;
@@ -105,7 +106,7 @@ impl ConsistencyRepair {
             Some(Finished::RefundAbandoned) => "failed refund abandoned",
             None => "not repaired; see `handover reconcile`",
         };
-        warn!(orderId = %order, what, repair, "[OrderAssetConsistency] [ALERT] order and payment differ");
+        warn!(code = "consistency.payment-differs", orderId = %order, what, repair, "[OrderAssetConsistency] [ALERT] order and payment differ");
         Ok(finished.is_some())
     }
 }
@@ -115,7 +116,7 @@ impl Job for ConsistencyRepair {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
         let repaired = self.repair().await?;
         if repaired > 0 {
-            info!(repaired, "[OrderAssetConsistency] lost events appended");
+            info!(code = "consistency.repaired", repaired, "[OrderAssetConsistency] lost events appended");
         }
         Ok(Progress::Done)
     }

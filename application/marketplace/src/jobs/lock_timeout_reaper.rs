@@ -84,8 +84,10 @@ impl LockTimeoutReaper {
                 match self.process(hold, cutoff).await {
                     Ok(outcome) => self.record(hold, &outcome, now, &mut reaped),
                     // An error with one lock must not stop the run.
-                    Err(error) => warn!(%error, orderId = %hold.order, asset = %hold.asset,
-                        "[LockTimeoutReaper] lock not processed; retrying in the next run"),
+                    Err(error) => {
+                        warn!(code = "reaper.lock-not-processed", %error, orderId = %hold.order, asset = %hold.asset,
+                        "[LockTimeoutReaper] lock not processed; retrying in the next run")
+                    }
                 }
             }
         }
@@ -100,13 +102,14 @@ impl LockTimeoutReaper {
                 reaped.released += 1;
                 reaped.closed += u64::from(*closed);
                 metrics::counter!("reaper.lock.released").increment(1);
-                info!(orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, idempotencyKey = key,
+                info!(code = "reaper.lock-released", orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, idempotencyKey = key,
                     amount = hold.asset.show(hold.amount), orderClosed = closed,
+                    result = "released",
                     "[LockTimeoutReaper] lock released");
             }
             LockOutcome::Redriven(event) => {
                 reaped.redriven += 1;
-                warn!(orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, eventId = %event,
+                warn!(code = "reaper.event-redriven", orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, eventId = %event,
                     "[LockTimeoutReaper] order is paid but its lock is not committed; event redriven");
             }
             LockOutcome::Unchanged => {}
@@ -122,6 +125,7 @@ impl LockTimeoutReaper {
             actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
+            request_id: None,
         };
         let event_factory = self.events.factory(&context, 1);
         with_tx(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
@@ -132,8 +136,8 @@ impl LockTimeoutReaper {
                 {
                     return Ok(redrive_paid(unit, order, seen, event_factory.now).await?);
                 }
-                let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
-                let event_factory = event_factory.in_trace(trace.as_ref());
+                let placed = transition::creation_of_order(unit, seen.tenant, seen.order).await?;
+                let event_factory = event_factory.in_request_of(placed.as_ref());
                 let closed = match &order {
                     Some(order) if order.status == OrderStatus::Pending => {
                         let cause = CancelCause::Timeout { created_by: cutoff };

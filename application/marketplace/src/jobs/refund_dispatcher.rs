@@ -107,15 +107,15 @@ impl RefundDispatcher {
         };
         match response {
             Ok(()) => {
-                info!(refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
+                info!(code = "refund.accepted", refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
                 RequestOutcome::Accepted
             }
             Err(error @ GatewayError::Unavailable(_)) => {
-                warn!(%error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
+                warn!(code = "refund.request-failed", %error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
                 RequestOutcome::Failed(error.to_string())
             }
             Err(error @ GatewayError::Refused(_)) => {
-                tracing::error!(%error, refundId = %id, orderId = %order, traceId = trace, attempt,
+                tracing::error!(code = "refund.rejected", %error, refundId = %id, orderId = %order, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] gateway rejected the refund; retrying later");
                 RequestOutcome::Failed(error.to_string())
             }
@@ -164,7 +164,7 @@ impl Dispatch for RefundDispatcher {
                 Err(error) if attempted.is_empty() => return Err(error),
                 // The requests of the committed attempts are sent.
                 Err(error) => {
-                    warn!(%error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
+                    warn!(code = "refund.not-recorded", %error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
                     break;
                 }
             }
@@ -177,7 +177,7 @@ impl Dispatch for RefundDispatcher {
     }
 
     fn interrupted(&self, (refund, request): &Attempted, _: DateTime<Utc>) -> RequestOutcome {
-        info!(refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
+        info!(code = "refund.interrupted", refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
             "[RefundDispatcher] request interrupted by the end of the process; it is due again");
         RequestOutcome::Interrupted
     }

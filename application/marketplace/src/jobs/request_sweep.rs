@@ -41,7 +41,7 @@ impl Job for RequestSweep {
         if removed >= u64::from(BATCH.get()) {
             return Ok(Progress::MoreDue);
         }
-        debug!(removed, "[RequestSweep] expired keys removed");
+        debug!(code = "request-sweep.removed", removed, "[RequestSweep] expired keys removed");
         Ok(Progress::Done)
     }
 }

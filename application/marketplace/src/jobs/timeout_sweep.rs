@@ -40,12 +40,12 @@ impl TimeoutSweep {
             match self.close(tenant, order).await {
                 Ok(Closed::Now) => {
                     closed += 1;
-                    info!(orderId = %order, "[OrderTimeoutSweep] overdue order closed");
+                    info!(code = "order.timeout.closed", orderId = %order, "[OrderTimeoutSweep] overdue order closed");
                 }
                 Ok(Closed::NotPending(_) | Closed::NotOverdue) => {}
                 // An error with one order must not stop the sweep.
                 Err(error) => {
-                    warn!(%error, orderId = %order, "[OrderTimeoutSweep] order not closed; retrying in the next run")
+                    warn!(code = "order.timeout.not-closed", %error, orderId = %order, "[OrderTimeoutSweep] order not closed; retrying in the next run")
                 }
             }
         }
@@ -57,7 +57,7 @@ impl TimeoutSweep {
         let command =
             close_overdue_order::command(&self.handlers, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.tx, command, |unit, command, _| {
-            Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
+            Box::pin(async move { command.in_request_of_order(unit).await?.run(unit).await })
         })
         .await
     }

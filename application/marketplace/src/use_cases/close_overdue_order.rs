@@ -10,7 +10,7 @@ use crate::error::UseCaseError;
 use crate::events::EventFactory;
 use crate::ports::Work;
 use handover_events::Trace;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{OutboxRow, StoreError};
 
 /// Result of closing an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,18 +40,23 @@ pub fn command(
     order: OrderId,
     trace: Trace,
 ) -> CloseOverdueOrder {
-    let context = CommandContext { actor: Actor::System(caller), tenant, trace };
+    let context = CommandContext { actor: Actor::System(caller), tenant, trace, request_id: None };
     let event_factory = handlers.events.factory(&context, 1);
     let cause = CancelCause::Timeout { created_by: handlers.overdue_cutoff(event_factory.now) };
     CloseOverdueOrder { tenant, order, cause, event_factory }
 }
 
 impl CloseOverdueOrder {
-    /// Returns a copy of the command with the trace of the request that placed the order. If the ORDER_CREATED event of
-    /// the order is not in the outbox, the copy keeps the trace of the command.
-    pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, StoreError> {
-        let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
-        Ok(CloseOverdueOrder { event_factory: self.event_factory.in_trace(trace.as_ref()), ..self.clone() })
+    /// Returns a copy of the command with the trace and request id of the request that placed the order. If the
+    /// ORDER_CREATED event of the order is not in the outbox, the copy keeps the trace of the command.
+    pub async fn in_request_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, StoreError> {
+        let placed = transition::creation_of_order(unit, self.tenant, self.order).await?;
+        Ok(self.in_request_of(placed.as_ref()))
+    }
+
+    /// Returns a copy of the command with the trace and request id of this event, if there is one.
+    pub fn in_request_of(&self, cause: Option<&OutboxRow>) -> CloseOverdueOrder {
+        CloseOverdueOrder { event_factory: self.event_factory.in_request_of(cause), ..self.clone() }
     }
 
     /// Runs the command in a unit of work. Returns [`Closed::Now`] only if the conditional write of this call closed

@@ -6,9 +6,12 @@ use marketplace_domain::{
 
 use super::{Ordering, UseCaseError};
 use crate::claim::Call;
+use crate::context::CommandContext;
+use crate::event_types::append;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
-use handover_outbox::append;
+use handover_outbox::EVENT_TARGET;
+use tracing::info;
 
 /// The order to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,23 @@ impl Ordering {
                 })
             })
             .await
+            .inspect(|order| log_placed(order, call.context))
         })
         .await
     }
+}
+
+fn log_placed(order: &Order, context: &CommandContext) {
+    info!(
+        target: EVENT_TARGET,
+        code = "order.placed",
+        orderId = order.id.get(),
+        orderNo = %order.order_no,
+        productId = order.product.get(),
+        traceId = context.trace.trace_id,
+        requestId = context.request_id,
+        amount = %order.total,
+        result = "product locked",
+        "[Order] placed"
+    );
 }

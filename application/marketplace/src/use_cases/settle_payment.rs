@@ -9,12 +9,13 @@ use marketplace_domain::{
 use super::{PaymentCommandRefusal, Payments, UseCaseError, transition};
 use crate::cash;
 use crate::context::CommandContext;
+use crate::event_types::append;
 use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{append, with_tx};
+use handover_outbox::with_tx;
 
 /// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]

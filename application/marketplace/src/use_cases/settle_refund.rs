@@ -9,11 +9,12 @@ use tracing::error;
 use super::{Payments, RefundCommandRefusal, UseCaseError, transition};
 use crate::cash;
 use crate::context::CommandContext;
+use crate::event_types::append;
 use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ports::Work;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_outbox::{append, with_tx};
+use handover_outbox::with_tx;
 
 /// Maximum number of events of a refund report: of the refund, of its order, and of another refund of the same money.
 pub(super) const MAX_EVENTS: usize = 3;
@@ -92,7 +93,7 @@ impl Payments {
         if let Some(report) = &recorded {
             log_report(report, refund.as_ref().and_then(|refund| refund.trace.as_ref()));
             if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
-                error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
+                error!(code = "refund.failed", refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
                 failed; the amount was not paid back, an operator can retry the refund or settle it by hand");
             }
         }

@@ -6,10 +6,9 @@ use marketplace_domain::{
 };
 
 use super::UseCaseError;
+use crate::event_types::append;
 use crate::events::EventFactory;
 use crate::ports::Work;
-use handover_events::Trace;
-use handover_outbox::append;
 use handover_outbox::ports::{OutboxRow, StoreError};
 
 /// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first
@@ -36,16 +35,15 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
     Ok(after)
 }
 
-/// The trace of the request that placed the order, for jobs that change the order without a request. `None` if its
-/// ORDER_CREATED event is not in the outbox.
-pub(crate) async fn trace_of_order(
+/// The ORDER_CREATED event of the order, for jobs that change the order without a request: their events belong to the
+/// request that placed the order. `None` if the event is not in the outbox.
+pub(crate) async fn creation_of_order(
     unit: &mut Work,
     tenant: TenantId,
     order: OrderId,
-) -> Result<Option<Trace>, StoreError> {
+) -> Result<Option<OutboxRow>, StoreError> {
     let aggregate =
         AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get().into() };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
-    let placed = rows.iter().find(|row| row.event_type == EventKind::OrderCreated.as_str());
-    Ok(placed.map(OutboxRow::trace))
+    Ok(rows.into_iter().find(|row| row.event_type == EventKind::OrderCreated.as_str()))
 }

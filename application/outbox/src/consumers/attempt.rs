@@ -8,12 +8,12 @@ use std::num::NonZeroU32;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
-use tracing::{error, warn};
 
 use super::counted_attempt::{CountedAttempt, ExternalEffect, attempts_after};
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::outcome::SingleOutcome;
 use crate::error_kind::ErrorKind;
+use crate::event_line::event_line;
 use crate::handler::HandlerError;
 use crate::metrics::NOT_CONSUMED;
 use crate::ports::{
@@ -21,6 +21,7 @@ use crate::ports::{
     Unapplied, UnorderedTypes,
 };
 use crate::storable_text::storable;
+use crate::summary::Happened;
 use crate::transaction::with_tx;
 
 /// Result of one attempt.
@@ -96,15 +97,11 @@ impl<'p> Attempts<'p> {
         .await;
         match result {
             Ok(applied) => {
-                let event = &step.event;
                 let fields = DeliveryFields {
-                    id: &event.event_id,
-                    kind: &event.event_type,
-                    trace: event.trace_id(),
-                    traceparent: event.metadata.traceparent.as_deref(),
+                    event: self.processor.fields(&step.event),
+                    traceparent: step.event.metadata.traceparent.as_deref(),
                     elapsed: self.processor.outbox.now() - started_at,
-                    aggregate_type: &event.aggregate.kind,
-                    aggregate: &event.aggregate.id,
+                    since_commit: self.processor.outbox.now() - step.event.create_time,
                 };
                 if let Some(applied) = applied.first() {
                     self.processor.log_applied(&fields, applied);
@@ -192,18 +189,19 @@ impl<'p> Attempts<'p> {
         };
         let is_dead = status == ConsumeStatus::Dead;
         let dead_letter = is_dead.then(|| self.processor.dead_letter(&step.event, &message, now));
-        let event = &step.event.event_id;
-        let trace = step.event.trace_id();
+        let (queue, consumer) = (self.processor.queue(), self.processor.name());
         let written = self.write(record, dead_letter).await?;
         Ok(match written {
             WriteOutcome::Written => {
                 if is_dead {
-                    error!(eventId = %event, traceId = trace, queue = self.processor.queue(), consumer = self.processor.name(), attempts,
-                        error = %message, "[{}] [ALERT] Event is dead", self.processor.name());
+                    event_line!(ERROR, self.processor.fields(&step.event), code = "consumer.event.dead", queue, consumer,
+                        attempts, error = %message, "[{consumer}] [ALERT] Event is dead");
                 } else {
-                    warn!(eventId = %event, traceId = trace, queue = self.processor.queue(), consumer = self.processor.name(), attempts,
-                        error = %message, "[{}] attempt failed", self.processor.name());
+                    event_line!(WARN, self.processor.fields(&step.event), code = "consumer.event.attempt-failed", queue,
+                        consumer, attempts, error = %message, "[{consumer}] attempt failed");
                 }
+                let happened = if is_dead { Happened::Failed } else { Happened::Retried };
+                self.processor.outbox.summary().consumer(&self.processor.bound.name, happened);
                 metrics::counter!(NOT_CONSUMED, "consumer" => self.processor.bound.name.clone()).increment(1);
                 let figures = &self.processor.outbox.figures;
                 figures.attempted(now, self.processor.name(), took.num_milliseconds());

@@ -142,6 +142,7 @@ impl Breaker {
         if was_open {
             self.show(false);
             info!(
+                code = "consumer.resumed",
                 consumer = &*self.consumer,
                 queue = &*self.queue,
                 "[{}] an event was applied; consumption resumed",
@@ -187,6 +188,7 @@ impl Breaker {
                 drop(state);
                 self.show(true);
                 error!(
+                    code = "consumer.paused",
                     consumer = &*self.consumer,
                     queue = &*self.queue,
                     error = why,

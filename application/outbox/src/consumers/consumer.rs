@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateRef, EventId};
+use handover_events::AggregateRef;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
@@ -22,8 +22,10 @@ use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
 use super::sweep;
+use crate::event_line::event_line;
+use crate::message::REQUEST_ID;
 use crate::outbox::Outbox;
-use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
+use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
 use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::transaction::with_tx;
 
@@ -62,20 +64,25 @@ impl Consumer {
             match broker_timeout(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
+                    self.outbox.outage.reachable();
                     let subscription: Arc<dyn Subscription> = Arc::from(subscription);
                     let error = Worker::new(processor.clone(), Arc::clone(&subscription)).run().await;
                     if let Some(error) = error {
-                        warn!(%error, queue = &*self.bound.queue, "[{}] subscription ended; subscribing again", processor.name());
+                        debug!(code = "consumer.subscription.ended", %error, queue = &*self.bound.queue, consumer = processor.name(),
+                            "[{}] subscription ended; subscribing again", processor.name());
                     }
                     // If `close` fails, dropping the subscription returns the unsettled deliveries to the queue.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
-                // Warn only once per outage, because every consumer of the process logs this line.
+                // An outage has one set of lines per process, not one per consumer.
+                Err(error @ BrokerError::Unreachable(_)) => self.outbox.outage.stops_consumers(&error),
                 Err(error) if pause == FIRST_PAUSE => {
-                    warn!(%error, queue = &*self.bound.queue, "[{}] cannot subscribe; retrying", processor.name());
+                    warn!(code = "consumer.not-subscribed", %error, queue = &*self.bound.queue, consumer = processor.name(),
+                        "[{}] cannot subscribe; retrying", processor.name());
                 }
                 Err(error) => {
-                    debug!(%error, queue = &*self.bound.queue, "[{}] cannot subscribe", processor.name());
+                    debug!(code = "consumer.not-subscribed", %error, queue = &*self.bound.queue, consumer = processor.name(),
+                        "[{}] cannot subscribe; retrying", processor.name());
                 }
             }
             tokio::select! {
@@ -98,7 +105,7 @@ impl Consumer {
                     return Some(EventProcessor::new(&self.outbox, &self.bound, &self.settings, after_id));
                 }
                 Err(error) => {
-                    warn!(%error, "[{}] cannot read the consumer's position; retrying in {pause:?}", self.bound.name)
+                    warn!(code = "consumer.position-unreadable", %error, "[{}] cannot read the consumer's position; retrying in {pause:?}", self.bound.name)
                 }
             }
             tokio::select! {
@@ -248,7 +255,7 @@ impl Worker {
                     wait
                 }
                 Err(error) => {
-                    warn!(%error, queue = self.processor.queue(), "[{}] {}; consumption paused, retrying",
+                    warn!(code = "consumer.database-outage", %error, queue = self.processor.queue(), "[{}] {}; consumption paused, retrying",
                         self.processor.name(), outage(&error));
                     pause = (pause * 2).min(LAST_PAUSE);
                     pause
@@ -276,10 +283,11 @@ impl Worker {
             other => other?,
         };
         match identity {
-            Identity::Known(row) => self.apply_single(&row.event_id, count, counted).await,
+            Identity::Known(row) => self.apply_single(&row, count, counted).await,
             Identity::Unknown(why) => {
-                error!(eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
-                    traceId = delivery.message.correlation_id.as_deref(), consumer = self.processor.name(), error = %why,
+                error!(code = "consumer.message.unknown", eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
+                    eventType = delivery.message.kind.as_deref(), traceId = delivery.message.correlation_id.as_deref(),
+                    requestId = delivery.message.headers.get(REQUEST_ID).map(String::as_str), consumer = self.processor.name(), error = %why,
                     "[{}] [ALERT] unknown message received; it is dead-lettered", self.processor.name());
                 Ok(SingleOutcome::Dead)
             }
@@ -290,10 +298,11 @@ impl Worker {
     /// unsettled delivery would occupy a slot of the prefetch.
     async fn apply_single(
         &self,
-        event: &EventId,
+        row: &OutboxRow,
         count: CountFirst,
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
+        let event = &row.event_id;
         let started_at = self.processor.outbox.now();
         match SingleEvents::of(&self.processor).apply(event, count, counted).await {
             // An effect outside the database is recorded as soon as possible, so that it is not repeated.
@@ -303,7 +312,8 @@ impl Worker {
                     .to_std()
                     .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT) =>
             {
-                warn!(%error, eventId = %event, queue = self.processor.queue(), consumer = self.processor.name(),
+                event_line!(WARN, self.processor.fields(row), code = "consumer.event.lock-wait-timed-out", %error,
+                    queue = self.processor.queue(), consumer = self.processor.name(),
                     "[{}] lock wait timed out; the sweep applies the event later", self.processor.name());
                 Attempts::of(&self.processor).postpone(event, counted.as_ref()).await?;
                 Ok(SingleOutcome::Done)
@@ -339,7 +349,7 @@ impl Worker {
             Settle::Nack(requeue) => broker_timeout(self.subscription.nack(tags, requeue)).await,
         };
         if let Err(error) = result {
-            warn!(%error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
+            warn!(code = "consumer.not-settled", %error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
             self.closing.cancel();
         }
     }

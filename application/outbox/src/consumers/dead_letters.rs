@@ -15,9 +15,10 @@ use super::broker_timeout::broker_timeout;
 use super::event_processor::{EventProcessor, ProcessError, next_record};
 use super::identity::{Identity, identify};
 use super::outage::outage;
+use crate::message::REQUEST_ID;
 use crate::outbox::Outbox;
 use crate::ports::{
-    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
+    BrokerError, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
     MAX_DEAD_LETTER_BODY_BYTES, OutboxRow, OutboxUnit, StoreError, Subscription,
 };
 use crate::settings::ConsumerSettings;
@@ -87,14 +88,18 @@ impl DeadLetterDrainer {
             match broker_timeout(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
                 Ok(subscription) => {
                     is_warned = false;
+                    this.outbox.outage.reachable();
                     this.drain(subscription.as_ref()).await;
                     let _ = tokio::time::timeout(PAUSE, subscription.close()).await;
                 }
+                Err(error @ BrokerError::Unreachable(_)) => this.outbox.outage.stops_consumers(&error),
                 Err(error) if !is_warned => {
-                    warn!(%error, "[DeadLetters] cannot subscribe; retrying");
+                    warn!(code = "dead-letters.not-subscribed", %error, "[DeadLetters] cannot subscribe; retrying");
                     is_warned = true;
                 }
-                Err(error) => debug!(%error, "[DeadLetters] cannot subscribe"),
+                Err(error) => {
+                    debug!(code = "dead-letters.not-subscribed", %error, "[DeadLetters] cannot subscribe")
+                }
             }
             tokio::select! {
                 biased;
@@ -113,22 +118,22 @@ impl DeadLetterDrainer {
                 () = self.outbox.stopping().cancelled() => return,
                 next = subscription.next() => match next {
                     Ok(deliveries) => Arc::new(deliveries),
-                    Err(error) => return warn!(%error, "[DeadLetters] subscription ended; subscribing again"),
+                    Err(error) => return debug!(code = "dead-letters.subscription.ended", %error, "[DeadLetters] subscription ended; subscribing again"),
                 },
             };
             let parked = match self.park_all(&deliveries, 0..deliveries.len()).await {
                 Ok(()) => deliveries.iter().collect(),
                 Err(error) if error.store_error().is_some_and(StoreError::is_outage) => {
-                    return warn!(%error, "[DeadLetters] {}; {} dead letters remain in the queue", outage(&error), deliveries.len());
+                    return warn!(code = "dead-letters.database-outage", %error, "[DeadLetters] {}; {} dead letters remain in the queue", outage(&error), deliveries.len());
                 }
                 Err(error) => {
-                    warn!(%error, "[DeadLetters] batch failed; parking its {} dead letters one by one", deliveries.len());
+                    warn!(code = "dead-letters.batch-failed", %error, "[DeadLetters] batch failed; parking its {} dead letters one by one", deliveries.len());
                     self.park_each(&deliveries).await
                 }
             };
             let tags: Vec<DeliveryTag> = parked.iter().map(|delivery| delivery.tag).collect();
             if let Err(error) = broker_timeout(subscription.ack(&tags)).await {
-                return warn!(%error, "[DeadLetters] cannot ack {} dead letters; they will be redelivered", tags.len());
+                return warn!(code = "dead-letters.not-settled", %error, "[DeadLetters] cannot ack {} dead letters; they will be redelivered", tags.len());
             }
             if tags.len() < deliveries.len() {
                 return;
@@ -147,9 +152,12 @@ impl DeadLetterDrainer {
             };
             match outcome {
                 Ok(()) => parked.push(delivery),
-                Err(error) => error!(%error, eventId = delivery.message.message_id.as_deref(),
-                    traceId = delivery.message.correlation_id.as_deref(),
-                    "[DeadLetters] [ALERT] cannot park a dead letter; it remains in the queue"),
+                Err(error) => {
+                    error!(code = "dead-letters.not-parked", %error, eventId = delivery.message.message_id.as_deref(),
+                    eventType = delivery.message.kind.as_deref(), traceId = delivery.message.correlation_id.as_deref(),
+                    requestId = delivery.message.headers.get(REQUEST_ID).map(String::as_str), queue = self.queue,
+                    "[DeadLetters] [ALERT] cannot park a dead letter; it remains in the queue")
+                }
             }
         }
         parked
@@ -257,6 +265,7 @@ fn unknown_dead_letter(queue: &str, delivery: &Delivery, reason: String, now: Da
 struct UnknownMessage {
     message_id: Option<String>,
     trace_id: Option<String>,
+    request_id: Option<String>,
     queue: String,
     key: String,
     reason: String,
@@ -267,6 +276,7 @@ impl UnknownMessage {
         UnknownMessage {
             message_id: delivery.message.message_id.clone(),
             trace_id: dead_letter.trace_id.clone(),
+            request_id: delivery.message.headers.get(REQUEST_ID).cloned(),
             queue: dead_letter.queue.clone(),
             key: dead_letter.key.clone(),
             reason: dead_letter.reason.clone(),
@@ -275,8 +285,10 @@ impl UnknownMessage {
 
     fn log(&self) {
         error!(
+            code = "dead-letters.message.unknown",
             eventId = self.message_id,
             traceId = self.trace_id,
+            requestId = self.request_id,
             queue = self.queue,
             key = self.key,
             reason = self.reason,

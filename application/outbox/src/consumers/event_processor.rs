@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::{AggregateId, AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
-use tracing::info;
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
 
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::{ExternalEffect, attempts_after};
+use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
-use crate::logged_id::logged_id;
 use crate::message::dead_letter_body;
 use crate::metrics::{
     COMMIT_TO_EFFECT, CONSUMED, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, on_commit, seconds,
@@ -25,6 +24,7 @@ use crate::ports::{
 };
 use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::storable_text::hash;
+use crate::summary::Happened;
 use crate::transaction::{Transactor, UnitError};
 
 /// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
@@ -96,6 +96,11 @@ impl EventProcessor {
             settings,
             unordered: Arc::new(unordered),
         }
+    }
+
+    /// Fields of the event of a row, for a log line.
+    pub(super) fn fields<'e>(&self, row: &'e OutboxRow) -> EventFields<'e> {
+        EventFields::of(&self.outbox.registry, row)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -198,34 +203,41 @@ impl EventProcessor {
     }
 
     /// Logs that an event was applied; called after the commit.
-    pub(super) fn log_applied(&self, event: &DeliveryFields<'_>, applied: &Applied) {
+    pub(super) fn log_applied(&self, delivery: &DeliveryFields<'_>, applied: &Applied) {
         let result = applied.result.as_deref();
         let key = applied.idempotency_key.as_deref();
-        let _span = self.outbox.registry.span(event.kind, event.aggregate).entered();
-        info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
-            traceparent = event.traceparent, durationMs = event.elapsed.num_milliseconds(), aggregateType = event.aggregate_type,
-            aggregateId = logged_id(event.aggregate), queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
-            "[{}] Message consumed successfully", self.name());
+        event_line!(target: EVENT_TARGET, INFO, delivery.event, code = "consumer.event.applied", hop = "consume",
+            traceparent = delivery.traceparent, durationMs = delivery.elapsed.num_milliseconds(), queue = self.queue(),
+            consumer = self.name(), idempotencyKey = key, result, "[{}] Message consumed successfully", self.name());
+        self.outbox.summary().consumer(&self.bound.name, Happened::Done(delivery.since_commit));
         if applied.is_repeated {
             metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
         }
     }
 
     /// Logs and counts an ignored duplicate; called after the commit.
-    pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
+    pub(super) fn log_duplicate(&self, event: EventFields<'_>) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.bound.name.clone()).increment(1);
-        info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", self.outbox.texts.duplicate);
+        event_line!(target: EVENT_TARGET, INFO, event, code = "consumer.event.duplicate", queue = self.queue(),
+            consumer = self.name(), "{}", self.outbox.texts.duplicate);
     }
 
     /// Logs and counts a delivery that is left to another process because this one does not apply events of its type;
     /// called after the event was recorded as WAITING.
-    pub(super) fn log_left(&self, event: &EventId, event_type: &str, trace_id: &str) {
-        if self.bound.takes(event_type) {
+    pub(super) fn log_left(&self, event: EventFields<'_>) {
+        if self.bound.takes(event.kind) {
             return;
         }
         metrics::counter!(LEFT, "consumer" => self.bound.name.clone()).increment(1);
-        info!(eventId = %event, eventType = event_type, traceId = trace_id, queue = self.queue(),
-            consumer = self.name(), "[{}] event left to a process that has registered its type", self.name());
+        event_line!(
+            INFO,
+            event,
+            code = "consumer.event.left",
+            queue = self.queue(),
+            consumer = self.name(),
+            "[{}] event left to a process that has registered its type",
+            self.name()
+        );
     }
 
     /// Types that other processes have registered for this consumer and that this process does not apply.
@@ -310,14 +322,12 @@ async fn in_time<T>(
 
 /// Fields of the log line for an applied event.
 pub(super) struct DeliveryFields<'a> {
-    pub(super) id: &'a EventId,
-    pub(super) kind: &'a str,
-    pub(super) trace: &'a str,
+    pub(super) event: EventFields<'a>,
     pub(super) traceparent: Option<&'a str>,
     /// Time from the start of the unit of work to its commit.
     pub(super) elapsed: TimeDelta,
-    pub(super) aggregate_type: &'a str,
-    pub(super) aggregate: &'a AggregateId,
+    /// Time from the creation of the event to the commit of its effect.
+    pub(super) since_commit: TimeDelta,
 }
 
 /// Consume-log record that replaces the record that was read, or the first record of the event.

@@ -12,6 +12,7 @@ use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
 use super::identity::{ParsedDelivery, claimed_aggregate, matches_row};
+use crate::event_line::EventFields;
 use crate::handler::Applied;
 use crate::history;
 use crate::message::TRACEPARENT;
@@ -83,7 +84,7 @@ impl<'p> Groups<'p> {
         .await;
         match settled {
             Ok(mut settled) => {
-                if settled.values().any(|settled| matches!(settled, Settled::Applied(_))) {
+                if settled.values().any(|settled| matches!(settled.outcome, SettledAs::Applied(_))) {
                     self.processor.breaker.succeeded();
                 }
                 for (delivery, envelope) in group {
@@ -99,7 +100,7 @@ impl<'p> Groups<'p> {
                 }
             }
             Err(error) => {
-                debug!(%error, consumer = self.processor.name(), "batch failed; processing its deliveries one by one");
+                debug!(code = "consumer.batch-failed", %error, consumer = self.processor.name(), "batch failed; processing its deliveries one by one");
                 end.is_slow = (self.processor.outbox.now() - started_at)
                     .to_std()
                     .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT);
@@ -117,23 +118,22 @@ impl<'p> Groups<'p> {
         started_at: DateTime<Utc>,
         settled: &mut Settled,
     ) {
-        let fields = DeliveryFields {
-            id: &envelope.event_id,
-            kind: &envelope.event_type,
-            trace: &envelope.trace_id,
-            traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
-            elapsed: self.processor.outbox.now() - started_at,
-            aggregate_type: &envelope.aggregate_type,
-            aggregate: &envelope.aggregate_id,
-        };
-        match settled {
-            Settled::Applied(applied) => {
+        let request_id = settled.request_id.as_deref();
+        let event = EventFields::of_envelope(&self.processor.outbox.registry, envelope, request_id);
+        match &mut settled.outcome {
+            SettledAs::Applied(applied) => {
+                let fields = DeliveryFields {
+                    event,
+                    traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
+                    elapsed: self.processor.outbox.now() - started_at,
+                    since_commit: self.processor.outbox.now() - envelope.occurred_at,
+                };
                 self.processor.log_applied(&fields, applied);
                 // Further deliveries of this event in the group are logged as duplicates.
-                *settled = Settled::Duplicate;
+                settled.outcome = SettledAs::Duplicate;
             }
-            Settled::Duplicate => self.processor.log_duplicate(fields.id, fields.trace),
-            Settled::Waiting => self.processor.log_left(fields.id, fields.kind, fields.trace),
+            SettledAs::Duplicate => self.processor.log_duplicate(event),
+            SettledAs::Waiting => self.processor.log_left(event),
         }
     }
 
@@ -194,9 +194,10 @@ impl<'p> Groups<'p> {
         if !waiting.is_empty() {
             unit.outbox().record(&waiting).await?;
         }
-        let done = apply.iter().zip(applied).map(|(step, applied)| (step, Settled::Applied(applied)));
-        let settled = done.chain(wait.iter().map(|step| (step, Settled::Waiting)));
-        let settled = settled.map(|(step, settled)| (step.event.event_id.clone(), settled));
+        let done = apply.iter().zip(applied).map(|(step, applied)| (step, SettledAs::Applied(applied)));
+        let settled = done.chain(wait.iter().map(|step| (step, SettledAs::Waiting)));
+        let settled =
+            settled.map(|(step, outcome)| (step.event.event_id.clone(), Settled::of(&step.event, outcome)));
         let mut settled: BTreeMap<_, _> = settled.filter(|(id, _)| targets.contains(id)).collect();
         let already_applied = self.already_applied(unit.outbox(), input, &targets).await?;
         let applied = apply.iter().map(|step| &step.event).filter(|row| targets.contains(&row.event_id));
@@ -204,7 +205,10 @@ impl<'p> Groups<'p> {
         if !entries.is_empty() {
             history::add(unit.outbox(), attempt, entries).await?;
         }
-        settled.extend(already_applied.into_iter().map(|row| (row.event_id, Settled::Duplicate)));
+        settled.extend(already_applied.into_iter().map(|row| {
+            let settled = Settled::of(&row, SettledAs::Duplicate);
+            (row.event_id, settled)
+        }));
         Ok(settled)
     }
 
@@ -250,8 +254,20 @@ impl<'p> Groups<'p> {
     }
 }
 
-/// Result of a group for one event.
-enum Settled {
+/// Result of a group for one event, and what its log line needs of the row.
+struct Settled {
+    outcome: SettledAs,
+    request_id: Option<String>,
+}
+
+impl Settled {
+    fn of(row: &OutboxRow, outcome: SettledAs) -> Settled {
+        Settled { outcome, request_id: row.metadata.request_id.clone() }
+    }
+}
+
+/// How a group settled an event.
+enum SettledAs {
     /// The group applied the event.
     Applied(Applied),
     /// The event is recorded as `WAITING`, by this group or an earlier delivery.

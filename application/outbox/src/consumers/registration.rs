@@ -45,7 +45,7 @@ pub(crate) async fn keep_registered(outbox: Outbox) {
     let mut watch = LeaseWatch::new(lease);
     loop {
         if let Err(error) = renew(&outbox, &mut watch).await {
-            warn!(%error, "cannot renew the registration of event types; retrying in {:?}", lease / 3);
+            warn!(code = "event-types.not-renewed", %error, "cannot renew the registration of event types; retrying in {:?}", lease / 3);
         }
         tokio::select! {
             biased;
@@ -70,7 +70,7 @@ async fn renew(outbox: &Outbox, watch: &mut LeaseWatch<Key>) -> Result<(), Store
     })
     .await?;
     for RegisteredType { consumer, event_type, .. } in ended.iter() {
-        info!(%consumer, eventType = %event_type, "[{consumer}] no running process applies events of this type any more");
+        info!(code = "event-types.ended", %consumer, eventType = %event_type, "[{consumer}] no running process applies events of this type any more");
     }
     Ok(())
 }

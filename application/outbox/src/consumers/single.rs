@@ -85,7 +85,7 @@ impl<'p> SingleEvents<'p> {
                 Verdict::Wait => {
                     if step.event.record.is_some() {
                         let row = &step.event.event;
-                        self.processor.log_left(&row.event_id, &row.event_type, row.trace_id());
+                        self.processor.log_left(self.processor.fields(row));
                         return Ok(SingleOutcome::Done);
                     }
                     // The loop calls the order gate again after this write: the earlier event may have been settled
@@ -137,7 +137,7 @@ impl<'p> SingleEvents<'p> {
             Box::pin(async move { history::add(unit.outbox(), attempt, vec![entry.clone()]).await })
         })
         .await?;
-        self.processor.log_duplicate(&row.event_id, row.trace_id());
+        self.processor.log_duplicate(self.processor.fields(row));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::EventId;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::attempt::Attempts;
 use super::broker_timeout::broker_timeout;
@@ -14,8 +14,9 @@ use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
+use crate::event_line::event_line;
 use crate::metrics::LEFT_AGE;
-use crate::ports::{OutboxView, StoreError};
+use crate::ports::{OutboxRow, OutboxView, StoreError};
 use crate::transaction::with_tx;
 
 /// Maximum number of events per query.
@@ -39,7 +40,7 @@ pub(super) async fn run(processor: EventProcessor) {
             () = processor.outbox.sleep(processor.settings.sweep_interval) => {}
         }
         if let Err(error) = sweep(&processor).await {
-            warn!(%error, consumer = processor.name(), "[{}] sweep failed; next run in {:?}", processor.name(), processor.settings.sweep_interval);
+            warn!(code = "consumer.sweep-failed", %error, consumer = processor.name(), "[{}] sweep failed; next run in {:?}", processor.name(), processor.settings.sweep_interval);
         }
     }
 }
@@ -49,13 +50,29 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
     let mut oldest = None;
     loop {
         let batch = stale_events(processor).await?;
+        let rows = match batch.is_empty() {
+            true => Vec::new(),
+            false => processor.outbox.view().await?.outbox_view().outbox_by_event(&batch).await?,
+        };
         let mut postponed = 0;
         for event in &batch {
             if processor.outbox.stopping().is_cancelled() {
                 return Ok(());
             }
-            info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
-            match apply_event(processor, event).await? {
+            let row = rows.iter().find(|row| row.event_id == *event);
+            // Without a row there is no event to apply.
+            if let Some(row) = row {
+                event_line!(
+                    INFO,
+                    processor.fields(row),
+                    code = "consumer.event.swept",
+                    queue = processor.queue(),
+                    consumer = processor.name(),
+                    "[{}] applying an unsettled event without a delivery",
+                    processor.name()
+                );
+            }
+            match apply_event(processor, event, row).await? {
                 SweepOutcome::Postponed => postponed += 1,
                 SweepOutcome::Paused => return Ok(()),
                 SweepOutcome::Recorded | SweepOutcome::Rejected => {}
@@ -141,9 +158,15 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         if processor.outbox.stopping().is_cancelled() {
             return Ok(());
         }
-        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = processor.queue(),
-            "[{name}] the broker lost a confirmed event; applying it from the outbox");
-        match apply_event(processor, &row.event_id).await? {
+        event_line!(
+            WARN,
+            processor.fields(row),
+            code = "consumer.event.lost",
+            queue = processor.queue(),
+            consumer = name,
+            "[{name}] the broker lost a confirmed event; applying it from the outbox"
+        );
+        match apply_event(processor, &row.event_id, Some(row)).await? {
             SweepOutcome::Recorded | SweepOutcome::Postponed => {}
             SweepOutcome::Rejected => all_settled = false,
             SweepOutcome::Paused => return Ok(()),
@@ -178,7 +201,11 @@ enum SweepOutcome {
 
 /// Applies one event without a delivery; retries during an outage of the database. An event that the store rejects, or
 /// that waits for a lock, must not block the others, so it does not end the sweep.
-async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<SweepOutcome, StoreError> {
+async fn apply_event(
+    processor: &EventProcessor,
+    event: &EventId,
+    row: Option<&OutboxRow>,
+) -> Result<SweepOutcome, StoreError> {
     let mut counted = None;
     loop {
         let started_at = processor.outbox.now();
@@ -190,13 +217,13 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
                     .to_std()
                     .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT) =>
             {
-                debug!(%error, eventId = %event, consumer = processor.name(), "[{}] lock wait timed out", processor.name());
+                debug!(code = "consumer.event.lock-wait-timed-out", %error, eventId = %event, consumer = processor.name(), "[{}] lock wait timed out", processor.name());
                 Attempts::of(processor).postpone(event, counted.as_ref()).await?;
                 return Ok(SweepOutcome::Postponed);
             }
             // `counted` is kept: an outage during an attempt does not count as another attempt.
             Err(error) if error.is_outage() => {
-                warn!(%error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
+                warn!(code = "consumer.sweep-paused", %error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
                 tokio::select! {
                     biased;
                     () = processor.outbox.stopping().cancelled() => return Err(error),
@@ -204,8 +231,17 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
                 }
             }
             Err(error) => {
-                error!(%error, eventId = %event, consumer = processor.name(), queue = processor.queue(),
-                    "[{}] [ALERT] the store rejects an event; the sweep skips it", processor.name());
+                let (queue, consumer) = (processor.queue(), processor.name());
+                match row {
+                    Some(row) => {
+                        event_line!(ERROR, processor.fields(row), code = "consumer.event.rejected", %error, queue,
+                        consumer, "[{consumer}] [ALERT] the store rejects an event; the sweep skips it")
+                    }
+                    None => {
+                        error!(code = "consumer.event.rejected", %error, eventId = %event, queue, consumer,
+                        "[{consumer}] [ALERT] the store rejects an event; the sweep skips it")
+                    }
+                }
                 return Ok(SweepOutcome::Rejected);
             }
         }

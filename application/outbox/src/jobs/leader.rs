@@ -161,7 +161,7 @@ impl Leader {
                 }
                 Err(error) => {
                     if pause == FIRST_PAUSE {
-                        warn!(%error, "[{name}] cannot read or renew the leader lease; retrying every {LONGEST_PAUSE:?}");
+                        warn!(code = "leader.lease-unreadable", %error, "[{name}] cannot read or renew the leader lease; retrying every {LONGEST_PAUSE:?}");
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     pause
@@ -174,7 +174,7 @@ impl Leader {
             }
         }
         if let Err(error) = self.release().await {
-            warn!(%error, "[{name}] cannot release the leader lease; another process leads when it ends");
+            warn!(code = "leader.not-released", %error, "[{name}] cannot release the leader lease; another process leads when it ends");
         }
     }
 
@@ -206,7 +206,7 @@ impl Leader {
                 return Ok(self.lease() / 3);
             }
             self.set_term(None);
-            warn!(leader = %self.shared.id, epoch = leadership.epoch,
+            warn!(code = "leader.lost", leader = %self.shared.id, epoch = leadership.epoch,
                 "[{}] leadership lost to another process", self.shared.name);
         }
         self.stand(observed).await
@@ -235,7 +235,7 @@ impl Leader {
         let leadership = Leadership { name: (*name).to_owned(), leader: id.clone(), epoch };
         let changed = if is_own { self.renew(&leadership).await? } else { self.acquire(seen).await? };
         if changed == Changed::One {
-            info!(leader = %id, epoch, "[{name}] this process leads");
+            info!(code = "leader.acquired", leader = %id, epoch, "[{name}] this process leads");
             self.lead(leadership, requested_at);
         }
         Ok(third)

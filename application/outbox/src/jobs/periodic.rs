@@ -117,7 +117,11 @@ impl Runner {
         match leader.while_leading(leadership, self.run_once(Some(leadership))).await {
             Some(progress) => progress,
             None => {
-                warn!(epoch = leadership.epoch, "[{name}] run ended because this process no longer leads");
+                warn!(
+                    code = "job.ended-without-lead",
+                    epoch = leadership.epoch,
+                    "[{name}] run ended because this process no longer leads"
+                );
                 Progress::MoreDue
             }
         }
@@ -129,14 +133,14 @@ impl Runner {
         let progress = match self.job.run(leadership).await {
             Ok(progress) => progress,
             Err(error) => {
-                warn!(%error, "[{name}] run failed; retrying at the next interval");
+                warn!(code = "job.failed", %error, "[{name}] run failed; retrying at the next interval");
                 // If the database is unavailable, the error is already logged.
                 let _ = self.record(leadership, at, RunResult::Failure).await;
                 return Progress::Done;
             }
         };
         if let Err(error) = self.record(leadership, at, RunResult::Success).await {
-            warn!(%error, "[{name}] run not recorded");
+            warn!(code = "job.not-recorded", %error, "[{name}] run not recorded");
         }
         progress
     }

@@ -103,7 +103,7 @@ pub async fn discard_dead_letters(
                 discarded.refused.extend(refused);
             }
             Err(error) if part > 0 => {
-                warn!(%error, discarded = discarded.discarded, "discard interrupted; repeat it to continue");
+                warn!(code = "dead-letters.discard-interrupted", %error, discarded = discarded.discarded, "discard interrupted; repeat it to continue");
                 discarded.more = true;
                 break;
             }

@@ -226,7 +226,7 @@ async fn redrive_units(
                 redriven.skipped += requested - moved;
             }
             Err(error) if redriven.redriven > 0 => {
-                warn!(%error, redriven = redriven.redriven, "redrive interrupted; repeat it to continue");
+                warn!(code = "outbox.redrive-interrupted", %error, redriven = redriven.redriven, "redrive interrupted; repeat it to continue");
                 // The next call starts at the cursor of this call. The rows that this call redrove are now pending, so
                 // the next call does not select them.
                 redriven.more = true;

@@ -115,7 +115,7 @@ pub async fn replay_dead_letters(
                 }
             }
             Err(error) if part > 0 => {
-                warn!(%error, replayed = replayed.replayed, "replay interrupted; repeat it to continue");
+                warn!(code = "dead-letters.replay-interrupted", %error, replayed = replayed.replayed, "replay interrupted; repeat it to continue");
                 replayed.more = true;
                 break;
             }

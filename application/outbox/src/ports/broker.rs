@@ -39,7 +39,7 @@ pub struct Message {
     pub kind: Option<String>,
     /// `correlation_id`: the trace id.
     pub correlation_id: Option<String>,
-    /// The headers `tenantId`, `traceparent`, `aggregateType`, `aggregateId` and `aggregateSeq`.
+    /// The headers `tenantId`, `traceparent`, `requestId`, `aggregateType`, `aggregateId` and `aggregateSeq`.
     pub headers: BTreeMap<String, String>,
     /// The envelope.
     pub body: String,

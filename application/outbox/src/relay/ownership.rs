@@ -130,7 +130,7 @@ impl Ownership {
             })
             .collect();
         if self.owned_leases.len() != before {
-            info!(relay = %self.id, partitions = self.owned_leases.len(), "[OutboxRelay] owns partitions");
+            info!(code = "relay.partitions-owned", relay = %self.id, partitions = self.owned_leases.len(), "[OutboxRelay] owns partitions");
         }
         self.next_tick = requested_at + lease / 3;
         Ok(())

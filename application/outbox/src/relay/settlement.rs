@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSet};
-use tracing::{error, info, warn};
 
-use super::window::Results;
+use super::window::{FailureCause, Results};
+use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::history;
-use crate::logged_id::logged_id;
 use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, SENT, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
     StoreError,
 };
+use crate::summary::Happened;
 use crate::transaction::{Attempt, with_tx};
 
 /// Results of a window that are recorded in one unit of work.
@@ -28,6 +28,7 @@ pub(super) struct Settlement {
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
     /// History entries for failed publishes; the row itself stores only the last error.
     history: BTreeMap<Partition, Vec<HistoryEntry>>,
+    causes: BTreeMap<EventId, FailureCause>,
 }
 
 impl Settlement {
@@ -64,6 +65,7 @@ impl Settlement {
             confirmed: by_partition(results.confirmed, |confirmed| partition(confirmed.event_id())),
             failed: by_partition(results.failed, |failed| partition(&failed.event_id)),
             history,
+            causes: results.causes,
         }
     }
 
@@ -100,28 +102,41 @@ impl Settlement {
                 let duration = now - row.create_time;
                 metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
                 outbox.figures.confirmed(now, duration);
-                info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
-                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = logged_id(&row.aggregate.id), "[OutboxRelay] Event sent successfully");
+                outbox.summary().relay(Happened::Done(duration));
+                event_line!(target: EVENT_TARGET, INFO, EventFields::of(&outbox.registry, row), code = "outbox.event.sent",
+                    hop = "publish", traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(),
+                    "[OutboxRelay] Event sent successfully");
             }
         }
         for (_, failed) in self.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             for failed in failed {
-                let row = rows.get(&failed.event_id);
-                let trace = row.map(|row| row.trace_id());
+                let Some(row) = rows.get(&failed.event_id) else { continue };
+                let cause = self.causes.get(&failed.event_id);
                 // An unchanged retry count means that the attempt was not counted (broker outage).
-                if row.is_none_or(|row| failed.retry_count > row.retry_count) {
+                let is_counted = failed.retry_count > row.retry_count;
+                if is_counted {
                     metrics::counter!(FAILED).increment(1);
                 }
+                let fields = EventFields::of(&outbox.registry, row);
                 match failed.status {
                     OutboxStatus::Failed => {
                         metrics::counter!(DEAD).increment(1);
-                        error!(eventId = %failed.event_id, traceId = trace,
-                        retryCount = failed.retry_count, error = %failed.error,
-                        "[OutboxRelay] [ALERT] Event marked as FAILED");
+                        outbox.summary().relay(Happened::Failed);
+                        event_line!(ERROR, fields, code = "outbox.event.failed", retryCount = failed.retry_count,
+                            errorCode = cause.map(|cause| cause.code), error = %failed.error,
+                            cause = cause.map(|cause| cause.chain.as_str()), "[OutboxRelay] [ALERT] Event marked as FAILED");
                     }
+                    OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent if is_counted => {
+                        outbox.summary().relay(Happened::Retried);
+                        event_line!(WARN, fields, code = "outbox.event.retry", retryCount = failed.retry_count,
+                            errorCode = cause.map(|cause| cause.code), error = %failed.error,
+                            cause = cause.map(|cause| cause.chain.as_str()), "[OutboxRelay] Event waits for its next attempt");
+                    }
+                    // The outage has its own lines.
                     OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent => {
-                        warn!(eventId = %failed.event_id, traceId = trace, retryCount = failed.retry_count,
-                            error = %failed.error, "[OutboxRelay] Event waits for its next attempt");
+                        event_line!(DEBUG, fields, code = "outbox.event.waits-for-broker", retryCount = failed.retry_count,
+                            errorCode = cause.map(|cause| cause.code), error = %failed.error,
+                            "[OutboxRelay] Event waits until the broker is reachable");
                     }
                 }
             }

@@ -2,6 +2,7 @@
 //! is confirmed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,58 @@ const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) struct Results {
     pub(super) confirmed: Vec<Confirmed>,
     pub(super) failed: Vec<FailedPublish>,
-    /// The broker is unreachable; unconfirmed events stay in the outbox.
-    pub(super) broker_unreachable: bool,
+    /// Why each publish failed.
+    pub(super) causes: BTreeMap<EventId, FailureCause>,
+    /// Why the broker is unreachable; unconfirmed events stay in the outbox. `None`: it was reachable.
+    pub(super) outage: Option<String>,
+}
+
+impl Results {
+    fn fail(&mut self, failed: FailedPublish, cause: FailureCause) {
+        self.causes.insert(failed.event_id.clone(), cause);
+        self.failed.push(failed);
+    }
+}
+
+/// Why a publish failed, for its log line.
+#[derive(Debug, Clone)]
+pub(super) struct FailureCause {
+    /// Stable code.
+    pub(super) code: &'static str,
+    /// The error and its sources.
+    pub(super) chain: String,
+}
+
+impl FailureCause {
+    fn new(code: &'static str, why: &str) -> FailureCause {
+        FailureCause { code, chain: why.to_owned() }
+    }
+
+    fn of(error: &BrokerError) -> FailureCause {
+        let code = match error {
+            BrokerError::Unreachable(_) => "unreachable",
+            BrokerError::Closed { .. } => "closed",
+            BrokerError::Refused { .. } => "refused",
+        };
+        FailureCause { code, chain: chain_of(error) }
+    }
+}
+
+/// Texts of an error and of its sources, without those that the text before contains.
+fn chain_of(error: &dyn Error) -> String {
+    let mut chain = error.to_string();
+    let mut last = chain.clone();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if !last.contains(&text) {
+            chain.push_str(": ");
+            chain.push_str(&text);
+        }
+        last = text;
+        source = error.source();
+    }
+    chain
 }
 
 /// Publishes the due rows of one window.
@@ -45,8 +96,6 @@ pub(super) struct Window<'r> {
     pub(super) outbox: &'r Outbox,
     pub(super) settings: &'r RelaySettings,
     pub(super) ownership: &'r mut Ownership,
-    /// Whether the broker was reachable before this window.
-    pub(super) was_reachable: bool,
 }
 
 impl Window<'_> {
@@ -70,7 +119,7 @@ impl Window<'_> {
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
             blocked_sequences.extend(unconfirmed.map(|row| sequence_key(row, unordered)));
-            if results.broker_unreachable || self.outbox.stopping().is_cancelled() {
+            if results.outage.is_some() || self.outbox.stopping().is_cancelled() {
                 break;
             }
         }
@@ -86,7 +135,9 @@ impl Window<'_> {
                     window.push(message);
                     sent.push(*row);
                 }
-                Err(why) => results.failed.push(self.unsendable(row, &why)),
+                Err(why) => {
+                    results.fail(self.unsendable(row, &why), FailureCause::new("not-publishable", &why));
+                }
             }
         }
         if window.is_empty() {
@@ -99,16 +150,15 @@ impl Window<'_> {
         match confirmed {
             Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
-                warn!(%what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
+                warn!(code = "relay.window-rejected", %what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
                 self.publish_one_by_one(&sent, results).await;
             }
             Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                if self.was_reachable {
-                    warn!(error = %error, "[OutboxRelay] [ALERT] broker unreachable; publishing paused, at least {} events pending", sent.len());
-                }
-                results.broker_unreachable = true;
+                let cause = FailureCause::of(&error);
                 self.count_publishes("unreachable", sent.len());
-                results.failed.extend(sent.iter().filter_map(|row| self.deferred(row, &error.to_string())));
+                for row in &sent {
+                    self.defer(row, &error.to_string(), cause.clone(), results);
+                }
             }
         }
     }
@@ -126,12 +176,11 @@ impl Window<'_> {
                 }
                 Err(BrokerError::Refused { what }) => {
                     self.count_publishes("refused", 1);
-                    results.failed.push(self.failed_attempt(row, &what));
+                    results.fail(self.failed_attempt(row, &what), FailureCause::new("refused", &what));
                 }
                 Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                    results.broker_unreachable = true;
                     self.count_publishes("unreachable", 1);
-                    results.failed.extend(self.deferred(row, &error.to_string()));
+                    self.defer(row, &error.to_string(), FailureCause::of(&error), results);
                     return;
                 }
             }
@@ -172,7 +221,7 @@ impl Window<'_> {
                 }
                 () = self.outbox.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
-                        warn!(%error, "[OutboxRelay] cannot renew leases; retrying");
+                        warn!(code = "relay.not-renewed", %error, "[OutboxRelay] cannot renew leases; retrying");
                         self.outbox.sleep(RENEWAL_PAUSE).await;
                     }
                 }
@@ -193,22 +242,21 @@ impl Window<'_> {
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { reason, .. } => {
-                    results.failed.push(self.failed_attempt(row, &format!("returned: {reason}")));
+                    let failed = self.failed_attempt(row, &format!("returned: {reason}"));
+                    results.fail(failed, FailureCause::new("returned", &reason));
                 }
                 PublishOutcome::Nacked { reason, .. } => {
-                    results.failed.push(self.failed_attempt(row, &format!("refused: {reason}")));
+                    let failed = self.failed_attempt(row, &format!("refused: {reason}"));
+                    results.fail(failed, FailureCause::new("refused", &reason));
                 }
                 PublishOutcome::Unknown { reason, .. } => {
-                    results.broker_unreachable = true;
-                    results.failed.extend(self.deferred(row, &reason));
+                    self.defer(row, &reason, FailureCause::new("unknown", &reason), results);
                 }
             }
         }
-        if !missing.is_empty() {
-            results.broker_unreachable = true;
-            results
-                .failed
-                .extend(missing.values().filter_map(|row| self.deferred(row, "no outcome reported")));
+        let why = "no outcome reported";
+        for row in missing.values() {
+            self.defer(row, why, FailureCause::new("unknown", why), results);
         }
     }
 
@@ -228,6 +276,14 @@ impl Window<'_> {
             retry_count,
             next_retry_time: next,
             error: self.error_text(why),
+        }
+    }
+
+    /// Records a publish that failed because of an outage.
+    fn defer(&self, row: &OutboxRow, why: &str, cause: FailureCause, results: &mut Results) {
+        results.outage.get_or_insert_with(|| cause.chain.clone());
+        if let Some(failed) = self.deferred(row, why) {
+            results.fail(failed, cause);
         }
     }
 

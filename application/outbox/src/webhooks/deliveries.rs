@@ -188,7 +188,7 @@ pub(super) fn new_delivery(
         (String::new(), Some(why))
     } else {
         if bytes > LARGE_BODY_BYTES {
-            info!(eventId = %event.event_id, endpointId = %endpoint.id, bytes,
+            info!(code = "webhook.large-body", eventId = %event.event_id, endpointId = %endpoint.id, bytes,
                 "[Webhooks] large body; receivers may refuse it");
         }
         (body, None)

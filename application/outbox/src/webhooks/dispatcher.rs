@@ -232,7 +232,7 @@ impl WebhookDispatcher {
     fn log_not_signed(&self, claimed: &ClaimedDelivery, error: &SecretError) {
         let endpoint = claimed.endpoint.id;
         if self.not_signed().insert(endpoint) {
-            error!(endpointId = %endpoint, %error, "[Webhooks] cannot sign requests to the endpoint; its deliveries wait, no \
+            error!(code = "webhook.not-signed", endpointId = %endpoint, %error, "[Webhooks] cannot sign requests to the endpoint; its deliveries wait, no \
                 attempt is counted");
         }
         metrics::counter!(WEBHOOK_NOT_SIGNED).increment(1);
@@ -252,18 +252,18 @@ fn log_attempt(claimed: &ClaimedDelivery, attempt: Option<&WebhookAttempt>, afte
     let outcome = attempt.map(|attempt| attempt.outcome);
     match outcome {
         Some(AttemptOutcome::Delivered) => {
-            tracing::debug!(endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
+            tracing::debug!(code = "webhook.delivered", endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
                 attempt = number, status, "[Webhooks] delivered");
             metrics::counter!(WEBHOOK_DELIVERED).increment(1);
         }
         Some(AttemptOutcome::Interrupted) => {
-            info!(endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
+            info!(code = "webhook.interrupted", endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
                 "[Webhooks] attempt interrupted by the end of the process; the delivery is due again");
             metrics::counter!(WEBHOOK_INTERRUPTED).increment(1);
         }
         Some(AttemptOutcome::Failed) | None => {
             let is_dead = *after == AfterAttempt::Dead;
-            warn!(endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
+            warn!(code = "webhook.attempt-failed", endpointId = %endpoint.id, deliveryId = delivery.id, eventId = %delivery.event_id,
                 attempt = number, status, error, dead = is_dead, "[Webhooks] attempt failed");
             metrics::counter!(WEBHOOK_FAILED).increment(1);
         }

@@ -164,7 +164,7 @@ impl Job {
                 Ok(endpoint) => locked.extend(endpoint),
                 // Otherwise its results, and those of every endpoint in the group, would be repeated forever.
                 Err(error @ StoreError::Corrupt { .. }) => {
-                    error!(endpointId = %id, %error, "[Webhooks] endpoint cannot be read; its health is not updated");
+                    error!(code = "webhook.endpoint-unreadable", endpointId = %id, %error, "[Webhooks] endpoint cannot be read; its health is not updated");
                 }
                 Err(error) => return Err(error),
             }
@@ -186,7 +186,7 @@ impl Job {
             let failures = health.failures;
             recording.apply(&mut health);
             if failures < FAILING_AFTER && health.failures == FAILING_AFTER {
-                warn!(endpointId = %id, failingSince = ?health.failing_since,
+                warn!(code = "webhook.endpoint-failing", endpointId = %id, failingSince = ?health.failing_since,
                     "[Webhooks] endpoint is failing: its last {FAILING_AFTER} attempts failed");
                 count_on_commit(metrics::counter!(WEBHOOK_FAILING), 1);
             }
@@ -228,7 +228,7 @@ impl Job {
         };
         unit.replace_webhook_endpoint(&after).await?.or_conflict("webhook endpoint")?;
         unit.audit(&disabled_entry(key, reason, recording)).await?;
-        warn!(endpointId = %key.id, tenantId = %key.tenant, reason, "[Webhooks] [ALERT] endpoint disabled");
+        warn!(code = "webhook.endpoint-disabled", endpointId = %key.id, tenantId = %key.tenant, reason, "[Webhooks] [ALERT] endpoint disabled");
         count_on_commit(metrics::counter!(WEBHOOK_DISABLED), 1);
         let payload = EndpointDisabled { endpoint_id: key.id.0, reason: reason.to_owned() };
         self.announcement(&recording.disabled_as, key, at).of(&payload).map(Some)

@@ -11,8 +11,8 @@ use handover_outbox::ports::*;
 use handover_outbox::relay::envelope_of;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
-    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Texts, Transactor, WakeupNotifier, runtime,
-    with_tx,
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Texts, Transactor, WakeupNotifier, append,
+    runtime, with_tx,
 };
 
 use crate::log;
@@ -34,7 +34,7 @@ pub(crate) struct Library {
     pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
     store: MemoryStore,
     clock: Arc<VirtualClock>,
-    broker: MemoryBroker,
+    pub(crate) broker: MemoryBroker,
     consumers: Vec<Bound>,
     wake: WakeupNotifier,
 }
@@ -141,7 +141,7 @@ impl Library {
 
     pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
         let appended = with_tx(&self.tx, events, |unit, events, _| {
-            Box::pin(async move { unit.outbox().append(events).await })
+            Box::pin(async move { append(unit.outbox(), events).await })
         });
         appended.await.unwrap();
     }

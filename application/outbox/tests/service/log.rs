@@ -27,6 +27,11 @@ pub(crate) fn capture() {
     SET.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
 }
 
+/// Log lines of this test with this part.
+pub(crate) fn with(part: &str) -> Vec<String> {
+    lines().into_iter().filter(|line| line.contains(part)).collect()
+}
+
 /// Log lines of this test.
 pub(crate) fn lines() -> Vec<String> {
     LINES.with_borrow(|lines| lines.lines.clone())
@@ -63,6 +68,7 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
+        text.0 += &format!("level={} target={}", event.metadata().level(), event.metadata().target());
         LINES.with_borrow_mut(|lines| {
             let around = |id: &Id| lines.spans[usize::try_from(id.into_u64()).unwrap() - 1].clone();
             let line = lines.entered.iter().map(around).chain([text.0]).collect();

@@ -10,6 +10,7 @@ mod jobs;
 mod library;
 mod lists;
 mod log;
+mod log_lines;
 mod measured;
 mod state;
 mod texts;

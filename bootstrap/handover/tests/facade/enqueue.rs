@@ -161,10 +161,11 @@ async fn events_are_enqueued_together_with_their_ids_in_the_given_order() -> Tes
 /// What a handler sees of an event besides its payload.
 async fn describe(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
     let facts = format!(
-        "{} at {} in trace {} of tenant {}: {}",
+        "{} at {} in trace {} and request {:?} of tenant {}: {}",
         event.sequence(),
         event.occurred_at(),
         event.trace_id(),
+        event.request_id(),
         event.tenant(),
         event.clone().into_payload().reader
     );
@@ -181,6 +182,7 @@ async fn options_reach_the_handler() -> TestResult {
         .occurred_at(DateTime::<Utc>::UNIX_EPOCH)
         .tenant(7.try_into()?)
         .trace(Trace { trace_id: "trace-1".to_owned(), traceparent: None })
+        .request_id("request-1")
         .sequence(12)
         .max_retries(5);
     let mut tx = library.pool.begin().await?;
@@ -189,7 +191,9 @@ async fn options_reach_the_handler() -> TestResult {
     outbox.wake();
     library.consumed("SUCCESS", 1).await?;
     running.stop(STOP_LIMIT).await?;
-    assert_eq!(library.notes().await?, ["12 at 1970-01-01 00:00:00 UTC in trace trace-1 of tenant 7: ann"]);
+    let expected =
+        "12 at 1970-01-01 00:00:00 UTC in trace trace-1 and request Some(\"request-1\") of tenant 7: ann";
+    assert_eq!(library.notes().await?, [expected]);
     assert_eq!(library.count("SELECT max_retry_count FROM outbox_events").await?, 5);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Logging and trace export: `[log]`.
 
+use handover_outbox::EVENT_TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::config::{Checked, ConfigError, Item, Kind, Reader};
@@ -20,10 +21,22 @@ pub enum LogFormat {
 pub struct LogConfig {
     /// `log.level`: a level, or directives such as `info,handover_outbox=debug`.
     pub filter: Targets,
+    /// `log.events`: whether every event that is appended, published and applied has its own lines; otherwise a summary.
+    pub events: bool,
     /// `log.format`.
     pub format: LogFormat,
     /// `log.traces`: `http://host:port` of an OpenTelemetry collector; `None`: off.
     pub traces: Option<String>,
+}
+
+impl LogConfig {
+    /// Filter of log lines: `log.level`, without the lines about single events if `log.events` is false.
+    pub fn lines(&self) -> Targets {
+        match self.events {
+            true => self.filter.clone(),
+            false => self.filter.clone().with_target(EVENT_TARGET, LevelFilter::OFF),
+        }
+    }
 }
 
 /// Reads `log.*`.
@@ -35,8 +48,9 @@ pub fn log(reader: &Reader<'_>) -> Checked<LogConfig> {
     });
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
     let format = reader.one_of("log.format", &formats);
+    let events = reader.boolean("log.events", "true");
     let traces = reader.key(Kind::Url, "log.traces", "off", traces);
-    Ok(LogConfig { filter: filter?, format: format?, traces: traces? })
+    Ok(LogConfig { filter: filter?, events: events?, format: format?, traces: traces? })
 }
 
 fn traces(item: &Item) -> Result<Option<String>, ConfigError> {

@@ -58,6 +58,10 @@ fn headers() -> Value {
                 "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
                 "description": "W3C Trace Context, where the request had one.",
             },
+            "requestId": {
+                "type": "string",
+                "description": "Id of the request, where the event was caused by one.",
+            },
         },
     })
 }

@@ -27,6 +27,7 @@ impl Operator {
             actor: Actor::CommandLine(user()),
             tenant: session.operator.tenant,
             trace: session.operator.trace.clone(),
+            request_id: None,
         };
         Ok(Operator { session, app, context })
     }

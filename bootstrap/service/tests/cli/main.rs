@@ -14,6 +14,7 @@ mod documents;
 mod inspect;
 mod links;
 mod log;
+mod log_codes;
 mod metrics;
 mod pages;
 mod program;

@@ -12,6 +12,7 @@ use handover_service::cli::Cli;
 use marketplace_wiring::settings::Config;
 
 use crate::links::{broken_links, pages};
+use crate::log_codes::{LogLine, log_lines};
 
 const BEGIN: &str = "<!-- generated";
 const END: &str = "<!-- end of the generated part -->";
@@ -179,6 +180,37 @@ fn pages_http_api_names_every_route_of_the_openapi_document() {
             assert!(text.contains(&call), "bootstrap/docs/http-api.md does not name {call}");
         }
     }
+}
+
+/// Sources whose lines have a code.
+const CODED: [&str; 2] = ["application", "adapters"];
+
+fn log_codes(_: &str) -> String {
+    let lines = log_lines(&root(), &CODED).into_iter();
+    let mut rows: Vec<(String, String, String)> =
+        lines.filter_map(|LogLine { code, level, text, .. }| Some((code?, level, text))).collect();
+    rows.dedup();
+    let mut text = "\n| code | level | line |\n|---|---|---|\n".to_owned();
+    for (code, level, line) in rows {
+        writeln!(text, "| `{code}` | {level} | {} |", cell(&line)).unwrap();
+    }
+    text + "\n"
+}
+
+#[test]
+fn pages_logs_has_every_code_and_every_line_above_level_debug_has_one() {
+    check("logs.md", log_codes);
+    let lines = log_lines(&root(), &CODED);
+    assert!(lines.len() > 100, "{lines:#?}");
+    let uncoded: Vec<&LogLine> =
+        lines.iter().filter(|line| line.code.is_none() && line.level != "DEBUG").collect();
+    assert!(uncoded.is_empty(), "give these lines a code: {uncoded:#?}");
+    let is_code = |code: &str| {
+        code.contains('.') && code.bytes().all(|byte| byte.is_ascii_lowercase() || b".-".contains(&byte))
+    };
+    let malformed: Vec<&LogLine> =
+        lines.iter().filter(|line| line.code.as_deref().is_some_and(|code| !is_code(code))).collect();
+    assert!(malformed.is_empty(), "{malformed:#?}");
 }
 
 /// The list of metrics, by the source of their values.

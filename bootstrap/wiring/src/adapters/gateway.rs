@@ -78,6 +78,7 @@ impl RefundReports for SandboxReports {
             // The callbacks of a gateway carry no tenant; the use case reads the tenant from the row of the refund.
             tenant: TenantId::DEFAULT,
             trace: request.trace.clone(),
+            request_id: None,
         };
         let command = SettleRefund {
             refund: ReportedName { reference: request.reference, id: Some(request.refund) },

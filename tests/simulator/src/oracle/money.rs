@@ -215,6 +215,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         actor: Actor::CommandLine("oracle".to_owned()),
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "oracle".to_owned(), traceparent: None },
+        request_id: None,
     };
     let operator = context.operator().expect("the command line has every role");
     let command = Reconcile {

@@ -202,6 +202,7 @@ async fn repeated_request_is_409_while_first_is_in_progress_and_key_is_free_afte
         actor: Actor::User { id: UserId::try_from(SELLER).unwrap(), roles: vec![Role::User] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "late".to_owned(), traceparent: None },
+        request_id: None,
     };
     let lamp = ListProduct {
         title: Title::try_from("a lamp".to_owned()).unwrap(),

@@ -71,7 +71,11 @@ async fn request_logs_one_line_with_trace_route_status_and_duration() {
     let token = world.token(BUYER, 1, &[]);
     let log = Log::default();
     let guard = log.capture();
-    let request = world.get("/api/v1/orders/4711?x").header("x-trace-id", "t-1").token(&token);
+    let request = world
+        .get("/api/v1/orders/4711?x")
+        .header("x-trace-id", "t-1")
+        .header("x-request-id", "r-1")
+        .token(&token);
     request.send().await.expect(400, "A0400");
     drop(guard);
     let lines = log.lines();
@@ -84,8 +88,8 @@ async fn request_logs_one_line_with_trace_route_status_and_duration() {
     assert_eq!(line["durationMs"], 0);
     let span = &line["span"];
     assert_eq!(
-        (&span["traceId"], &span["method"], &span["route"]),
-        (&"t-1".into(), &"GET".into(), &"/api/v1/orders/{id}".into())
+        (&span["traceId"], &span["requestId"], &span["method"], &span["route"]),
+        (&"t-1".into(), &"r-1".into(), &"GET".into(), &"/api/v1/orders/{id}".into())
     );
     assert!(!log.lines()[0].to_string().contains(&token));
 }

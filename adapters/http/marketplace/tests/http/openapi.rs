@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::client::ApiResponse;
 
 /// Headers that the document describes.
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 8] = [
     "x-trace-id",
+    "x-request-id",
     "traceparent",
     "ratelimit",
     "ratelimit-policy",
@@ -18,7 +19,7 @@ const HEADERS: [&str; 7] = [
     "idempotent-replayed",
     "www-authenticate",
 ];
-const COMMON_HEADERS: [&str; 2] = ["x-trace-id", "traceparent"];
+const COMMON_HEADERS: [&str; 3] = ["x-trace-id", "x-request-id", "traceparent"];
 
 pub(crate) static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::read);
 

@@ -28,6 +28,29 @@ async fn valid_trace_id_is_used_and_invalid_one_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn valid_request_id_is_echoed_and_invalid_one_is_replaced() {
+    let world = World::new().await;
+    let echoed = async |path: &str, given: &[&str]| {
+        let request = given.iter().fold(world.get(path), |request, id| request.header("x-request-id", id));
+        request.send().await.header("x-request-id").unwrap().to_owned()
+    };
+    let longest = "x".repeat(64);
+    for valid in ["a", "A_b-9", longest.as_str()] {
+        assert_eq!(echoed("/healthz", &[valid]).await, valid);
+        assert_eq!(echoed("/none", &[valid]).await, valid, "a refused request keeps its id");
+    }
+    let too_long = "x".repeat(65);
+    let mut generated = std::collections::BTreeSet::new();
+    for given in [&[][..], &[""], &["a b"], &["a\"b"], &["a.b"], &[too_long.as_str()], &["one", "two"]] {
+        let id = echoed("/healthz", given).await;
+        assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{given:?}: {id}");
+        assert!(generated.insert(id), "{given:?}");
+    }
+    let response = world.get("/healthz").header("x-request-id", "r-1").send().await;
+    assert_ne!(response.trace_id, "r-1", "the request id is not the trace id");
+}
+
+#[tokio::test(start_paused = true)]
 async fn traceparent_provides_the_trace_id() {
     let world = World::new().await;
     let from_parent = world.get("/healthz").header("traceparent", PARENT).send().await;
@@ -99,6 +122,7 @@ async fn events_of_a_command_carry_the_trace() {
     let body = json!({ "productId": world.product().await }).to_string();
     let request =
         world.post_as(BUYER, "/api/v1/orders").header("traceparent", PARENT).header("x-trace-id", "t-7");
+    let request = request.header("x-request-id", "r-7");
     request.json(body).send().await.expect(201, "00000");
     let rows = world
         .app
@@ -113,6 +137,7 @@ async fn events_of_a_command_carry_the_trace() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!(row.metadata.trace_id.as_deref(), Some("t-7"));
+        assert_eq!(row.metadata.request_id.as_deref(), Some("r-7"));
         // The request has its own span in the client's trace.
         let parent = row.metadata.traceparent.unwrap();
         assert_eq!((&parent[..35], &parent[52..]), (&PARENT[..35], &PARENT[52..]));

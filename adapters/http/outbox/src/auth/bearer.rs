@@ -36,7 +36,7 @@ impl From<&Unauthenticated> for Refusal {
             }
             Unauthenticated::Invalid(error) => {
                 // Only the log contains the reason: the response is the same for every invalid token.
-                tracing::info!(reason = %error, code = Code::NOT_AUTHENTICATED.as_str(), "authentication: token refused");
+                tracing::info!(code = "request.token-refused", reason = %error, responseCode = Code::NOT_AUTHENTICATED.as_str(), "authentication: token refused");
                 Refusal::bad_token()
             }
         }

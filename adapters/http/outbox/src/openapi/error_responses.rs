@@ -17,8 +17,8 @@ use crate::messages::{self, Text};
 use crate::refusal::default_message;
 
 /// Headers of every response, with their component names.
-pub(crate) const COMMON_HEADERS: [(&str, &str); 2] =
-    [("X-Trace-Id", "TraceId"), ("traceparent", "Traceparent")];
+pub(crate) const COMMON_HEADERS: [(&str, &str); 3] =
+    [("X-Trace-Id", "TraceId"), ("X-Request-Id", "RequestId"), ("traceparent", "Traceparent")];
 /// Headers of rate-limited responses, with their component names.
 pub(crate) const RATE_LIMIT_HEADERS: [(&str, &str); 2] =
     [("RateLimit", "RateLimit"), ("RateLimit-Policy", "RateLimitPolicy")];

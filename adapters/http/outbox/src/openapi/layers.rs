@@ -234,7 +234,7 @@ fn of_components(header: &str) -> RefOr<Header> {
     RefOr::Ref(Ref::new(format!("#/components/headers/{header}")))
 }
 
-fn headers() -> [(&'static str, Header); 6] {
+fn headers() -> [(&'static str, Header); 7] {
     let of = |schema: RefOr<Schema>, what: &str| {
         HeaderBuilder::new().schema(Some(schema)).description(Some(what)).build()
     };
@@ -249,6 +249,7 @@ fn headers() -> [(&'static str, Header); 6] {
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).into();
     [
         ("TraceId", of(Ref::from_schema_name(error_responses::TRACE_ID).into(), "Trace id of the request")),
+        ("RequestId", of(text("^[A-Za-z0-9_-]{1,64}$"), "Id of the request, for the search in logs")),
         ("RetryAfter", of(seconds, "Time to wait before a retry, in seconds")),
         (
             "Traceparent",

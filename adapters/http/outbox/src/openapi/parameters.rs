@@ -29,7 +29,7 @@ impl IntoParams for Paging {
 }
 
 /// Parameters of every operation, by their component names.
-pub(super) fn common_parameters() -> [(&'static str, Parameter); 3] {
+pub(super) fn common_parameters() -> [(&'static str, Parameter); 4] {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     [
         (
@@ -37,6 +37,15 @@ pub(super) fn common_parameters() -> [(&'static str, Parameter); 3] {
             header(
                 "X-Trace-Id",
                 "Trace id of the request; if it is absent or invalid, the trace id of `traceparent` or a new trace id is used",
+                Required::False,
+                text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")),
+            ),
+        ),
+        (
+            "RequestId",
+            header(
+                "X-Request-Id",
+                "Request id, for the search in logs; if it is absent or invalid, a new request id is used",
                 Required::False,
                 text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")),
             ),

@@ -100,6 +100,7 @@ pub(super) async fn move_by_dead_letter_key(
         let targets = routes.targets(key);
         if targets.is_empty() {
             tracing::warn!(
+                code = "broker.dead-letter-dropped",
                 queue = queued.queue,
                 key,
                 "broker: dead letter dropped; no queue is bound to its key"

@@ -20,7 +20,7 @@ fn trace(name: &str) -> Trace {
 }
 
 fn traced(context: CommandContext, name: &str) -> CommandContext {
-    CommandContext { trace: trace(name), ..context }
+    CommandContext { trace: trace(name), request_id: Some(format!("request-{name}")), ..context }
 }
 
 async fn placed(market: &Market) -> Order {
@@ -61,6 +61,10 @@ async fn row(market: &Market, event_type: EventKind) -> OutboxRow {
     rows.retain(|row| row.event_type == event_type.as_str());
     assert_eq!(rows.len(), 1, "{event_type}");
     rows.remove(0)
+}
+
+async fn request_of(market: &Market, event_type: EventKind) -> Option<String> {
+    row(market, event_type).await.metadata.request_id
 }
 
 async fn trace_of(market: &Market, event_type: EventKind) -> Trace {
@@ -147,6 +151,7 @@ async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     };
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
     assert_eq!(trace_of(&market, EventKind::OrderCancelled).await, trace("place"));
+    assert_eq!(request_of(&market, EventKind::OrderCancelled).await.as_deref(), Some("request-place"));
     let operations = market.world.view().await.operations_of(order.tenant, &[order.id]).await.unwrap();
     let release = operations.iter().find(|it| it.kind == OperationKind::Release).unwrap();
     assert_eq!(release.trace_id.as_deref(), Some("place"));
@@ -172,6 +177,7 @@ async fn lost_event_is_repaired_with_the_trace_of_its_request_if_known() {
         trace("place"),
         "expected the trace of the ORDER_TIMEOUT event of the order"
     );
+    assert_eq!(request_of(&market, EventKind::OrderCreated).await.as_deref(), Some("request-place"));
     assert_eq!(trace_of(&market, EventKind::OrderPaid).await, trace("pay"));
     let new_trace = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
     assert_eq!(

@@ -25,6 +25,7 @@ async fn message_contains_the_envelope_and_properties_of_the_contract() {
     let metadata = EventMetadata {
         trace_id: Some("trace-xxx".into()),
         traceparent: Some(traceparent.into()),
+        request_id: Some("request-1".into()),
         ..EventMetadata::default()
     };
     let sent = published(secs(900), |world| {
@@ -44,6 +45,7 @@ async fn message_contains_the_envelope_and_properties_of_the_contract() {
             ("aggregateId", "7"),
             ("aggregateSeq", "1"),
             ("aggregateType", "Order"),
+            ("requestId", "request-1"),
             ("tenantId", "1"),
             ("traceparent", traceparent)
         ]
@@ -70,6 +72,7 @@ async fn row_without_metadata_uses_its_event_id_as_trace_id() {
     assert_eq!(message.correlation_id.as_deref(), Some("manual"));
     assert_eq!(Envelope::parse(&message.body).unwrap().trace_id, "manual");
     assert!(!message.headers.contains_key("traceparent"));
+    assert!(!message.headers.contains_key("requestId"));
 }
 
 #[tokio::test(start_paused = true)]

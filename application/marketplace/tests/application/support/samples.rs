@@ -24,6 +24,7 @@ pub(crate) fn by(user: i64) -> CommandContext {
         actor: Actor::User { id: user.try_into().unwrap(), roles: vec![Role::User] },
         tenant: TENANT,
         trace: Trace { trace_id: format!("trace-{user}"), traceparent: None },
+        request_id: None,
     }
 }
 

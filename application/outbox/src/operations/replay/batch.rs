@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::ConsumeStatus;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::consumers::retry_record;
+use crate::event_line::{EventFields, event_line};
 use crate::message::outgoing_to;
 use crate::operations::changed_by_earlier_attempt;
 use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
@@ -188,13 +189,16 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
     let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, outbox.broker.publish(window)).await {
         Ok(Ok(outcomes)) => outcomes,
         Ok(Err(error)) => {
-            warn!(%error, "[DeadLetters] replay failed; it can be repeated");
+            warn!(code = "dead-letters.replay-failed", %error, "[DeadLetters] replay failed; it can be repeated");
             end.broker_unreachable = true;
             end.refused.extend(published.iter().map(|dead_letter| dead_letter.refused(NOT_CONFIRMED)));
             return Vec::new();
         }
         Err(_) => {
-            warn!("[DeadLetters] replay not confirmed within {CONFIRM_TIMEOUT:?}; it can be repeated");
+            warn!(
+                code = "dead-letters.replay-timed-out",
+                "[DeadLetters] replay not confirmed within {CONFIRM_TIMEOUT:?}; it can be repeated"
+            );
             end.broker_unreachable = true;
             end.refused.extend(published.iter().map(|dead_letter| dead_letter.refused(NOT_CONFIRMED)));
             return Vec::new();
@@ -214,8 +218,15 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
                 (reason, NOT_CONFIRMED)
             }
         };
-        warn!(eventId = %dead_letter.event.event_id, traceId = dead_letter.event.trace_id(), queue = dead_letter.queue, reason,
-            "[DeadLetters] replay not confirmed by the broker; the dead letter stays REPLAYING, replay it again");
+        event_line!(
+            WARN,
+            EventFields::of(&outbox.registry, &dead_letter.event),
+            code = "dead-letters.replay-not-confirmed",
+            queue = dead_letter.queue,
+            consumer = dead_letter.consumer,
+            reason,
+            "[DeadLetters] replay not confirmed by the broker; the dead letter stays REPLAYING, replay it again"
+        );
         end.refused.push(dead_letter.refused(why));
     }
     confirmed
@@ -239,7 +250,7 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     })
     .await;
     let refusals = closed.unwrap_or_else(|error| {
-        warn!(%error, "[DeadLetters] {} replays were confirmed but their dead letters cannot be closed; replay them again", dead_letters.len());
+        warn!(code = "dead-letters.replay-not-closed", %error, "[DeadLetters] {} replays were confirmed but their dead letters cannot be closed; replay them again", dead_letters.len());
         let why = "the event was sent to its consumer, but the dead letter could not be closed; replay it again \
                    to close it";
         dead_letters.iter().map(|_| Some(why.to_owned())).collect()
@@ -247,9 +258,14 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     for (dead_letter, refusal) in dead_letters.iter().zip(refusals) {
         match refusal {
             None => {
-                info!(eventId = %dead_letter.event.event_id, eventType = %dead_letter.event.event_type,
-                    traceId = dead_letter.event.trace_id(), queue = dead_letter.queue, consumer = dead_letter.consumer,
-                    "[DeadLetters] dead letter replayed");
+                event_line!(
+                    INFO,
+                    EventFields::of(&outbox.registry, &dead_letter.event),
+                    code = "dead-letters.replayed",
+                    queue = dead_letter.queue,
+                    consumer = dead_letter.consumer,
+                    "[DeadLetters] dead letter replayed"
+                );
                 end.replayed += 1;
             }
             Some(why) => end.refused.push(dead_letter.refused(why)),

@@ -103,7 +103,11 @@ impl State {
         if !is_stuck {
             if let Some(Blocked { since, warned: Some(_), .. }) = self.blocked {
                 let seconds = since.elapsed().as_secs();
-                tracing::info!(seconds, "sqlite: the reader of an old snapshot ended; the log is truncated");
+                tracing::info!(
+                    code = "sqlite.log-truncated",
+                    seconds,
+                    "sqlite: the reader of an old snapshot ended; the log is truncated"
+                );
             }
             self.blocked = None;
             return;
@@ -116,6 +120,7 @@ impl State {
         if log_bytes >= WARN_BYTES && may_warn {
             blocked.warned = Some(now);
             tracing::warn!(
+                code = "sqlite.log-grows",
                 log_mib = log_bytes >> 20,
                 reader_age_seconds = blocked.since.elapsed().as_secs(),
                 "sqlite: the write-ahead log grows, because a reader has kept an old snapshot for at least this time; \

@@ -168,7 +168,7 @@ impl Storage {
     pub(super) fn recovered(&self) {
         let Ok(mut state) = self.state.lock() else { return };
         if let Some(problem) = state.problem.take() {
-            tracing::info!("sqlite: writes succeed again after: {problem}");
+            tracing::info!(code = "sqlite.writable", "sqlite: writes succeed again after: {problem}");
         }
     }
 }

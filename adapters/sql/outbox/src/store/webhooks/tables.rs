@@ -109,7 +109,7 @@ pub(super) fn endpoint_id(row: Fields<'_>, column: &'static str) -> Result<Endpo
 pub(super) fn readable<T: Table>(row: &Row) -> Result<Option<T::Row>, StoreError> {
     match T::read(row) {
         Err(error @ StoreError::Corrupt { .. }) => {
-            error!(%error, "[Webhooks] row skipped: correct or delete it, then run `webhook recover --include-missing`");
+            error!(code = "webhook.row-unreadable", %error, "[Webhooks] row skipped: correct or delete it, then run `webhook recover --include-missing`");
             Ok(None)
         }
         read => read.map(Some),

@@ -103,7 +103,7 @@ async fn finish(
 ) -> Result<Option<Repair>, StoreError> {
     let tenant = entry.tenant;
     let actor = Actor::System("reconciliation");
-    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone() };
+    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), request_id: None };
     let command = FinishPayment { tenant, order, mismatch, entry: Some(entry) };
     Ok(operations.payments.finish(&context, command).await?.map(Repair::from))
 }
