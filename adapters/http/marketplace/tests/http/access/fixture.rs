@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::OnFailed;
+use handover_outbox::ports::{OnFailed, Resolution, StatSample, Thousandths};
+use handover_outbox::{WakeupNotifier, with_tx};
 use marketplace::Settings;
 use marketplace::service;
 use serde_json::json;
@@ -49,6 +49,7 @@ impl AccessFixture {
         let webhook = world.webhook().await;
         let delivery = world.dead_webhook_delivery(&webhook).await;
         others_order(&world).await;
+        stat_sample(&world).await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
         let id = |id: i64| id.to_string();
@@ -82,6 +83,22 @@ impl AccessFixture {
         rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
         rows
     }
+}
+
+async fn stat_sample(world: &World) {
+    let outbox = &world.app.outbox;
+    let sample = StatSample {
+        resolution: Resolution::Minute,
+        at: outbox.now(),
+        metric: "rows".to_owned(),
+        labels: String::new(),
+        mean: Thousandths(1),
+        max: Thousandths(1),
+    };
+    let adding = with_tx(&outbox.tx, sample, |unit, sample, _| {
+        Box::pin(async move { unit.outbox().add_stat_samples(std::slice::from_ref(sample)).await })
+    });
+    adding.await.unwrap();
 }
 
 async fn paid_order(world: &World) -> i64 {
