@@ -13,6 +13,7 @@ use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
 use crate::settings::ConsumeOrder;
+use crate::spans::{Spans, TraceContext};
 use crate::summary::EventSummary;
 use crate::tasks::Tasks;
 use crate::texts::Texts;
@@ -52,6 +53,8 @@ pub struct Outbox {
     /// The current outage of the broker, for its log lines.
     pub(crate) outage: Arc<BrokerOutage>,
     summary: EventSummary,
+    /// Spans of relay and consumers; `None`: they open none.
+    pub(crate) spans: Option<Spans>,
     /// Texts about failed events and duplicates.
     pub(crate) texts: Arc<Texts>,
 }
@@ -68,6 +71,7 @@ impl Outbox {
             on_failed: OnFailed::default(),
             outage: Arc::default(),
             summary: EventSummary::default(),
+            spans: None,
             texts: Arc::default(),
         }
     }
@@ -91,6 +95,11 @@ impl Outbox {
     /// Replaces the English texts about failed events and duplicates.
     pub fn with_texts(self, texts: Texts) -> Outbox {
         Outbox { texts: Arc::new(texts), ..self }
+    }
+
+    /// Lets relay and consumers open spans. `system` is `rabbitmq`, or `handover` if messages are rows of the database.
+    pub fn with_spans(self, context: Arc<dyn TraceContext>, system: &'static str) -> Outbox {
+        Outbox { spans: Some(Spans::new(context, system)), ..self }
     }
 
     /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).

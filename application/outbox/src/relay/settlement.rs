@@ -103,7 +103,7 @@ impl Settlement {
                 metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
                 outbox.summary().relay(Happened::Done(duration));
                 event_line!(target: EVENT_TARGET, INFO, EventFields::of(&outbox.registry, row), code = "outbox.event.sent",
-                    hop = "publish", traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(),
+                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(),
                     "[OutboxRelay] Event sent successfully");
             }
         }
