@@ -14,6 +14,10 @@ impl Fields {
         self.0.get(name).map(|value| value.as_str().into_owned())
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     pub(crate) fn number(&self, name: &str) -> Option<i64> {
         if let Value::I64(number) = self.0.get(name)? { Some(*number) } else { None }
     }

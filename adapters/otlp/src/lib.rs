@@ -7,6 +7,7 @@
 mod client;
 mod fields;
 mod layer;
+mod messaging;
 mod span;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 
 use client::Client;
 pub use layer::{HopLayer, hops};
+pub use messaging::SpanContexts;
 
 /// Timeout of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The span of a hop. Attributes follow the OpenTelemetry semantic conventions for HTTP and messaging; attributes that
+//! The span of a hop. Attributes follow the OpenTelemetry semantic conventions for HTTP; attributes that
 //! the conventions do not define have the prefix `handover.`.
 
 use std::time::{Duration, SystemTime};
@@ -13,13 +13,8 @@ use crate::fields::Fields;
 const STRUCTURE: [&str; 6] = ["hop", "traceparent", "parent", "durationMs", "message", "traceId"];
 
 /// Field names and the attribute names of the semantic conventions.
-const CONVENTIONS: [(&str, &str); 5] = [
-    ("method", "http.request.method"),
-    ("route", "http.route"),
-    ("status", "http.response.status_code"),
-    ("eventId", "messaging.message.id"),
-    ("queue", "messaging.destination.name"),
-];
+const CONVENTIONS: [(&str, &str); 3] =
+    [("method", "http.request.method"), ("route", "http.route"), ("status", "http.response.status_code")];
 
 /// The span of a log event; the span ends at `end`. `None` if the event has no valid `traceparent`, its trace is not
 /// sampled, or its hop is unknown.
@@ -35,10 +30,6 @@ pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
             let parent = fields.text("parent").and_then(|id| SpanId::from_hex(&id).ok());
             let name = format!("{} {}", text("method"), text("route"));
             (SpanKind::Server, name, span, parent.unwrap_or(SpanId::INVALID))
-        }
-        "publish" => (SpanKind::Producer, format!("publish {}", text("eventType")), new_id(), span),
-        "consume" => {
-            (SpanKind::Consumer, format!("{} {}", text("consumer"), text("eventType")), new_id(), span)
         }
         _ => return None,
     };
@@ -69,12 +60,12 @@ pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
     })
 }
 
-fn new_id() -> SpanId {
+pub(crate) fn new_id() -> SpanId {
     RandomIdGenerator::default().new_span_id()
 }
 
 /// Parses a `traceparent` in the format of version 00 (W3C Trace Context, section 3.2). The version is not checked.
-fn parse_traceparent(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
+pub(crate) fn parse_traceparent(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     let mut parts = text.split('-');
     let (_, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let trace = TraceId::from_hex(trace).ok().filter(|id| *id != TraceId::INVALID)?;

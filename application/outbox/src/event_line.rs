@@ -77,7 +77,7 @@ impl<'e> EventFields<'e> {
         }
     }
 
-    /// Span with the fields that the event type adds, such as `orderId`.
+    /// Span with the fields that the event type adds, such as `bookId`.
     pub(crate) fn span(&self) -> Span {
         match (self.span, self.payload) {
             (None, _) => Span::none(),

@@ -24,13 +24,15 @@ pub struct Event {
     /// Number of the attempt, from 1. An attempt that is not counted has the same number as the next one: that of a group
     /// which fails, and one that an outage ends.
     pub attempt: u32,
+    /// W3C trace context in which the event was published, from its message; `None` if it has no message with one.
+    pub published: Option<String>,
 }
 
 impl Event {
     /// Builds the event of a row, for its first attempt. A payload that is not a JSON object is an unrecoverable error.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
         let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
-        Ok(Event { row: row.clone(), envelope: Arc::new(envelope), attempt: 1 })
+        Ok(Event { row: row.clone(), envelope: Arc::new(envelope), attempt: 1, published: None })
     }
 
     /// Deserializes the payload. A payload that does not have the structure of `T` is an unrecoverable error.

@@ -53,12 +53,22 @@ pub(crate) fn dead_letter_body(registry: &EventRegistry, row: &OutboxRow) -> Str
     )
 }
 
-/// Message of a row with the routing key of [`EventRegistry::publishing_key`]. The error says why the row cannot be
+/// Message of a row; `traceparent` returns the trace context of its publish for a routing key, if it is not that of the row.
+/// The routing key is that of [`EventRegistry::publishing_key`]. The error says why the row cannot be
 /// published. A retry cannot succeed, because neither the content of a row nor the registry of a process changes.
-pub(crate) fn outgoing(registry: &EventRegistry, texts: &Texts, row: &OutboxRow) -> Result<Outgoing, String> {
+pub(crate) fn outgoing(
+    registry: &EventRegistry,
+    texts: &Texts,
+    row: &OutboxRow,
+    traceparent: impl FnOnce(&str) -> Option<String>,
+) -> Result<Outgoing, String> {
     let envelope = published_envelope(registry, row)?;
     let routing_key = registry.publishing_key(row, &envelope, texts)?.to_owned();
-    Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
+    let mut message = message_of(row, &envelope);
+    if let Some(traceparent) = traceparent(&routing_key) {
+        message.headers.insert(TRACEPARENT.to_owned(), traceparent);
+    }
+    Ok(Outgoing::new(row.event_id.clone(), routing_key, message))
 }
 
 /// Message of a row that a replay sends directly to one queue, without the bindings.

@@ -15,6 +15,7 @@ use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
 use crate::settings::ConsumeOrder;
+use crate::spans::{Spans, TraceContext};
 use crate::summary::EventSummary;
 use crate::tasks::Tasks;
 use crate::texts::Texts;
@@ -54,6 +55,8 @@ pub struct Outbox {
     /// The current outage of the broker, for its log lines.
     pub(crate) outage: Arc<BrokerOutage>,
     summary: EventSummary,
+    /// Spans of relay and consumers; `None`: they open none.
+    pub(crate) spans: Option<Spans>,
     /// Texts about failed events and duplicates.
     pub(crate) texts: Arc<Texts>,
     /// Alerts, with their limits.
@@ -74,6 +77,7 @@ impl Outbox {
             on_failed: OnFailed::default(),
             outage: Arc::default(),
             summary: EventSummary::default(),
+            spans: None,
             texts: Arc::default(),
             alerts: Arc::new([]),
             figures: Arc::default(),
@@ -105,6 +109,11 @@ impl Outbox {
     /// application. Without this call there are none.
     pub fn with_alerts(self, alerts: impl IntoIterator<Item = Alert>) -> Outbox {
         Outbox { alerts: alerts.into_iter().collect(), ..self }
+    }
+
+    /// Lets relay and consumers open spans. `system` is `rabbitmq`, or `handover` if messages are rows of the database.
+    pub fn with_spans(self, context: Arc<dyn TraceContext>, system: &'static str) -> Outbox {
+        Outbox { spans: Some(Spans::new(context, system)), ..self }
     }
 
     /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).

@@ -19,7 +19,7 @@ use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
 use crate::layer::Layer;
 use crate::outbox::Outbox;
-use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key};
+use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::registration::Registration;
 
 /// Maximum length of the names of services, consumers, event types and aggregate types.
@@ -186,6 +186,7 @@ impl<DB: Database> Builder<DB> {
         let shared = Shared {
             resources: Arc::new(self.resources),
             system: self.broker.system(),
+            exchange: exchange(&self.name).into(),
             layers: self.layers.into(),
         };
         let queue = |consumer: &str| format!("{}.{consumer}", self.name);

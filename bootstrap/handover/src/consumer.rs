@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
     /// Name of the messaging system in spans.
     pub(crate) system: &'static str,
+    /// Exchange of the service.
+    pub(crate) exchange: Arc<str>,
     /// The first layer is the outermost.
     pub(crate) layers: Arc<[Box<dyn Layer>]>,
 }
@@ -96,7 +98,17 @@ impl<F> Calls<F> {
         event: &StoredEvent,
         call: BoxFuture<'_, handler::Result<Applied>>,
     ) -> Result<Applied, StoredError> {
-        let facts = Call { system: self.shared.system, queue: &self.queue, consumer: &self.name, event };
+        let registered = self.handlers.functions.iter().map(|function| &function.event);
+        let registered = registered.filter(|registered| registered.name == event.row.event_type);
+        let routing_key = registered.map(|registered| registered.routing_key).next().unwrap_or_default();
+        let facts = Call {
+            system: self.shared.system,
+            exchange: &self.shared.exchange,
+            routing_key,
+            queue: &self.queue,
+            consumer: &self.name,
+            event,
+        };
         let layers = self.shared.layers.iter().rev();
         let layered = layers.fold(call, |call, layer| layer.around(facts, call));
         layered.await.map_err(HandlerError::into_stored)

@@ -41,6 +41,8 @@ pub trait Layer: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'c> {
     pub(crate) system: &'static str,
+    pub(crate) exchange: &'c str,
+    pub(crate) routing_key: &'c str,
     pub(crate) queue: &'c str,
     pub(crate) consumer: &'c str,
     pub(crate) event: &'c StoredEvent,
@@ -75,6 +77,16 @@ impl<'c> Call<'c> {
     /// The W3C `traceparent` of the request that caused the event.
     pub fn traceparent(&self) -> Option<&'c str> {
         self.event.row.metadata.traceparent.as_deref()
+    }
+
+    /// The W3C `traceparent` of the span in which the event was published, which its message carries; `None` if there is none.
+    pub fn published_in(&self) -> Option<&'c str> {
+        self.event.published.as_deref()
+    }
+
+    /// Id of the request that caused the event; see [`Options::request_id`](crate::Options::request_id).
+    pub fn request_id(&self) -> Option<&'c str> {
+        self.event.row.metadata.request_id.as_deref()
     }
 
     /// Number of the attempt, from 1. A first attempt together with other events, which is repeated for each of them if it

@@ -14,7 +14,7 @@ use handover_system::OsRandom;
 use crate::database::Database;
 use crate::enqueue::Enqueuer;
 use crate::error::{BuildError, Error};
-use crate::parts::{DEAD_LETTERS, Parts, Role, dead_letter_key};
+use crate::parts::{DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::report::Report;
 use crate::running::Running;
 
@@ -156,12 +156,13 @@ impl<DB: Database> Outbox<DB> {
     /// Store, broker, event types and consumers, as the toolkit uses them.
     fn services(&self, tx: &Transactor<Session, Session>, store: &SqlStore) -> Services {
         let Parts { name, broker, consumers, .. } = self.parts.as_ref();
-        let topology = Topology::new(
-            &format!("{name}.events"),
-            &format!("{name}.{DEAD_LETTERS}"),
-            &dead_letter_key(name),
-        );
+        let topology =
+            Topology::new(&exchange(name), &format!("{name}.{DEAD_LETTERS}"), &dead_letter_key(name));
         let mut services = Services::new(tx.outbox(), broker.open(store, name), topology);
+        #[cfg(feature = "otel")]
+        {
+            services = services.with_spans(Arc::new(crate::otel::SpanContexts), broker.system());
+        }
         for event in self.enqueuer.events().values() {
             services = services.with_event(event.spec.clone());
         }

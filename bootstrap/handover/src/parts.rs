@@ -11,6 +11,11 @@ use crate::database::Location;
 /// Last part of the name of the queue of dead letters.
 pub(crate) const DEAD_LETTERS: &str = "dead-letters";
 
+/// Exchange of a service.
+pub(crate) fn exchange(service: &str) -> String {
+    format!("{service}.events")
+}
+
 /// Routing key of the dead letters of a service.
 pub(crate) fn dead_letter_key(service: &str) -> String {
     format!("{service}.dead")

@@ -1,7 +1,7 @@
 //! A span per call of a handler.
 
-use handover_outbox::BoxFuture;
 use handover_outbox::consumers::Applied;
+use handover_outbox::{BoxFuture, destination};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, info_span};
 
@@ -13,10 +13,10 @@ use crate::layer::{Call, Layer};
 ///
 /// | field | value |
 /// |---|---|
-/// | `otel.name`, `otel.kind` | `process <queue>`, `consumer` |
+/// | `otel.name`, `otel.kind` | `process <destination>`, `consumer` |
 /// | `messaging.system` | `rabbitmq`, or `handover` if messages are rows of the database |
 /// | `messaging.operation.name`, `messaging.operation.type` | `process` |
-/// | `messaging.destination.name` | the queue |
+/// | `messaging.destination.name` | the queue; with RabbitMQ, exchange, routing key and queue, separated by colons |
 /// | `messaging.consumer.group.name` | the consumer |
 /// | `messaging.message.id` | the event id |
 /// | `handover.event.type`, `handover.attempt` | the event type; the number of the attempt, see [`Call::attempt`] |
@@ -24,8 +24,9 @@ use crate::layer::{Call, Layer};
 /// | `error.type` | after a failure: `permanent` or `retryable`, or `interrupted` if the handler did not end: its time limit was exceeded, or the process stopped |
 /// | `otel.status_code`, `otel.status_description` | after a failure: `ERROR`, and its text |
 ///
-/// With the feature `otel`, the parent of the span is the one in which the event was enqueued, if a layer of
-/// `tracing-opentelemetry` is installed.
+/// With the feature `otel`, if a layer of `tracing-opentelemetry` is installed, the parent of the span, and a link of it, is the one
+/// in which the relay published the event (`publish <destination>`), whose parent is the one in which the event was enqueued. A span
+/// around the commit of a group of events links the publish spans of all of them. These two have the target `handover::trace`.
 ///
 /// ```
 /// use handover::{Outbox, TraceLayer};
@@ -82,17 +83,18 @@ impl Drop for Observed {
 }
 
 fn span_of(call: Call<'_>) -> Span {
+    let destination = destination(call.system, call.exchange, call.routing_key, Some(call.queue()));
     let span = info_span!(
         parent: None,
         "process",
-        otel.name = format!("process {}", call.queue()),
+        otel.name = format!("process {destination}"),
         otel.kind = "consumer",
         otel.status_code = Empty,
         otel.status_description = Empty,
         messaging.system = call.system,
         messaging.operation.name = "process",
         "messaging.operation.type" = "process",
-        messaging.destination.name = call.queue(),
+        messaging.destination.name = destination,
         messaging.consumer.group.name = call.consumer(),
         messaging.message.id = call.event_id(),
         "handover.event.type" = call.event_type(),
@@ -101,7 +103,10 @@ fn span_of(call: Call<'_>) -> Span {
         "error.type" = Empty,
     );
     #[cfg(feature = "otel")]
-    if let Some(traceparent) = call.traceparent() {
+    if let Some(published) = call.published_in() {
+        crate::otel::set_parent(&span, published);
+        crate::otel::add_link(&span, published);
+    } else if let Some(traceparent) = call.traceparent() {
         crate::otel::set_parent(&span, traceparent);
     }
     span

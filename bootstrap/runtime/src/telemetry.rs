@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 use std::sync::Mutex;
 
+use handover_outbox::{Outbox, SPAN_TARGET};
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -14,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::failure::Failure;
-use crate::settings::{LogConfig, LogFormat};
+use crate::settings::{BrokerChoice, LogConfig, LogFormat};
 use crate::terminal::queue_stderr;
 
 /// Logging and trace export of this process. [`Telemetry::end`] flushes the traces before the process exits.
@@ -60,7 +61,7 @@ pub fn install(config: &LogConfig) -> Result<Telemetry, Failure> {
     let writer = move || stderr.clone();
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_span_events(FmtSpan::NONE);
     let (filter, handle) = reload::Layer::new(config.lines());
-    let filter = filter.or(spans());
+    let filter = filter.or(spans()).and(without_exported_spans());
     let lines = if json {
         lines
             .json()
@@ -101,6 +102,27 @@ fn spans() -> FilterFn {
     let is_visible: fn(&Metadata<'_>) -> bool =
         |metadata| metadata.is_span() && *metadata.level() <= Level::INFO;
     filter_fn(is_visible).with_max_level_hint(LevelFilter::INFO)
+}
+
+/// The spans of relay and consumers are only exported: no log line needs their fields.
+fn without_exported_spans() -> FilterFn {
+    let is_logged: fn(&Metadata<'_>) -> bool = |metadata| metadata.target() != SPAN_TARGET;
+    filter_fn(is_logged).with_max_level_hint(LevelFilter::TRACE)
+}
+
+/// Lets relay and consumers open the spans that `log.traces` exports.
+#[cfg(feature = "otel")]
+pub fn with_spans(outbox: Outbox, config: &LogConfig, broker: &BrokerChoice) -> Outbox {
+    match config.traces {
+        Some(_) => outbox.with_spans(std::sync::Arc::new(handover_otlp::SpanContexts), broker.system()),
+        None => outbox,
+    }
+}
+
+/// Nothing is exported.
+#[cfg(not(feature = "otel"))]
+pub fn with_spans(outbox: Outbox, _: &LogConfig, _: &BrokerChoice) -> Outbox {
+    outbox
 }
 
 /// The registry with the layer of log lines.

@@ -15,7 +15,7 @@ use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
 use handover_runtime::webhooks::webhooks;
-use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics};
+use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics, telemetry};
 use marketplace::consumers::webhook_offer;
 use marketplace::{App, MarketState, service};
 use marketplace_gateway::Signer;
@@ -133,7 +133,9 @@ impl Service {
         let database = Database::open(&config.database, PARTS, &wake).await?;
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
-        let Application { app, signer } = application(config, &database, wrappers, roles.has(JOBS)).await?;
+        let Application { mut app, signer } =
+            application(config, &database, wrappers, roles.has(JOBS)).await?;
+        app.outbox = telemetry::with_spans(app.outbox, &config.log, &config.broker);
         service::prepare(&app).await.map_err(Failure::prepare(&config.database))?;
         app.outbox.log_event_flows();
         if !config.log.events {

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::AggregateRef;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, error, warn};
+use tracing::{Instrument, debug, error, warn};
 
 use super::attempt::Attempts;
 use super::bound::Bound;
@@ -23,10 +23,11 @@ use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
 use super::sweep;
 use crate::event_line::event_line;
-use crate::message::REQUEST_ID;
+use crate::message::{REQUEST_ID, TRACEPARENT};
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
 use crate::settings::{ConsumeOrder, ConsumerSettings};
+use crate::spans::failed;
 use crate::transaction::with_tx;
 
 /// First pause after a failure of store or broker.
@@ -283,7 +284,21 @@ impl Worker {
             other => other?,
         };
         match identity {
-            Identity::Known(row) => self.apply_single(&row, count, counted).await,
+            Identity::Known(row) => {
+                let traceparent = delivery.message.headers.get(TRACEPARENT);
+                let published = traceparent.map(|traceparent| (row.event_id.clone(), traceparent.clone()));
+                let processor = self.processor.with_published(published.into_iter().collect());
+                let span = processor.span(&[(&row.event_id, &row.event_type)]);
+                let outcome =
+                    self.apply_single(&processor, &row, count, counted).instrument(span.clone()).await;
+                match &outcome {
+                    Ok(SingleOutcome::Failed(_)) => failed(&span, "retryable"),
+                    Ok(SingleOutcome::Dead) => failed(&span, "permanent"),
+                    Ok(SingleOutcome::Done | SingleOutcome::Busy(_) | SingleOutcome::Paused(_)) => {}
+                    Err(_) => failed(&span, "interrupted"),
+                }
+                outcome
+            }
             Identity::Unknown(why) => {
                 error!(code = "consumer.message.unknown", eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
                     eventType = delivery.message.kind.as_deref(), traceId = delivery.message.correlation_id.as_deref(),
@@ -298,13 +313,14 @@ impl Worker {
     /// unsettled delivery would occupy a slot of the prefetch.
     async fn apply_single(
         &self,
+        processor: &EventProcessor,
         row: &OutboxRow,
         count: CountFirst,
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
         let event = &row.event_id;
         let started_at = self.processor.outbox.now();
-        match SingleEvents::of(&self.processor).apply(event, count, counted).await {
+        match SingleEvents::of(processor).apply(event, count, counted).await {
             // An effect outside the database is recorded as soon as possible, so that it is not repeated.
             Err(error) if counted.as_ref().is_some_and(|counted| counted.effect.is_some()) => Err(error),
             Err(StoreError::Transient(error))

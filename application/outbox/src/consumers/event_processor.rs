@@ -7,6 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
 
+use tracing::Span;
+
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::{ExternalEffect, attempts_after};
@@ -23,6 +25,7 @@ use crate::ports::{
     OutboxQueries, OutboxRow, StoreError, Unapplied, UnorderedTypes,
 };
 use crate::settings::{ConsumeOrder, ConsumerSettings};
+use crate::spans::Processed;
 use crate::storable_text::hash;
 use crate::summary::Happened;
 use crate::transaction::{Transactor, UnitError};
@@ -42,6 +45,8 @@ pub(super) struct EventProcessor {
     /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
     pub(super) breaker: Arc<Breaker>,
+    /// Trace contexts in which the events of the current deliveries were published.
+    pub(super) published: Arc<BTreeMap<EventId, String>>,
     /// Event types that this consumer applies in any order.
     pub(super) unordered: Arc<UnorderedTypes>,
 }
@@ -94,8 +99,33 @@ impl EventProcessor {
             ),
             outbox,
             settings,
+            published: Arc::default(),
             unordered: Arc::new(unordered),
         }
+    }
+
+    /// The same processor for deliveries of events that were published in these trace contexts.
+    pub(super) fn with_published(&self, published: BTreeMap<EventId, String>) -> EventProcessor {
+        EventProcessor { published: Arc::new(published), ..self.clone() }
+    }
+
+    /// Opens the span in which a group of events is processed, or a single event.
+    pub(super) fn span(&self, events: &[(&EventId, &str)]) -> Span {
+        let Some(spans) = &self.outbox.spans else { return Span::none() };
+        let contexts: Vec<&str> =
+            events.iter().filter_map(|(id, _)| self.published.get(*id)).map(String::as_str).collect();
+        let first_type = events.first().map_or("", |(_, event_type)| event_type);
+        let is_one_type = events.iter().all(|(_, event_type)| *event_type == first_type);
+        let routing_key = self.outbox.registry.routing_key(first_type).filter(|_| is_one_type);
+        let processed = Processed {
+            exchange: &self.outbox.topology.exchange,
+            routing_key: routing_key.unwrap_or_default(),
+            queue: self.queue(),
+            consumer: self.name(),
+            event_id: events.first().filter(|_| events.len() == 1).map(|(id, _)| id.as_str()),
+            events: u64::try_from(events.len()).unwrap_or(u64::MAX),
+        };
+        spans.process(&processed, &contexts)
     }
 
     /// Fields of the event of a row, for a log line.
@@ -134,11 +164,12 @@ impl EventProcessor {
         let started_at = self.outbox.now();
         let event = |step: &&Unapplied| {
             let attempt = attempts_after(step);
+            let published = self.published.get(&step.event.event_id).cloned();
             match envelopes.get(&step.event.event_id) {
                 Some(envelope) => {
-                    Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope), attempt })
+                    Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope), attempt, published })
                 }
-                None => Ok(Event { attempt, ..Event::of(&step.event)? }),
+                None => Ok(Event { attempt, published, ..Event::of(&step.event)? }),
             }
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
@@ -191,7 +222,8 @@ impl EventProcessor {
         step: &Unapplied,
     ) -> Result<ExternalEffect, HandlerError> {
         let started_at = self.outbox.now();
-        let event = Event { attempt: attempts_after(step), ..Event::of(&step.event)? };
+        let published = self.published.get(&step.event.event_id).cloned();
+        let event = Event { attempt: attempts_after(step), published, ..Event::of(&step.event)? };
         let applied = in_time(&self.tx, self.settings.attempt_timeout, handler.call(&event)).await?;
         let took = self.outbox.now() - started_at;
         self.measure_handler(took);
@@ -206,7 +238,7 @@ impl EventProcessor {
     pub(super) fn log_applied(&self, delivery: &DeliveryFields<'_>, applied: &Applied) {
         let result = applied.result.as_deref();
         let key = applied.idempotency_key.as_deref();
-        event_line!(target: EVENT_TARGET, INFO, delivery.event, code = "consumer.event.applied", hop = "consume",
+        event_line!(target: EVENT_TARGET, INFO, delivery.event, code = "consumer.event.applied",
             traceparent = delivery.traceparent, durationMs = delivery.elapsed.num_milliseconds(), queue = self.queue(),
             consumer = self.name(), idempotencyKey = key, result, "[{}] Message consumed successfully", self.name());
         self.outbox.summary().consumer(&self.bound.name, Happened::Done(delivery.since_commit));

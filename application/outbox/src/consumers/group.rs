@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId};
-use tracing::debug;
+use tracing::{Instrument, debug};
 
 use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
@@ -19,6 +19,7 @@ use crate::message::TRACEPARENT;
 use crate::ports::{
     Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
+use crate::spans::failed;
 use crate::transaction::{Attempt, with_tx};
 
 /// Result of a group.
@@ -77,10 +78,19 @@ impl<'p> Groups<'p> {
         }
         let input = Arc::new(GroupInput::of(&group));
         let started_at = self.processor.outbox.now();
-        let job = (self.processor.clone(), Arc::clone(&input));
+        let published = group.iter().filter_map(|(delivery, envelope)| {
+            let traceparent = delivery.message.headers.get(TRACEPARENT)?;
+            Some((envelope.event_id.clone(), traceparent.clone()))
+        });
+        let processor = self.processor.with_published(published.collect());
+        let events: Vec<(&EventId, &str)> =
+            group.iter().map(|(_, envelope)| (&envelope.event_id, envelope.event_type.as_str())).collect();
+        let span = processor.span(&events);
+        let job = (processor, Arc::clone(&input));
         let settled = with_tx(&self.processor.tx, job, move |unit, (processor, job), attempt| {
             Box::pin(async move { Groups::of(processor).settle(unit, attempt, job, started_at).await })
         })
+        .instrument(span.clone())
         .await;
         match settled {
             Ok(mut settled) => {
@@ -100,6 +110,7 @@ impl<'p> Groups<'p> {
                 }
             }
             Err(error) => {
+                failed(&span, "group");
                 debug!(code = "consumer.batch-failed", %error, consumer = self.processor.name(), "batch failed; processing its deliveries one by one");
                 end.is_slow = (self.processor.outbox.now() - started_at)
                     .to_std()

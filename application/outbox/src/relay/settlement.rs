@@ -104,7 +104,7 @@ impl Settlement {
                 outbox.figures.confirmed(now, duration);
                 outbox.summary().relay(Happened::Done(duration));
                 event_line!(target: EVENT_TARGET, INFO, EventFields::of(&outbox.registry, row), code = "outbox.event.sent",
-                    hop = "publish", traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(),
+                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(),
                     "[OutboxRelay] Event sent successfully");
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_events::{EventId, OutboxStatus, Retry};
-use tracing::warn;
+use tracing::{Span, warn};
 
 use super::ownership::{Ownership, Surplus};
 use crate::figures::CONFIRMED;
@@ -21,6 +21,7 @@ use crate::ports::{
     UnorderedTypes,
 };
 use crate::settings::{OnOutage, RelaySettings};
+use crate::spans::failed;
 use crate::storable_text::storable;
 
 /// Longest `last_error` in bytes.
@@ -129,9 +130,11 @@ impl Window<'_> {
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
+        let mut spans = BTreeMap::new();
         for row in ready {
-            match outgoing(&self.outbox.registry, &self.outbox.texts, row) {
-                Ok(message) => {
+            match self.message(row) {
+                Ok((message, span)) => {
+                    spans.insert(&row.event_id, span);
                     window.push(message);
                     sent.push(*row);
                 }
@@ -148,12 +151,15 @@ impl Window<'_> {
         let confirmed = self.confirm(window).await;
         metrics::histogram!(PUBLISH_SECONDS).record(seconds(self.outbox.now() - begun));
         match confirmed {
-            Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
+            Ok(outcomes) => self.record_outcomes(outcomes, &rows, &spans, results),
             Err(BrokerError::Refused { what }) => {
+                spans.values().for_each(|span| failed(span, "refused"));
+                drop(spans);
                 warn!(code = "relay.window-rejected", %what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
                 self.publish_one_by_one(&sent, results).await;
             }
             Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+                spans.values().for_each(|span| failed(span, "unreachable"));
                 let cause = FailureCause::of(&error);
                 self.count_publishes("unreachable", sent.len());
                 for row in &sent {
@@ -163,22 +169,37 @@ impl Window<'_> {
         }
     }
 
+    /// The message of a row, and the span in which it is published.
+    fn message(&self, row: &OutboxRow) -> Result<(Outgoing, Span), String> {
+        let mut span = Span::none();
+        let message = outgoing(&self.outbox.registry, &self.outbox.texts, row, |routing_key| {
+            let spans = self.outbox.spans.as_ref()?;
+            span = spans.publish(row, &self.outbox.topology.exchange, routing_key);
+            spans.traceparent(&span)
+        })?;
+        Ok((message, span))
+    }
+
     /// Finds the messages that the broker rejects, and counts a failure only for their events.
     async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
             if self.outbox.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.outbox.registry, &self.outbox.texts, row) else { continue };
+            let Ok((message, span)) = self.message(row) else { continue };
             match self.confirm(vec![message]).await {
                 Ok(outcomes) => {
-                    self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
+                    let rows = BTreeMap::from([(&row.event_id, *row)]);
+                    let spans = BTreeMap::from([(&row.event_id, span)]);
+                    self.record_outcomes(outcomes, &rows, &spans, results);
                 }
                 Err(BrokerError::Refused { what }) => {
+                    failed(&span, "refused");
                     self.count_publishes("refused", 1);
                     results.fail(self.failed_attempt(row, &what), FailureCause::new("refused", &what));
                 }
                 Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+                    failed(&span, "unreachable");
                     self.count_publishes("unreachable", 1);
                     self.defer(row, &error.to_string(), FailureCause::of(&error), results);
                     return;
@@ -233,12 +254,17 @@ impl Window<'_> {
         &self,
         outcomes: Vec<PublishOutcome>,
         rows: &BTreeMap<&EventId, &OutboxRow>,
+        spans: &BTreeMap<&EventId, Span>,
         results: &mut Results,
     ) {
         let mut missing = rows.clone();
         for outcome in outcomes {
             let Some(row) = missing.remove(outcome.event_id()) else { continue };
-            self.count_publishes(result_of(&outcome), 1);
+            let result = result_of(&outcome);
+            self.count_publishes(result, 1);
+            if let (Some(span), false) = (spans.get(&row.event_id), result == CONFIRMED) {
+                failed(span, result);
+            }
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { reason, .. } => {
@@ -325,6 +351,8 @@ impl Window<'_> {
         storable(&self.outbox.texts.publish_failed(why), MAX_ERROR_BYTES).into_owned()
     }
 }
+
+const CONFIRMED: &str = "confirmed";
 
 /// Results of publishes, as values of a label.
 fn result_of(outcome: &PublishOutcome) -> &'static str {

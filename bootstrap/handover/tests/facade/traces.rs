@@ -124,11 +124,26 @@ async fn handlers_of_an_event_and_of_its_follow_up_belong_to_the_trace_of_the_re
 
     let [request] = spans.of("request").try_into().map_err(|_| "not one request")?;
     let trace = request.span_context.trace_id();
+    let [published] = spans.of("publish book.lent").try_into().map_err(|_| "not one publish")?;
+    assert_eq!(published.span_context.trace_id(), trace);
+    assert_eq!(published.parent_span_id, request.span_context.span_id());
+    assert_eq!(published.span_kind, SpanKind::Producer);
+    for (name, value) in [
+        ("messaging.system", "handover"),
+        ("messaging.operation.name", "publish"),
+        ("messaging.operation.type", "send"),
+        ("messaging.destination.name", "book.lent"),
+        ("messaging.message.id", event.event_id()),
+    ] {
+        assert_eq!(attribute(&published, name).as_deref(), Some(value), "{name}");
+    }
     let calls = spans.of("process library.reminders");
     let (Some(failed), Some(applied)) = (calls.first(), calls.last()) else { panic!("no calls") };
     for (call, attempt, error) in [(failed, "1", Some("retryable")), (applied, "2", None)] {
         assert_eq!(call.span_context.trace_id(), trace);
-        assert_eq!(call.parent_span_id, request.span_context.span_id());
+        assert_eq!(call.parent_span_id, published.span_context.span_id());
+        let links: Vec<SpanId> = call.links.iter().map(|link| link.span_context.span_id()).collect();
+        assert_eq!(links, [published.span_context.span_id()]);
         assert_eq!(call.span_kind, SpanKind::Consumer);
         assert_eq!(attribute(call, "handover.attempt").as_deref(), Some(attempt));
         assert_eq!(attribute(call, "error.type").as_deref(), error);
@@ -151,7 +166,9 @@ async fn handlers_of_an_event_and_of_its_follow_up_belong_to_the_trace_of_the_re
     assert_eq!(spans.of("process library.mail").iter().map(attempt).collect::<Vec<_>>(), ["1", "2"]);
     let [counted] = spans.of("process library.counts").try_into().map_err(|_| "not one call")?;
     assert_eq!(counted.span_context.trace_id(), trace);
-    assert_eq!(counted.parent_span_id, applied.span_context.span_id());
+    let [reminded] = spans.of("publish reader.reminded").try_into().map_err(|_| "not one publish")?;
+    assert_eq!(reminded.parent_span_id, applied.span_context.span_id());
+    assert_eq!(counted.parent_span_id, reminded.span_context.span_id());
 
     let traceparent = format!("00-{trace}-{}-01", request.span_context.span_id());
     assert_eq!(library.notes().await?, [traceparent.as_str(), "counted"]);

@@ -64,6 +64,14 @@ pub enum BrokerChoice {
 }
 
 impl BrokerChoice {
+    /// The messaging system, as the semantic conventions of OpenTelemetry name it.
+    pub fn system(&self) -> &'static str {
+        match self {
+            BrokerChoice::Database | BrokerChoice::Memory => "handover",
+            BrokerChoice::Rabbit(_) => "rabbitmq",
+        }
+    }
+
     /// Limits the adapter's wait for publisher confirms, depending on the relay's timeout.
     pub fn with_confirm_timeout(mut self, relay: Duration) -> BrokerChoice {
         if let BrokerChoice::Rabbit(settings) = &mut self {
