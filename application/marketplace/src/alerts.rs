@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use handover_outbox::{Alert, Limit, Severity};
 
-use crate::state::{OLDEST_REFUND, OPEN_REPORTS, REFUNDS};
+use crate::state::{OLDEST_REFUND, OPEN_FINDINGS, OPEN_REPORTS, REFUNDS};
 
 /// The alerts of the marketplace.
 pub const ALERTS: &[Alert] = &[
@@ -29,6 +29,14 @@ pub const ALERTS: &[Alert] = &[
         severity: Severity::Page,
         meaning: "The gateway has reported payments or refunds that an operator must decide.",
         metrics: &[OPEN_REPORTS],
+        only: None,
+        limit: Limit::Above(0),
+    },
+    Alert {
+        key: "alerts.reconciliation",
+        severity: Severity::Ticket,
+        meaning: "A reconciliation found differences between orders, events and effects that nobody has decided about.",
+        metrics: &[OPEN_FINDINGS],
         only: None,
         limit: Limit::Above(0),
     },

@@ -2,7 +2,7 @@
 
 use handover_outbox::Metric;
 
-use crate::state::{OLDEST_REFUND, OPEN_REPORTS, OVERDUE, REFUNDS};
+use crate::state::{OLDEST_REFUND, OPEN_FINDINGS, OPEN_REPORTS, OVERDUE, REFUNDS};
 
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
@@ -39,4 +39,5 @@ pub const METRICS: &[Metric] = &[
     OLDEST_REFUND,
     OVERDUE,
     OPEN_REPORTS,
+    OPEN_FINDINGS,
 ];

@@ -7,6 +7,7 @@
 mod assets;
 mod credit;
 mod effects;
+mod findings;
 mod gateway;
 mod gateway_reports;
 mod idempotency;
@@ -31,6 +32,7 @@ pub use effects::{
     ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
     notification_fact,
 };
+pub use findings::{FindingFilter, FindingQueries, FindingQueriesWrapper, FindingRepo, FindingRepoWrapper};
 #[cfg(feature = "mocks")]
 pub use gateway::MockGateway;
 pub use gateway::{Gateway, GatewayError, RefundRequest};

@@ -1,10 +1,12 @@
 //! State of the marketplace as metrics.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use handover_outbox::Metric;
 use handover_outbox::ports::StoreError;
 use handover_outbox::state::{Sample, StateSource};
-use marketplace_domain::{RefundStatus, ReportState};
+use marketplace_domain::{FindingKind, RefundStatus, ReportState};
 
 use crate::app::App;
 use crate::consumer::HandlerContext;
@@ -26,8 +28,13 @@ pub(crate) const OPEN_REPORTS: Metric = Metric::state(
     "handover.gateway.reports.open",
     "Reports of the gateway that an operator must decide, at most 1,000",
 );
+pub(crate) const OPEN_FINDINGS: Metric = Metric::state(
+    "handover.reconciliation.findings.open",
+    "Findings of reconciliations that are neither acknowledged nor closed, by kind",
+)
+.by(&["kind"]);
 
-/// Reads refunds, orders and reports of the gateway.
+/// Reads refunds, orders, reports of the gateway and findings of reconciliations.
 pub struct MarketState {
     tx: MarketTransactor,
     handlers: HandlerContext,
@@ -54,17 +61,28 @@ impl StateSource for MarketState {
         let oldest = processing.iter().map(|refund| refund.create_time).min();
         let age =
             oldest.map_or(0.0, |oldest| (now - oldest).to_std().unwrap_or_default().as_secs_f64().floor());
-        Ok(vec![
+        let findings: BTreeMap<FindingKind, u64> = view.open_findings().await?.into_iter().collect();
+        let mut samples = vec![
             REFUNDS.sample([RefundStatus::Processing.as_str()], count(processing.len())),
             REFUNDS.sample([RefundStatus::Failed.as_str()], count(failed.len())),
             OLDEST_REFUND.sample([], age),
             OVERDUE.sample([], count(overdue.len())),
             OPEN_REPORTS.sample([], count(reports.len())),
-        ])
+        ];
+        samples.extend(FindingKind::ALL.iter().map(|kind| {
+            let open = findings.get(kind).copied().unwrap_or_default();
+            OPEN_FINDINGS.sample([kind.as_str()], number(open))
+        }));
+        Ok(samples)
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "at most MAX_COUNTED")]
 fn count(count: usize) -> f64 {
+    count as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "the numbers of a metric are far below 2^53")]
+fn number(count: u64) -> f64 {
     count as f64
 }

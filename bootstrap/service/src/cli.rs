@@ -18,7 +18,10 @@ pub use command::Command;
 pub use in_order::InOrder;
 pub use order::{OrderCommand, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
-pub use reconcile::ReconcileArgs;
+pub use reconcile::{
+    FindingsAcknowledgeArgs, FindingsArgs, FindingsCommand, FindingsListArgs, ReconcileArgs,
+    ReconcileCommand, ReconcileRunArgs,
+};
 pub use refund::{RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs};
 pub use serve::ServeArgs;
 pub use token::TokenArgs;

@@ -11,6 +11,7 @@ mod capture_refunds;
 mod credit;
 pub mod event;
 mod evidence;
+mod finding;
 mod gateway_report;
 mod ids;
 mod money;
@@ -36,6 +37,7 @@ pub use event::{
     PaymentSucceeded, RefundFailed, RefundSettled, RefundSucceeded,
 };
 pub use evidence::{Contradiction, OrderEvidence};
+pub use finding::{AcknowledgedBy, FindingKind, FindingState, ObservedFinding, RecordedFinding};
 pub use gateway_report::{ClosedBy, GatewayReport, ReportKind, ReportOutcome, ReportState};
 pub use ids::{
     CouponId, InvoiceId, NotAReference, OrderId, PaymentId, ProductId, Reference, RefundId, UserId,

@@ -221,6 +221,7 @@ fn unauthorized() -> Vec<Case> {
         "audit",
         "blocked",
         "reconciliation",
+        "reconciliation/findings",
     ];
     let release = format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release");
     let mut requests: Vec<Case> =

@@ -6,6 +6,8 @@ use super::market::{BUYER, FOREIGN_OPERATOR, Market, OPERATOR};
 
 const REPORT: &str = "/api/v1/ops/reconciliation";
 const REPAIR: &str = "/api/v1/ops/reconciliation/repair";
+const FINDINGS: &str = "/api/v1/ops/reconciliation/findings";
+const REASON: &str = r#"{"reason":"a test"}"#;
 
 pub(crate) fn cases(_: &Market) -> Vec<Case> {
     let repair = |name: &str, body: &str| post(&format!("repair, {name}"), REPAIR).by(OPERATOR).json(body);
@@ -39,6 +41,19 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
         post("repair without a body", REPAIR).by(OPERATOR).unchanged(200),
         post("repair by another tenant's operator", REPAIR).by(FOREIGN_OPERATOR).unchanged(200),
         get("reconciliation", REPORT).by(OPERATOR).unchanged(200),
+        get("findings", FINDINGS).by(OPERATOR).unchanged(200),
+        get("findings of an unknown state", &format!("{FINDINGS}?state=open"))
+            .by(OPERATOR)
+            .invalid(&["state"]),
+        get("findings of another tenant", &format!("{FINDINGS}?tenantId=2")).by(OPERATOR).refused(
+            404,
+            "A0404",
+            &[],
+        ),
+        acknowledge("an unknown finding", REASON).by(OPERATOR).refused(404, "A0404", &[]),
+        acknowledge("without a reason", "{}").by(OPERATOR).invalid(&["reason"]),
+        acknowledge("without a token", REASON).without_token().refused(401, "A0301", &[]),
+        acknowledge("by a user", REASON).by(BUYER).refused(403, "A0303", &[]),
         get("reconciliation, repair is false", &format!("{REPORT}?repair=false")).by(OPERATOR).unchanged(200),
         get(
             "reconciliation of a month",
@@ -48,4 +63,8 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
         .unchanged(200),
     ]);
     cases
+}
+
+fn acknowledge(name: &str, body: &str) -> Case {
+    post(&format!("acknowledge, {name}"), &format!("{FINDINGS}/9007199254740991/acknowledge")).json(body)
 }

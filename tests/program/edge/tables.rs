@@ -6,8 +6,8 @@ use handover_tests::snapshot::DatabaseSnapshot;
 
 /// Tables that change without requests: leases and heartbeats of relays, leader leases, records of jobs, alerts, reports
 /// of processes, statistics, sessions of the database broker and their
-/// counter, consumer subscriptions, registered event types, and id blocks.
-const BACKGROUND_TABLES: [&str; 12] = [
+/// counter, consumer subscriptions, registered event types, and id blocks; and the findings that reconciliations record.
+const BACKGROUND_TABLES: [&str; 13] = [
     "outbox_partitions",
     "outbox_relays",
     "outbox_leaders",
@@ -20,6 +20,7 @@ const BACKGROUND_TABLES: [&str; 12] = [
     "outbox_consumer_subscriptions",
     "outbox_consumer_types",
     "id_blocks",
+    "reconciliation_findings",
 ];
 
 /// The rows of each table as text.

@@ -225,6 +225,12 @@ fn upgrade_interrupted_after_any_statement_is_resumed() {
             ("outbox", 6, "0006_compatible_delivery_forms.sql", "compatible delivery forms"),
             ("outbox", 7, "0007_compatible_monitoring.sql", "compatible monitoring"),
             ("marketplace", 2, "0002_gateway_reports.sql", "gateway reports"),
+            (
+                "marketplace",
+                3,
+                "0003_compatible_reconciliation_findings.sql",
+                "compatible reconciliation findings",
+            ),
         ] {
             let statements = statements(part, file);
             for done in 0..=statements.len() {

@@ -70,6 +70,7 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
         "gateway report" => "支付网关报告不存在",
+        "finding" => "对账差异不存在",
         "coupon" => "优惠券不存在",
         "user" => "用户不存在",
         _ => return handover_http::messages::not_found(what),

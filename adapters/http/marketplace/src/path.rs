@@ -45,15 +45,28 @@ impl<S: Send + Sync, I: InPath + Send> FromRequestParts<S> for PathId<I> {
     }
 }
 
-/// Extracts the id of a gateway report from the path.
-pub(crate) struct PathReport(pub(crate) i64);
+/// The number of a row that has no type of its own, used as a path parameter.
+macro_rules! numbers {
+    ($($(#[$meta:meta])* $name:ident = $what:literal;)*) => {$(
+        $(#[$meta])*
+        pub(crate) struct $name(pub(crate) i64);
 
-impl<S: Send + Sync> FromRequestParts<S> for PathReport {
-    type Rejection = Refusal;
+        impl<S: Send + Sync> FromRequestParts<S> for $name {
+            type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let refused = || not_found("gateway report");
-        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| refused())?;
-        integer(&text).map(PathReport).ok_or_else(refused)
-    }
+            async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+                let refused = || not_found($what);
+                let text = Path::<String>::from_request_parts(parts, state).await;
+                let Path(text) = text.map_err(|_| refused())?;
+                integer(&text).map($name).ok_or_else(refused)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// Extracts the id of a gateway report from the path.
+    PathReport = "gateway report";
+    /// Extracts the id of a recorded finding from the path.
+    PathFinding = "finding";
 }

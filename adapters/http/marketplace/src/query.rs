@@ -4,7 +4,7 @@ use handover_http::messages::Text;
 use handover_http::reads_text;
 use handover_http::values::{ReadsText, name};
 use marketplace::ports::OrderSide;
-use marketplace_domain::{OrderStatus, ProductStatus, RefundStatus, ReportState};
+use marketplace_domain::{FindingState, OrderStatus, ProductStatus, RefundStatus, ReportState};
 
 use crate::messages;
 use crate::openapi::kinds;
@@ -14,6 +14,7 @@ reads_text! {
     ProductStatus: ProductStatus = name;
     RefundStatus: RefundStatus = name;
     ReportState: ReportState = name;
+    FindingState: FindingState = name;
     NoRepair: () = |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_REQUIRES_POST) };
 }
 

@@ -3,11 +3,13 @@
 //! A view lists exactly the fields that a client sees. Its fields are private, because it is only serialized.
 
 mod assets;
+mod findings;
 mod gateway_reports;
 mod reconciliation;
 mod refunds;
 mod timeline;
 
+pub use findings::RecordedFindingView;
 pub use gateway_reports::GatewayReportView;
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;

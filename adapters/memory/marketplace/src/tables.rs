@@ -8,8 +8,9 @@ use marketplace::ports::{
     RequestScope,
 };
 use marketplace_domain::{
-    Asset, Balance, Capture, Coupon, CouponId, GatewayReport, Hold, OperationKey, Order, OrderId, Payment,
-    PaymentId, Product, ProductId, Purse, Reference, Refund, RefundId, SupersededAttempt, UserId,
+    Asset, Balance, Capture, Coupon, CouponId, FindingKind, GatewayReport, Hold, OperationKey, Order,
+    OrderId, Payment, PaymentId, Product, ProductId, Purse, RecordedFinding, Reference, Refund, RefundId,
+    SupersededAttempt, UserId,
 };
 
 use crate::rows::{CreditRow, EntryRow, IdBlockRow, ListingRow, OperationRow};
@@ -30,6 +31,7 @@ tables! {
         refunds: Refund,
         superseded_attempts: SupersededAttempt,
         gateway_reports: Numbered<GatewayReport>,
+        findings: Numbered<RecordedFinding>,
         requests: RequestRecord,
         coupons: Coupon,
         holds: Hold,
@@ -66,6 +68,7 @@ pub(crate) enum Lock {
     RefundReference(Reference),
     RefundOfCapture(PaymentId, u32),
     GatewayReport(String),
+    Finding(Option<TenantId>, FindingKind, String),
     Request(RequestScope),
     Coupon(CouponId),
     Hold(TenantId, OrderId, Asset),
@@ -81,4 +84,5 @@ pub(crate) struct Sequences {
     pub(crate) operations: i64,
     pub(crate) entries: i64,
     pub(crate) gateway_reports: i64,
+    pub(crate) findings: i64,
 }

@@ -3,11 +3,11 @@
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{GatewayReportFilter, RefundFilter};
-use marketplace_domain::{Asset, OrderId, Purse, RefundId, RefundStatus, ReportState, UserId};
+use marketplace::ports::{FindingFilter, GatewayReportFilter, RefundFilter};
+use marketplace_domain::{Asset, FindingState, OrderId, Purse, RefundId, RefundStatus, ReportState, UserId};
 
 use super::assets::{coupons, holds, operations};
-use super::{gateway_reports, orders, refunds};
+use super::{findings, gateway_reports, orders, refunds};
 use crate::session::MarketSession;
 use handover_sql::{Dialect, Value};
 
@@ -33,6 +33,10 @@ pub(crate) fn sweeps(
         let filter = GatewayReportFilter { tenant, state: Some(state), ..GatewayReportFilter::default() };
         gateway_reports::page(dialect, filter, Some(9), 100)
     };
+    let findings = |tenant, state| {
+        let filter = FindingFilter { tenant, state };
+        findings::page(dialect, filter, Some(9), 100)
+    };
     vec![
         ("idx_holds_frozen", holds(None)),
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
@@ -42,6 +46,10 @@ pub(crate) fn sweeps(
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
         ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),
         ("idx_gateway_reports_state", reports(None, ReportState::Closed)),
+        ("idx_findings_page", findings(Some(tenant), Some(FindingState::Open))),
+        ("idx_findings_tenant", findings(Some(tenant), None)),
+        ("idx_findings_state", findings(None, Some(FindingState::Open))),
+        ("idx_findings_kind", (findings::OPEN_BY_KIND.to_owned(), vec![])),
         ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
         ("idx_orders_updated", orders(None, None)),
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),

@@ -8,6 +8,7 @@ mod assets;
 mod captures;
 mod credit;
 mod effects;
+mod findings;
 mod gateway_reports;
 mod ids;
 mod job_queries;

@@ -22,6 +22,13 @@ pub static MIGRATIONS: Migrations = Migrations {
             "gateway reports",
             include_str!("../../../../migrations/marketplace/sqlite/0002_gateway_reports.sql"),
         ),
+        (
+            3,
+            "compatible reconciliation findings",
+            include_str!(
+                "../../../../migrations/marketplace/sqlite/0003_compatible_reconciliation_findings.sql"
+            ),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -30,6 +37,13 @@ pub static MIGRATIONS: Migrations = Migrations {
             "gateway reports",
             include_str!("../../../../migrations/marketplace/mysql/0002_gateway_reports.sql"),
         ),
+        (
+            3,
+            "compatible reconciliation findings",
+            include_str!(
+                "../../../../migrations/marketplace/mysql/0003_compatible_reconciliation_findings.sql"
+            ),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -37,6 +51,13 @@ pub static MIGRATIONS: Migrations = Migrations {
             2,
             "gateway reports",
             include_str!("../../../../migrations/marketplace/postgres/0002_gateway_reports.sql"),
+        ),
+        (
+            3,
+            "compatible reconciliation findings",
+            include_str!(
+                "../../../../migrations/marketplace/postgres/0003_compatible_reconciliation_findings.sql"
+            ),
         ),
     ],
 };

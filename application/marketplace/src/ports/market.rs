@@ -1,10 +1,10 @@
 //! Units of work and views of the marketplace: its repositories and the outbox.
 
 use super::{
-    AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, GatewayReportQueries,
-    GatewayReportRepo, IdBlocks, IdQueries, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo,
-    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries,
-    RequestRepo,
+    AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, FindingQueries,
+    FindingRepo, GatewayReportQueries, GatewayReportRepo, IdBlocks, IdQueries, NotificationQueries,
+    NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo,
+    RefundQueries, RefundRepo, RequestQueries, RequestRepo,
 };
 use handover_outbox::Transactor;
 use handover_outbox::ports::{Store, UnitOfWork, View};
@@ -17,6 +17,7 @@ pub trait MarketView:
     + PaymentQueries
     + RefundQueries
     + GatewayReportQueries
+    + FindingQueries
     + AssetQueries
     + EffectQueries
     + NotificationQueries
@@ -33,6 +34,7 @@ impl<T> MarketView for T where
         + PaymentQueries
         + RefundQueries
         + GatewayReportQueries
+        + FindingQueries
         + AssetQueries
         + EffectQueries
         + NotificationQueries
@@ -52,6 +54,7 @@ pub trait MarketUnit:
     + PaymentRepo
     + RefundRepo
     + GatewayReportRepo
+    + FindingRepo
     + AssetRepo
     + EffectRepo
     + NotificationRepo
@@ -69,6 +72,7 @@ impl<T> MarketUnit for T where
         + PaymentRepo
         + RefundRepo
         + GatewayReportRepo
+        + FindingRepo
         + AssetRepo
         + EffectRepo
         + NotificationRepo

@@ -4,12 +4,14 @@
 //! the audit log.
 
 mod asset_grants;
+mod findings;
 mod gateway_reports;
 mod reconcile;
 mod refunds;
 mod timeline;
 
 pub use asset_grants::{AssetGrant, IssueCoupon};
+pub use findings::ListFindings;
 pub use gateway_reports::ListGatewayReports;
 pub use reconcile::{Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair};
 pub use refunds::ListRefunds;

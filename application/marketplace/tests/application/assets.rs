@@ -4,6 +4,7 @@ mod asset_grants;
 mod asset_payments;
 mod consistency_repair;
 mod event_permutations;
+mod findings;
 mod gateway_money;
 mod gateway_reports;
 mod lock_reaper;

@@ -352,8 +352,6 @@ impl Window<'_> {
     }
 }
 
-const CONFIRMED: &str = "confirmed";
-
 /// Results of publishes, as values of a label.
 fn result_of(outcome: &PublishOutcome) -> &'static str {
     match outcome {

@@ -2,7 +2,7 @@
 //! values.
 
 use handover_events::IdError;
-use marketplace_domain::{OrderId, RefundId, RefundStatus, ReportState};
+use marketplace_domain::{FindingState, OrderId, RefundId, RefundStatus, ReportState};
 
 pub(super) fn order(text: &str) -> Result<OrderId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
@@ -18,4 +18,9 @@ pub(super) fn refund_status(name: &str) -> Result<RefundStatus, String> {
 
 pub(super) fn report_state(name: &str) -> Result<ReportState, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "allowed values: open, done, closed".to_owned())
+}
+
+pub(super) fn finding_state(name: &str) -> Result<FindingState, String> {
+    let values = "allowed values: open, acknowledged, repaired, resolved";
+    name.to_ascii_uppercase().parse().map_err(|_| values.to_owned())
 }

@@ -112,7 +112,7 @@ fn refund_failed<R: Error>(operator: &Operator, id: RefundId, error: UseCaseErro
     failed_to_find(operator, error, format!("refund {id}"), "handover refund list")
 }
 
-fn failed_to_find<R: Error>(
+pub(super) fn failed_to_find<R: Error>(
     operator: &Operator,
     error: UseCaseError<R>,
     what: String,
@@ -128,7 +128,7 @@ fn failed_to_find<R: Error>(
     }
 }
 
-fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
+pub(super) fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> Failure {
     match error {
         UseCaseError::Store(cause) => operator.session.database_failed(cause),
         error @ (UseCaseError::NotFound { .. }

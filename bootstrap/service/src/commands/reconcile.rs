@@ -2,17 +2,62 @@
 
 use chrono::TimeDelta;
 use handover_cli::Access;
+use handover_cli::print::{list, show};
 use handover_runtime::terminal::{Output, note, output, say};
-use marketplace::use_cases::operations::{GRACE, Reconcile};
-use marketplace_http::views::ReconciliationView;
+use marketplace::use_cases::operations::{GRACE, ListFindings, Reconcile};
+use marketplace_http::views::{ReconciliationView, RecordedFindingView};
 use serde_json::Value;
 
+use super::money::{failed, failed_to_find};
 use super::operator::Operator;
-use crate::cli::ReconcileArgs;
+use crate::cli::{
+    FindingsAcknowledgeArgs, FindingsCommand, FindingsListArgs, ReconcileArgs, ReconcileCommand,
+    ReconcileRunArgs,
+};
 use handover_runtime::{Exit, Failure};
 
-/// Reconciles, and repairs findings if `--repair` is given.
+/// `reconcile`.
 pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure> {
+    let Some(ReconcileCommand::Findings(findings)) = &arguments.command else {
+        return run(&arguments.run).await;
+    };
+    match &findings.command {
+        None => list_findings(&findings.list).await?,
+        Some(FindingsCommand::Acknowledge(arguments)) => acknowledge_finding(arguments).await?,
+    }
+    Ok(Exit::Done)
+}
+
+/// `reconcile findings`.
+async fn list_findings(arguments: &FindingsListArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let query = ListFindings {
+        tenant: arguments.tenant,
+        state: arguments.state,
+        before: arguments.page.cursor,
+        limit: arguments.page.limit,
+    };
+    let page = operator.app.operations.findings(&operator.context, query).await;
+    let page = page.map_err(|error| failed(&operator, error))?;
+    operator.session.close().await;
+    Ok(list(arguments.output.output, page, RecordedFindingView::from)?)
+}
+
+/// `reconcile findings acknowledge`.
+async fn acknowledge_finding(arguments: &FindingsAcknowledgeArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let id = arguments.finding;
+    let reason = arguments.reason.clone();
+    let acknowledged = operator.app.operations.acknowledge_finding(&operator.context, id, reason).await;
+    let acknowledged = acknowledged.map_err(|error| {
+        failed_to_find(&operator, error, format!("finding {id}"), "handover reconcile findings")
+    })?;
+    operator.session.close().await;
+    Ok(show(arguments.output.output, &RecordedFindingView::from(acknowledged))?)
+}
+
+/// Reconciles, and repairs findings if `--repair` is given.
+async fn run(arguments: &ReconcileRunArgs) -> Result<Exit, Failure> {
     const COLUMNS: [&str; 9] = [
         "kind",
         "tenantId",

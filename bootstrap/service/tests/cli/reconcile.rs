@@ -109,3 +109,34 @@ fn time_range_that_ends_before_it_begins_is_a_usage_error() {
         .refused(2, &["the time range ends before it begins", "see handover reconcile --help"]);
     assert_eq!(world.run("reconcile --since soon").code, Some(2));
 }
+
+#[tokio::test]
+async fn findings_are_listed_and_acknowledged() {
+    let world = World::new();
+    drop(market(&world));
+    insert_order_without_events(&world).await;
+    assert_eq!(world.run("reconcile findings").done().lines().count(), 1, "only the header");
+    assert_eq!(world.run("reconcile").code, Some(1));
+    let open = world.run("reconcile findings --state open --tenant 1 --output json").json();
+    let items = open["items"].as_array().unwrap();
+    let kinds: Vec<(&Value, &Value)> = items.iter().map(|it| (&it["kind"], &it["orderId"])).collect();
+    assert_eq!(kinds, [(&json!("missingEvent"), &json!(900)); 2]);
+    let id = &items[0]["findingId"];
+    let acknowledged = world.run(&format!("reconcile findings acknowledge {id} --reason test"));
+    let text = acknowledged.done();
+    for line in ["state ACKNOWLEDGED", "reason test"] {
+        let is_line = |each: &str| each.split_whitespace().eq(line.split(' '));
+        assert!(text.lines().any(is_line), "no {line:?}: {text}");
+    }
+    let open = world.run("reconcile findings --state open --output json").json();
+    assert_eq!(open["items"].as_array().unwrap().len(), 1);
+    assert_eq!(world.run("reconcile --repair").code, Some(0));
+    let repaired = world.run("reconcile findings --state repaired --output json").json();
+    assert_eq!(repaired["items"].as_array().unwrap().len(), 2);
+    assert_eq!(world.run("reconcile findings --tenant 2 --output json").json()["items"], json!([]));
+    world
+        .run("reconcile findings acknowledge 4711 --reason r")
+        .refused(1, &["not found in handover.db: finding 4711", "see `handover reconcile findings`"]);
+    assert_eq!(world.run("reconcile findings acknowledge 1").code, Some(2));
+    assert_eq!(world.run("reconcile findings --state sound").code, Some(2));
+}

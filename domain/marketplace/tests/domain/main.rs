@@ -13,6 +13,7 @@ mod balance_model;
 mod bodies;
 mod coupon;
 mod credit;
+mod finding;
 mod hold;
 mod ids;
 mod keys;

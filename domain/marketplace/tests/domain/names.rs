@@ -2,9 +2,9 @@
 
 use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 use marketplace_domain::{
-    Account, AggregateType, Asset, CancelReason, CouponStatus, EventKind, HoldStatus, OperationKind,
-    OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus, ReportKind,
-    ReportOutcome, ReportState,
+    Account, AggregateType, Asset, CancelReason, CouponStatus, EventKind, FindingKind, FindingState,
+    HoldStatus, OperationKind, OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause,
+    RefundStatus, ReportKind, ReportOutcome, ReportState,
 };
 
 /// Asserts that an enum has exactly these names, for parsing and formatting.
@@ -96,6 +96,37 @@ fn names_of_gateway_reports_are_frozen_and_round_trip() {
             "not_found",
             "mismatch",
             "unreadable"
+        ]
+    );
+}
+
+#[test]
+fn names_of_findings_are_frozen_and_round_trip() {
+    names_are!(FindingState, ["OPEN", "ACKNOWLEDGED", "REPAIRED", "RESOLVED"]);
+    names_are!(
+        FindingKind,
+        [
+            "missingEvent",
+            "notConfirmed",
+            "notConsumed",
+            "missingEffect",
+            "unknownEvent",
+            "unreadableRow",
+            "doubledEffect",
+            "effectWithoutFact",
+            "missingHold",
+            "notBooked",
+            "unbalanced",
+            "drifted",
+            "productNotSold",
+            "soldTwice",
+            "soldWithoutOrder",
+            "paidWithoutPayment",
+            "paymentFailed",
+            "paymentNotApplied",
+            "refundNotApplied",
+            "notRefunded",
+            "gatewayReport",
         ]
     );
 }

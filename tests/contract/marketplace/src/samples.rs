@@ -3,11 +3,13 @@
 
 mod assets;
 mod effects;
+mod findings;
 mod gateway;
 mod requests;
 
 pub use assets::*;
 pub use effects::*;
+pub use findings::*;
 pub use gateway::*;
 pub use requests::*;
 

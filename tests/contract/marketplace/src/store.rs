@@ -13,6 +13,7 @@ pub mod coupons;
 pub mod credit;
 pub mod effects;
 pub mod failed_statements;
+pub mod findings;
 pub mod gateway_reports;
 pub mod holds;
 pub mod ids;
@@ -155,6 +156,16 @@ handover_contract::rules! { store_rules: MarketRig;
         only_open_reports_are_closed,
         concurrent_inserts_of_report_succeed_exactly_once,
         concurrent_closings_of_report_succeed_exactly_once,
+    ]
+    findings: [
+        finding_is_read_as_written,
+        finding_is_identified_by_tenant_kind_and_subject,
+        finding_advances_only_from_previous_version,
+        finding_pages_are_ordered_by_descending_id,
+        finding_pages_filter_by_tenant_and_state,
+        open_findings_are_counted_by_kind,
+        concurrent_inserts_of_finding_succeed_exactly_once,
+        concurrent_changes_of_finding_succeed_exactly_once,
     ]
     rows_of_orders: [
         rows_of_many_orders_are_ordered_by_order,

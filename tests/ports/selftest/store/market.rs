@@ -36,6 +36,8 @@ faults! { broken_by(Fault) {
         "refund_pages_are_ordered_by_descending_id",
         "refund_pages_filter_by_tenant_and_status",
         "report_pages_are_ordered_by_descending_id",
+        "finding_pages_are_ordered_by_descending_id",
+        "finding_pages_filter_by_tenant_and_state",
         "report_pages_filter_by_tenant_and_state",
         "product_pages_are_ordered_by_descending_id",
         "shipment_pages_filter_by_seller_or_buyer",
@@ -163,6 +165,26 @@ faults! { broken_by(Fault) {
     closed_reports_are_closed_again: ClosedReportsAreClosedAgain breaks [
         "only_open_reports_are_closed",
         "concurrent_closings_of_report_succeed_exactly_once",
+    ]
+    taken_finding_subjects_are_ignored: TakenFindingSubjectsAreIgnored breaks [
+        "finding_is_identified_by_tenant_kind_and_subject",
+        "concurrent_inserts_of_finding_succeed_exactly_once",
+    ]
+    findings_leak_to_other_tenants: FindingsLeakToOtherTenants breaks [
+        "finding_pages_filter_by_tenant_and_state",
+    ]
+    findings_without_tenant_have_default_tenant: FindingsWithoutTenantHaveDefaultTenant breaks [
+        "finding_is_read_as_written",
+        "finding_is_identified_by_tenant_kind_and_subject",
+        "finding_pages_filter_by_tenant_and_state",
+        "open_findings_are_counted_by_kind",
+    ]
+    findings_advance_from_any_version: FindingsAdvanceFromAnyVersion breaks [
+        "finding_advances_only_from_previous_version",
+        "concurrent_changes_of_finding_succeed_exactly_once",
+    ]
+    acknowledged_findings_are_counted: AcknowledgedFindingsAreCounted breaks [
+        "open_findings_are_counted_by_kind",
     ]
     taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
         "duplicate_scope_is_conflict",

@@ -19,10 +19,11 @@ use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{
     AssetQueriesWrapper, AssetRepoWrapper, CreditQueriesWrapper, CreditRepoWrapper, EffectQueriesWrapper,
-    EffectRepoWrapper, GatewayReportQueriesWrapper, GatewayReportRepoWrapper, IdBlocksWrapper,
-    IdQueriesWrapper, MarketView, NotificationQueriesWrapper, NotificationRepoWrapper, OrderQueriesWrapper,
-    OrderRepoWrapper, PaymentQueriesWrapper, PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper,
-    RefundQueriesWrapper, RefundRepoWrapper, RequestQueriesWrapper, RequestRepoWrapper, Work,
+    EffectRepoWrapper, FindingQueriesWrapper, FindingRepoWrapper, GatewayReportQueriesWrapper,
+    GatewayReportRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
+    NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper, PaymentQueriesWrapper,
+    PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper, RefundQueriesWrapper, RefundRepoWrapper,
+    RequestQueriesWrapper, RequestRepoWrapper, Work,
 };
 use marketplace_domain::{Order, OrderId, Payment, Product, Refund, UserId};
 
@@ -295,6 +296,7 @@ impl RefundRepoWrapper for Unit {
 }
 
 impl GatewayReportRepoWrapper for Unit {}
+impl FindingRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl LeaderRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
@@ -370,6 +372,7 @@ impl<I: MarketView + ?Sized> ProductQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> FindingQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Defective<I> {}

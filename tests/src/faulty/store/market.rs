@@ -3,5 +3,6 @@
 mod assets;
 mod business;
 mod effects;
+mod findings;
 mod gateway;
 mod requests;

@@ -81,7 +81,9 @@ kinds! {
     /// Kind of an asset operation.
     Operation = named(domain::OperationKind::ALL, domain::OperationKind::as_str);
     /// Kind of a reconciliation finding.
-    FindingName = named(&FindingKind::ALL, FindingKind::as_str);
+    FindingName = named(FindingKind::ALL, FindingKind::as_str);
+    /// State of a recorded finding.
+    FindingState = named(domain::FindingState::ALL, domain::FindingState::as_str);
     /// Repair of a finding.
     RepairName = named(Repair::ALL, Repair::as_str);
     /// Kind of a timeline entry.

@@ -1,6 +1,7 @@
 //! `/api/v1/ops`: the marketplace's routes for operators.
 
 mod asset_grants;
+mod findings;
 mod gateway_reports;
 mod reconciliation;
 mod refunds;
@@ -26,6 +27,8 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(refunds::retry))
         .routes(routes!(refunds::settle))
         .routes(routes!(reconciliation::report))
-        .routes(routes!(reconciliation::repair));
+        .routes(routes!(reconciliation::repair))
+        .routes(routes!(findings::page))
+        .routes(routes!(findings::acknowledge));
     OperatorRoutes::default().with(routes)
 }

@@ -58,7 +58,7 @@ impl From<Reconciliation> for ReconciliationView {
             pending: reconciliation.pending,
             parked: reconciliation.parked,
             sound: reconciliation.is_sound(),
-            counts: FindingKind::ALL.into_iter().map(count).collect(),
+            counts: FindingKind::ALL.iter().copied().map(count).collect(),
             more: reconciliation.more,
             findings: reconciliation.findings.into_iter().map(FindingView::from).collect(),
         }

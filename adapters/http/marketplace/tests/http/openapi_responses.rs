@@ -96,6 +96,9 @@ impl Caller {
         self.report("reportRefund", &format!(r#"{{"refundId":{refund},"result":"FAILED"}}"#)).await;
         let report = self.call("gatewayReports", SELLER, &[], None).await.ids("reportId")[0].to_string();
         let reason = Some(r#"{"reason":"checked with the gateway"}"#);
+        self.call("reconciliation", SELLER, &[], None).await;
+        let finding = self.call("findings", SELLER, &[], None).await.ids("findingId")[0].to_string();
+        self.call("acknowledgeFinding", SELLER, &[&finding], reason).await;
         self.call("closeGatewayReport", SELLER, &[&report], reason).await;
         let refund = refund.to_string();
         self.call("retryRefund", SELLER, &[&refund], reason).await;

@@ -11,6 +11,7 @@ use crate::world::{BUYER, OTHER_USER, World};
 
 const PATH: &str = "/api/v1/ops/reconciliation";
 const REPAIR: &str = "/api/v1/ops/reconciliation/repair";
+const FINDINGS: &str = "/api/v1/ops/reconciliation/findings";
 
 impl World {
     async fn reconciled(&self, query: &str) -> Value {
@@ -151,4 +152,68 @@ async fn operator_reconciles_own_tenant_and_platform_operator_any_tenant() {
         let result = world.get(&format!("{PATH}{query}")).token(&platform).send().await.expect(200, "00000");
         assert_eq!(result.data["orders"], orders, "{query}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn findings_are_listed_for_their_tenant_and_acknowledged_once_with_reason() {
+    let world = World::new().await;
+    let first = world.cancelled_without_event().await;
+    let second = world.cancelled_without_event().await;
+    world.run_until_idle().await;
+    let began = world.reconciled("").await["to"].clone();
+    let page = world.get_as_operator(FINDINGS).send().await.expect(200, "00000");
+    let [newest, oldest] = page.data["items"].as_array().unwrap().as_slice() else { panic!("{}", page.text) };
+    assert_eq!((&newest["orderId"], &oldest["orderId"]), (&json!(second), &json!(first)));
+    let expected = json!({
+        "findingId": oldest["findingId"], "kind": "missingEvent", "tenantId": 1, "orderId": first,
+        "subject": format!("order:{first} type:ORDER_CANCELLED Order:{first}:2"), "what": oldest["what"],
+        "state": "OPEN", "firstSeen": began, "lastSeen": began, "acknowledgedBy": null, "reason": null,
+        "acknowledgeTime": null, "closedTime": null
+    });
+    assert_eq!(*oldest, expected);
+    let limited = world.get_as_operator(&format!("{FINDINGS}?limit=1")).send().await.expect(200, "00000");
+    let cursor = limited.data["nextCursor"].as_str().unwrap();
+    let rest = world.get_as_operator(&format!("{FINDINGS}?limit=1&cursor={cursor}")).send().await;
+    assert_eq!(rest.expect(200, "00000").data["items"], json!([oldest]));
+    let wrong = world.get_as_operator(&format!("{FINDINGS}?state=open&tenantId=0&kind=x")).send().await;
+    assert_eq!(wrong.expect(400, "A0400").wrong_fields(), ["state", "tenantId", "kind"]);
+
+    let id = newest["findingId"].as_i64().unwrap();
+    let path = format!("{FINDINGS}/{id}/acknowledge");
+    let reason = r#"{"reason":"imported by hand"}"#;
+    let foreign = || world.token(OTHER_USER, 2, &[Role::Operator]);
+    world.post(&path).token(&foreign()).json(reason).send().await.expect(404, "A0404");
+    assert_eq!(
+        world.get(FINDINGS).token(&foreign()).send().await.expect(200, "00000").data["items"],
+        json!([])
+    );
+    let of_tenant = format!("{FINDINGS}?tenantId=1");
+    world.get(&of_tenant).token(&foreign()).send().await.expect(404, "A0404");
+    world.post_as(BUYER, &path).json(reason).send().await.expect(403, "A0303");
+    for unknown in ["9007199254740991", "0", "x"] {
+        let path = format!("{FINDINGS}/{unknown}/acknowledge");
+        world.post_as_operator(&path).json(reason).send().await.expect(404, "A0404");
+    }
+    let without = world.post_as_operator(&path).json("{}").send().await.expect(400, "A0400");
+    assert_eq!(without.wrong_fields(), ["reason"]);
+    let acknowledge = || world.post_as_operator(&path).header("x-idempotency-key", "k").json(reason);
+    let acknowledged = acknowledge().send().await.expect(200, "00000");
+    let repeated = acknowledge().send().await.expect(200, "00000");
+    assert_eq!(repeated.header("idempotent-replayed"), Some("true"));
+    assert_eq!(repeated.data, acknowledged.data);
+    let decision = |data: &Value| json!([data["state"], data["acknowledgedBy"], data["reason"]]);
+    let expected = json!(["ACKNOWLEDGED", "user:9", "imported by hand"]);
+    assert_eq!(decision(&acknowledged.data), expected);
+    let again = world.post_as_operator(&path).json(r#"{"reason":"another"}"#).send().await;
+    assert_eq!(decision(&again.expect(200, "00000").data), expected);
+    let changes = world.audited_changes().await;
+    let entry = &changes[0];
+    assert_eq!(entry["action"], "reconciliation.finding.acknowledge");
+    assert_eq!(
+        (&entry["reason"], &entry["selection"]),
+        (&json!("imported by hand"), &json!({ "findingId": id }))
+    );
+    let open = world.get(&format!("{of_tenant}&state=OPEN"));
+    let open = open.token(&world.token(OTHER_USER, 2, &[Role::Platform])).send().await;
+    assert_eq!(open.expect(200, "00000").data["items"], json!([oldest]));
 }

@@ -5,11 +5,14 @@
 //! grace period and has no consume-log record.
 
 mod compare;
+mod coverage;
 mod findings;
+mod record;
 mod repair;
 mod report;
 
-pub use findings::{Finding, FindingKind, Repair};
+pub use findings::{Finding, Repair};
+pub use marketplace_domain::FindingKind;
 pub use report::{MAX_FINDINGS, Reconciliation};
 
 use std::collections::BTreeSet;
@@ -23,9 +26,10 @@ use super::Operations;
 use crate::consistency::ProductScan;
 use crate::ports::{EffectKind, GatewayReportFilter};
 use compare::{Criteria, Subscriptions, compare};
+use coverage::{Coverage, Scanned};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, StoreError, UnreadableRow,
+    DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered, OutboxFilter, StoreError, UnreadableRow,
 };
 use repair::RepairContext;
 
@@ -74,6 +78,9 @@ impl Operations {
     ///
     /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
     /// the ledger, and open reports of the gateway; these are not repaired.
+    ///
+    /// The findings are recorded ([`Operations::findings`]): a new one is `OPEN`. Unless there are more findings than
+    /// returned, recorded findings whose rows were compared again and which were not found become `RESOLVED`.
     pub async fn reconcile(
         &self,
         operator: &Operator,
@@ -99,6 +106,7 @@ impl Operations {
             findings: Vec::new(),
             more: false,
         };
+        let mut coverage = Coverage::of_window(now, (command.since, command.until), grace);
         let mut after = None;
         let mut products = ProductScan::default();
         loop {
@@ -120,13 +128,17 @@ impl Operations {
                 add_finding(&mut report, finding);
             }
         }
-        for mut finding in self.newest_products(tenant, products).await? {
+        for mut finding in self.newest_products(tenant, products, &mut coverage).await? {
             if command.repair {
                 finding.repair = repair::repair(self, context, &criteria.subscriptions, &finding).await?;
             }
             add_finding(&mut report, finding);
         }
-        self.add_unrepaired(tenant, &mut report).await?;
+        self.add_unrepaired(tenant, &mut report, &mut coverage).await?;
+        self.record_findings(&report.findings, now).await?;
+        if !report.more {
+            self.resolve_findings(tenant, &coverage).await?;
+        }
         audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
         Ok(report)
     }
@@ -136,6 +148,7 @@ impl Operations {
         &self,
         tenant: Option<TenantId>,
         report: &mut Reconciliation,
+        coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
         for kind in EffectKind::ALL {
             let mut view = self.tx.view().await?;
@@ -143,7 +156,7 @@ impl Operations {
                 add_finding(report, Finding::without_order(kind, effect));
             }
         }
-        for finding in self.dead_letters_without_event(tenant).await? {
+        for finding in self.dead_letters_without_event(tenant, coverage).await? {
             add_finding(report, finding);
         }
         let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
@@ -152,7 +165,7 @@ impl Operations {
         for gateway_report in self.tx.view().await?.gateway_reports_page(open, None, limit).await? {
             add_finding(report, Finding::of_report(gateway_report));
         }
-        for row in self.unreadable_rows(tenant, limit).await? {
+        for row in self.unreadable_rows(tenant, limit, coverage).await? {
             add_finding(report, Finding::of_unreadable(row));
         }
         for discrepancy in &self.tx.view().await?.ledger_inconsistencies(tenant, limit).await? {
@@ -166,6 +179,7 @@ impl Operations {
         &self,
         tenant: Option<TenantId>,
         mut products: ProductScan,
+        coverage: &mut Coverage,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut found = Vec::new();
         let mut before = None;
@@ -173,8 +187,12 @@ impl Operations {
         let mut view = self.tx.view().await?;
         while scanned < NEWEST_PRODUCTS {
             let page = view.newest_products(tenant, before, BATCH).await?;
-            let Some(last) = page.last() else { break };
+            let Some(last) = page.last() else {
+                coverage.products = Scanned::ALL;
+                break;
+            };
             before = Some(last.id);
+            coverage.products = Scanned::down_to(last.id.get());
             scanned += page.len();
             found.extend(products.compare_products(view.as_mut(), &page).await?);
         }
@@ -183,7 +201,11 @@ impl Operations {
     }
 
     /// Findings for the newest open dead letters whose event has no outbox row.
-    async fn dead_letters_without_event(&self, tenant: Option<TenantId>) -> Result<Vec<Finding>, StoreError> {
+    async fn dead_letters_without_event(
+        &self,
+        tenant: Option<TenantId>,
+        coverage: &mut Coverage,
+    ) -> Result<Vec<Finding>, StoreError> {
         let filter =
             DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
         let mut found = Vec::new();
@@ -192,15 +214,19 @@ impl Operations {
         let mut view = self.tx.view().await?;
         while scanned < NEWEST_DEAD_LETTERS {
             let dead_letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
-            let Some(last) = dead_letters.last() else { break };
+            let Some(last) = dead_letters.last() else {
+                coverage.dead_letters = Scanned::ALL;
+                break;
+            };
             before = Some(last.id);
+            coverage.dead_letters = Scanned::down_to(last.id);
             scanned += dead_letters.len();
-            let named: Vec<(DeadLetter, EventId)> = dead_letters
+            let named: Vec<(Numbered<DeadLetter>, EventId)> = dead_letters
                 .into_iter()
                 .filter_map(|dead_letter| {
-                    Some((Envelope::parse(&dead_letter.effect.body).ok()?.event_id, dead_letter.effect))
+                    let event = Envelope::parse(&dead_letter.effect.body).ok()?.event_id;
+                    Some((dead_letter, event))
                 })
-                .map(|(event, dead_letter)| (dead_letter, event))
                 .collect();
             let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
             let rows = view.outbox_view().outbox_by_event(&events).await?;
@@ -216,10 +242,12 @@ impl Operations {
         &self,
         tenant: Option<TenantId>,
         limit: u32,
+        coverage: &mut Coverage,
     ) -> Result<Vec<UnreadableRow>, StoreError> {
         let mut view = self.tx.view().await?;
         let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
         let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));
+        coverage.outbox_rows = after.map_or(Scanned::ALL, |after| Scanned::down_to(after.saturating_add(1)));
         view.outbox_view().unreadable_rows(tenant, after, limit).await
     }
 }

@@ -71,6 +71,7 @@ impl OrderQueriesWrapper for InterruptedView {}
 impl PaymentQueriesWrapper for InterruptedView {}
 impl RefundQueriesWrapper for InterruptedView {}
 impl GatewayReportQueriesWrapper for InterruptedView {}
+impl FindingQueriesWrapper for InterruptedView {}
 impl AssetQueriesWrapper for InterruptedView {}
 impl EffectQueriesWrapper for InterruptedView {}
 impl NotificationQueriesWrapper for InterruptedView {}

@@ -213,6 +213,8 @@ impl AssetRepoWrapper for FaultyUnit {}
 impl RefundQueriesWrapper for FaultyUnit {}
 impl RefundRepoWrapper for FaultyUnit {}
 impl GatewayReportQueriesWrapper for FaultyUnit {}
+impl FindingQueriesWrapper for FaultyUnit {}
 impl GatewayReportRepoWrapper for FaultyUnit {}
+impl FindingRepoWrapper for FaultyUnit {}
 impl RequestQueriesWrapper for FaultyUnit {}
 impl RequestRepoWrapper for FaultyUnit {}

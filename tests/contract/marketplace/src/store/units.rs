@@ -9,8 +9,8 @@ use marketplace_domain::{PaymentStatus, ProductAction};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{
-    capture, gateway_report, listing_change, order, payment, payment_id, product, product_id, settled,
-    shipment_task, user,
+    capture, finding, gateway_report, listing_change, order, payment, payment_id, product, product_id,
+    settled, shipment_task, user,
 };
 
 /// Inserts rows of several kinds and an event.
@@ -20,6 +20,7 @@ pub(super) async fn write_rows(unit: &mut Work) {
     unit.insert_payment(&payment(1, 1)).await.unwrap();
     unit.insert_capture(&capture(1, 1)).await.unwrap();
     unit.insert_gateway_report(&gateway_report("k", 1)).await.unwrap();
+    unit.insert_finding(&finding("k")).await.unwrap();
     unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
     unit.change_listings(&[listing_change(1, 1, ListingChangeKind::Occupied, "e")]).await.unwrap();
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
@@ -34,6 +35,7 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
         ("capture", !view.captures_of(one, &[order(1).id]).await.unwrap().is_empty()),
         ("report", view.gateway_report_by_key("k").await.unwrap().is_some()),
+        ("finding", !view.open_findings().await.unwrap().is_empty()),
         ("event", has_event(view, "e").await),
         ("listing change", !view.listing_changes(one, &[order(1).id]).await.unwrap().is_empty()),
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
@@ -42,7 +44,7 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     checks.into_iter().filter_map(|(kind, is_visible)| is_visible.then_some(kind)).collect()
 }
 
-const EVERYTHING: usize = 9;
+const EVERYTHING: usize = 10;
 
 async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
     !view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()

@@ -8,9 +8,10 @@ use handover_outbox::ports::{
     OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied, WebhookEndpoint, WebhookQueriesWrapper,
 };
 use marketplace::ports::{
-    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, GatewayReportQueriesWrapper,
-    IdQueriesWrapper, MarketView, NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper,
-    ProductQueriesWrapper, RefundQueriesWrapper, RequestQueriesWrapper,
+    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, FindingQueriesWrapper,
+    GatewayReportQueriesWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
+    OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper, RefundQueriesWrapper,
+    RequestQueriesWrapper,
 };
 use marketplace_domain::{Asset, Hold, OrderId};
 
@@ -103,6 +104,7 @@ impl<I: MarketView + ?Sized> ProductQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> FindingQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<I> {}

@@ -35,7 +35,7 @@ queries! {
 
 /// Reconciles business rows, outbox, consume log and effects.
 ///
-/// Changes nothing.
+/// Repairs nothing. The findings are recorded: see `/api/v1/ops/reconciliation/findings`.
 #[utoipa::path(
     get,
     path = "/reconciliation",

@@ -52,6 +52,7 @@ impl AccessFixture {
         stat_sample(&world).await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
+        let finding = recorded_finding(&world).await;
         let id = |id: i64| id.to_string();
         let names = vec![
             ("{product}", id(product)),
@@ -63,6 +64,7 @@ impl AccessFixture {
             ("{refund}", id(refund)),
             ("{shipped}", id(shipped)),
             ("{report}", id(report)),
+            ("{finding}", id(finding)),
             ("{webhook}", webhook),
             ("{delivery}", id(delivery)),
             ("{blocked}", id(blocked)),
@@ -125,6 +127,14 @@ async fn open_report(world: &World) -> i64 {
     }
     let open = world.get_as_operator("/api/v1/ops/gateway-reports?state=OPEN").send().await;
     open.expect(200, "00000").ids("reportId")[0]
+}
+
+/// The recorded finding of the report that needs a decision.
+async fn recorded_finding(world: &World) -> i64 {
+    let path = "/api/v1/ops/reconciliation";
+    world.get_as_operator(path).send().await.expect(200, "00000");
+    let open = world.get_as_operator(&format!("{path}/findings?state=OPEN")).send().await;
+    open.expect(200, "00000").ids("findingId")[0]
 }
 
 /// An order between two other users, who are not parties of any other order.

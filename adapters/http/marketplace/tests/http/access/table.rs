@@ -114,6 +114,9 @@ pub(crate) const TABLE: &[Row] = &[
         r#"{"reason":"known"}"#, "1111 1 33333 2423"),
     get("/api/v1/ops/reconciliation", "/api/v1/ops/reconciliation", "1111 1 33333 2223"),
     post("/api/v1/ops/reconciliation/repair", "/api/v1/ops/reconciliation/repair", "", "1111 1 33333 2023"),
+    get("/api/v1/ops/reconciliation/findings", "/api/v1/ops/reconciliation/findings", "1111 1 33333 2023"),
+    post("/api/v1/ops/reconciliation/findings/{id}/acknowledge",
+        "/api/v1/ops/reconciliation/findings/{finding}/acknowledge", r#"{"reason":"known"}"#, "1111 1 33333 2423"),
     get("/api/v1/ops/consumptions", "/api/v1/ops/consumptions", "1111 1 33333 2023"),
     // Queue depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),

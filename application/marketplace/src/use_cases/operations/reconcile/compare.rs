@@ -6,10 +6,10 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use marketplace_domain::{
-    Asset, EventBody, EventKind, Hold, OperationKey, OperationKind, Order, PointsRules,
+    Asset, EventBody, EventKind, FindingKind, Hold, OperationKey, OperationKind, Order, PointsRules,
 };
 
-use super::findings::{Finding, FindingKind};
+use super::findings::{Finding, Record};
 use super::report::Reconciliation;
 use crate::cash;
 use crate::consistency::{
@@ -164,8 +164,12 @@ impl Comparison<'_> {
             event.body.aggregate_id(),
             event.aggregate_seq
         );
+        // Several payments of an order can lack the same type of event.
+        let part =
+            format!("{}:{}:{}", event_type.aggregate(), event.body.aggregate_id(), event.aggregate_seq);
         Finding {
             event_type: Some(event_type.as_str().to_owned()),
+            record: Record { part: Some(part), ..Record::default() },
             ..self.finding(FindingKind::MissingEvent, what)
         }
     }
@@ -176,6 +180,7 @@ impl Comparison<'_> {
         let finding = |kind, row: &EffectRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),
+            record: Record { part: Some(row.table.to_owned()), ..Record::default() },
             ..self.finding(kind, what)
         };
         let duplicate = |row: &EffectRow| {
@@ -303,6 +308,7 @@ impl Comparison<'_> {
             what: what.into(),
             repair: None,
             mismatch: None,
+            record: Record::default(),
         }
     }
 

@@ -1,59 +1,15 @@
 //! Findings of a reconciliation.
 
+use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
-use marketplace_domain::{GatewayReport, OrderId, ProductId};
+use marketplace_domain::{FindingKind, GatewayReport, ObservedFinding, OrderId, ProductId, RecordedFinding};
 
 use crate::consistency::{MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
 use handover_outbox::ports::{DeadLetter, Numbered, UnreadableRow};
 
-/// Kind of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FindingKind {
-    /// The event of a committed change is missing in the outbox.
-    MissingEvent,
-    /// An event is FAILED: the broker did not confirm it.
-    NotConfirmed,
-    /// An event was confirmed, but a consumer has no consume-log record of it.
-    NotConsumed,
-    /// A consumer recorded an event as applied, but its effect is missing.
-    MissingEffect,
-    /// A dead letter whose event has no outbox row.
-    UnknownEvent,
-    /// An outbox row has a value that cannot be read. The event is neither published nor applied until an operator
-    /// corrects the value.
-    UnreadableRow,
-    /// A business fact of an order has the same effect more than once.
-    DoubledEffect,
-    /// The order of an effect does not exist or contradicts the effect.
-    EffectWithoutFact,
-    /// A hold is missing although asset operations or an applied cancellation require it.
-    MissingHold,
-    /// A captured or refunded amount is not in the ledger.
-    NotBooked,
-    /// The entries of a ledger operation do not sum to zero, or the operation is missing.
-    Unbalanced,
-    /// A balance differs from the sum of its entries.
-    Drifted,
-    /// An order occupies a product that is not `sold`: it may be sold twice.
-    ProductNotSold,
-    /// More than one order occupies a product.
-    SoldTwice,
-    /// A product is `sold`, but no order occupies it.
-    SoldWithoutOrder,
-    /// An order is paid, but no payment of its amount succeeded.
-    PaidWithoutPayment,
-    /// An order is paid, but its payment is FAILED.
-    PaymentFailed,
-    /// A payment is SUCCESS, but its order is pending.
-    PaymentNotApplied,
-    /// A refund is settled or lost, but its order is still paid or waits for it.
-    RefundNotApplied,
-    /// Captured money that buys nothing has no refund in PROCESSING or SUCCESS.
-    NotRefunded,
-    /// A report of the gateway is open: an operator must decide and close it.
-    GatewayReport,
-}
+/// Maximum number of characters of a recorded description.
+const MAX_DETAIL_CHARS: usize = 2_000;
 
 impl From<MoneyMismatch> for FindingKind {
     fn from(mismatch: MoneyMismatch) -> FindingKind {
@@ -63,59 +19,6 @@ impl From<MoneyMismatch> for FindingKind {
             MoneyMismatch::PaymentNotApplied(_) => FindingKind::PaymentNotApplied,
             MoneyMismatch::NotRefunded(..) => FindingKind::NotRefunded,
             MoneyMismatch::RefundNotApplied(_) => FindingKind::RefundNotApplied,
-        }
-    }
-}
-
-impl FindingKind {
-    pub const ALL: [FindingKind; 21] = [
-        FindingKind::MissingEvent,
-        FindingKind::NotConfirmed,
-        FindingKind::NotConsumed,
-        FindingKind::MissingEffect,
-        FindingKind::UnknownEvent,
-        FindingKind::UnreadableRow,
-        FindingKind::DoubledEffect,
-        FindingKind::EffectWithoutFact,
-        FindingKind::MissingHold,
-        FindingKind::NotBooked,
-        FindingKind::Unbalanced,
-        FindingKind::Drifted,
-        FindingKind::ProductNotSold,
-        FindingKind::SoldTwice,
-        FindingKind::SoldWithoutOrder,
-        FindingKind::PaidWithoutPayment,
-        FindingKind::PaymentFailed,
-        FindingKind::PaymentNotApplied,
-        FindingKind::RefundNotApplied,
-        FindingKind::NotRefunded,
-        FindingKind::GatewayReport,
-    ];
-
-    /// Name of the kind in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            FindingKind::MissingEvent => "missingEvent",
-            FindingKind::NotConfirmed => "notConfirmed",
-            FindingKind::NotConsumed => "notConsumed",
-            FindingKind::MissingEffect => "missingEffect",
-            FindingKind::UnknownEvent => "unknownEvent",
-            FindingKind::UnreadableRow => "unreadableRow",
-            FindingKind::DoubledEffect => "doubledEffect",
-            FindingKind::EffectWithoutFact => "effectWithoutFact",
-            FindingKind::MissingHold => "missingHold",
-            FindingKind::NotBooked => "notBooked",
-            FindingKind::Unbalanced => "unbalanced",
-            FindingKind::Drifted => "drifted",
-            FindingKind::ProductNotSold => "productNotSold",
-            FindingKind::SoldTwice => "soldTwice",
-            FindingKind::SoldWithoutOrder => "soldWithoutOrder",
-            FindingKind::PaidWithoutPayment => "paidWithoutPayment",
-            FindingKind::PaymentFailed => "paymentFailed",
-            FindingKind::PaymentNotApplied => "paymentNotApplied",
-            FindingKind::RefundNotApplied => "refundNotApplied",
-            FindingKind::NotRefunded => "notRefunded",
-            FindingKind::GatewayReport => "gatewayReport",
         }
     }
 }
@@ -191,9 +94,57 @@ pub struct Finding {
     pub repair: Option<Repair>,
     /// The contradiction of a finding about money.
     pub(super) mismatch: Option<MoneyMismatch>,
+    /// How the finding is recorded.
+    pub(super) record: Record,
+}
+
+/// What identifies a finding in the table of findings, in addition to its public fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Whether the compared row names no tenant, so that only operators of all tenants see the finding.
+    pub(super) has_no_tenant: bool,
+    /// Id of the product, gateway report, dead letter or outbox row.
+    pub(super) row_id: Option<i64>,
+    /// Distinguishes findings whose public fields are equal.
+    pub(super) part: Option<String>,
+}
+
+impl Record {
+    fn of_row(row_id: i64) -> Record {
+        Record { row_id: Some(row_id), ..Record::default() }
+    }
 }
 
 impl Finding {
+    /// The finding as a run that began at `at` saw it.
+    pub(super) fn observed(&self, at: DateTime<Utc>) -> ObservedFinding {
+        ObservedFinding {
+            tenant: (!self.record.has_no_tenant).then_some(self.tenant),
+            kind: self.kind,
+            subject: storable(&self.subject(), RecordedFinding::MAX_SUBJECT_CHARS),
+            order: self.order,
+            row_id: self.record.row_id,
+            detail: storable(&self.what, MAX_DETAIL_CHARS),
+            is_repaired: self.repair.is_some(),
+            at,
+        }
+    }
+
+    /// Identifies the finding within its tenant and kind.
+    fn subject(&self) -> String {
+        // The event id identifies the event, whatever type its row or dead letter has.
+        let event_type = self.event_type.as_ref().filter(|_| self.event_id.is_none());
+        let parts = [
+            self.order.map(|order| format!("order:{order}")),
+            self.event_id.as_ref().map(|event| format!("event:{event}")),
+            event_type.map(|event_type| format!("type:{event_type}")),
+            self.consumer.as_ref().map(|consumer| format!("consumer:{consumer}")),
+            self.key.clone(),
+            self.record.part.clone(),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
     pub(super) fn of_product(tenant: TenantId, product: ProductId, mismatch: &ProductMismatch) -> Finding {
         Finding {
             kind: match mismatch {
@@ -210,6 +161,7 @@ impl Finding {
             what: mismatch.describe(product),
             repair: None,
             mismatch: None,
+            record: Record::of_row(product.get()),
         }
     }
 
@@ -227,6 +179,7 @@ impl Finding {
             what: format!("report {id} of the gateway about a {} is open: {}", report.kind, report.outcome),
             repair: None,
             mismatch: None,
+            record: Record { has_no_tenant: report.tenant.is_none(), ..Record::of_row(id) },
         }
     }
 
@@ -246,12 +199,14 @@ impl Finding {
             key: Some(effect.fact),
             repair: None,
             mismatch: None,
+            record: Record { part: Some(kind.table().to_owned()), ..Record::default() },
         }
     }
 
     /// Finding for a dead letter whose event is not in the outbox, because the database was restored or the message is
     /// foreign.
-    pub(super) fn of_dead_letter(dead_letter: DeadLetter, event_id: EventId) -> Finding {
+    pub(super) fn of_dead_letter(dead_letter: Numbered<DeadLetter>, event_id: EventId) -> Finding {
+        let Numbered { id, effect: dead_letter } = dead_letter;
         Finding {
             kind: FindingKind::UnknownEvent,
             tenant: dead_letter.tenant,
@@ -266,6 +221,7 @@ impl Finding {
             key: None,
             repair: None,
             mismatch: None,
+            record: Record { part: Some(format!("deadLetter:{id}")), ..Record::of_row(id) },
         }
     }
 
@@ -282,15 +238,20 @@ impl Finding {
             key: None,
             repair: None,
             mismatch: None,
+            record: Record {
+                has_no_tenant: row.tenant.is_none(),
+                part: Some(format!("row:{}", row.id)),
+                ..Record::of_row(row.id)
+            },
         }
     }
 
     pub(super) fn of_ledger(discrepancy: &LedgerInconsistency) -> Finding {
-        let (kind, tenant, key, what) = match discrepancy {
+        let (kind, tenant, key, part, what) = match discrepancy {
             LedgerInconsistency::Unbalanced { tenant, key, sum } => {
                 let what =
                     format!("the entries of {key} sum to {sum} instead of 0, or the operation is missing");
-                (FindingKind::Unbalanced, *tenant, Some(key.to_string()), what)
+                (FindingKind::Unbalanced, *tenant, Some(key.to_string()), None, what)
             }
             LedgerInconsistency::Drifted { tenant, user, account, balance, entries } => {
                 let asset = account.asset();
@@ -298,7 +259,7 @@ impl Finding {
                 let entries = asset.show(*entries);
                 let what =
                     format!("user {user} has {balance} in {account}, but the entries sum to {entries}");
-                (FindingKind::Drifted, *tenant, None, what)
+                (FindingKind::Drifted, *tenant, None, Some(format!("user:{user} {account}")), what)
             }
         };
         Finding {
@@ -312,6 +273,15 @@ impl Finding {
             what,
             repair: None,
             mismatch: None,
+            record: Record { part, ..Record::default() },
         }
     }
+}
+
+/// The first `most` characters, without NUL, which PostgreSQL does not store.
+fn storable(text: &str, most: usize) -> String {
+    text.chars()
+        .map(|each| if each == '\0' { char::REPLACEMENT_CHARACTER } else { each })
+        .take(most)
+        .collect()
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, Json};
-use marketplace_domain::{Asset, EventBody, EventKind, Order, OrderId, Posting};
+use marketplace_domain::{Asset, EventBody, EventKind, FindingKind, Order, OrderId, Posting};
 
 use super::compare::Subscriptions;
-use super::findings::{Finding, FindingKind, Repair};
+use super::findings::{Finding, Repair};
 use crate::cash;
 use crate::consistency::{MoneyMismatch, announce_missing, is_paid_for, occupy_product, reconstructed_hold};
 use crate::consumer::{Consumer, Effect, HandlerContext, LostEffect};

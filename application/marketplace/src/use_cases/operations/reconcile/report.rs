@@ -2,7 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
-use super::findings::{Finding, FindingKind};
+use marketplace_domain::FindingKind;
+
+use super::findings::Finding;
 
 /// Maximum number of findings that one call returns; see [`Reconciliation::more`].
 pub const MAX_FINDINGS: usize = 1_000;

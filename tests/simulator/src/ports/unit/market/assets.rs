@@ -3,7 +3,9 @@
 
 use handover_events::EventId;
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{AssetRepoWrapper, GatewayReportRepoWrapper, MarketUnit, RefundRepoWrapper};
+use marketplace::ports::{
+    AssetRepoWrapper, FindingRepoWrapper, GatewayReportRepoWrapper, MarketUnit, RefundRepoWrapper,
+};
 use marketplace_domain::{
     Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus, Posting,
     Refund, RefundStatus,
@@ -75,6 +77,7 @@ impl RefundRepoWrapper for Unit {
 }
 
 impl GatewayReportRepoWrapper for Unit {}
+impl FindingRepoWrapper for Unit {}
 
 fn of_coupon(coupon: &Coupon) -> String {
     format!("coupon {} of buyer {}", coupon.id, coupon.user)

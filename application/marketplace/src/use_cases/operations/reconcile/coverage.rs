@@ -1,0 +1,106 @@
+//! Which recorded findings a run has compared again: only these can be resolved because the run did not find them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::TenantId;
+use handover_outbox::ports::{Numbered, StoreError};
+use marketplace_domain::{FindingKind, OrderId, RecordedFinding};
+
+use crate::ports::MarketView;
+
+/// The rows of a table that a run compared: those from an id upwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Scanned(i64);
+
+impl Scanned {
+    pub(super) const NONE: Scanned = Scanned(i64::MAX);
+    pub(super) const ALL: Scanned = Scanned(i64::MIN);
+
+    pub(super) const fn down_to(id: i64) -> Scanned {
+        Scanned(id)
+    }
+
+    fn includes(self, row_id: Option<i64>) -> bool {
+        row_id.is_some_and(|id| id >= self.0)
+    }
+}
+
+/// What a run compared.
+pub(super) struct Coverage {
+    /// Start of the run.
+    pub(super) began: DateTime<Utc>,
+    since: DateTime<Utc>,
+    until: DateTime<Utc>,
+    pub(super) products: Scanned,
+    pub(super) dead_letters: Scanned,
+    pub(super) outbox_rows: Scanned,
+}
+
+impl Coverage {
+    /// Covers the orders that changed within the window. The end of the window is at least the grace period before the
+    /// start of the run: a later change may have been committed after its order was compared.
+    pub(super) fn of_window(
+        began: DateTime<Utc>,
+        (since, until): (DateTime<Utc>, DateTime<Utc>),
+        grace: TimeDelta,
+    ) -> Coverage {
+        let settled = began.checked_sub_signed(grace).unwrap_or(DateTime::<Utc>::MIN_UTC);
+        Coverage {
+            began,
+            since,
+            until: until.min(settled),
+            products: Scanned::NONE,
+            dead_letters: Scanned::NONE,
+            outbox_rows: Scanned::NONE,
+        }
+    }
+
+    /// Returns the ids of those of these findings that the run compared again.
+    pub(super) async fn covered(
+        &self,
+        view: &mut dyn MarketView,
+        findings: &[Numbered<RecordedFinding>],
+    ) -> Result<Vec<i64>, StoreError> {
+        let mut orders: BTreeMap<TenantId, BTreeSet<OrderId>> = BTreeMap::new();
+        for finding in findings {
+            if let (Some(tenant), Some(order)) = (finding.effect.tenant, finding.effect.order) {
+                orders.entry(tenant).or_default().insert(order);
+            }
+        }
+        let mut compared = BTreeSet::new();
+        for (tenant, ids) in orders {
+            let ids: Vec<OrderId> = ids.into_iter().collect();
+            let of_tenant = view.orders_by_id(tenant, &ids).await?.into_iter();
+            let in_window =
+                of_tenant.filter(|it| self.since <= it.update_time && it.update_time < self.until);
+            compared.extend(in_window.map(|order| (tenant, order.id)));
+        }
+        let of_compared_order = |finding: &RecordedFinding| {
+            finding.tenant.zip(finding.order).is_some_and(|order| compared.contains(&order))
+        };
+        let is_covered = |finding: &RecordedFinding| match finding.kind {
+            // Every row of these tables is compared.
+            FindingKind::GatewayReport | FindingKind::Unbalanced | FindingKind::Drifted => true,
+            FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
+            FindingKind::UnreadableRow => self.outbox_rows.includes(finding.row_id),
+            FindingKind::ProductNotSold | FindingKind::SoldTwice | FindingKind::SoldWithoutOrder => {
+                self.products.includes(finding.row_id) || of_compared_order(finding)
+            }
+            FindingKind::MissingEvent
+            | FindingKind::NotConfirmed
+            | FindingKind::NotConsumed
+            | FindingKind::MissingEffect
+            | FindingKind::DoubledEffect
+            | FindingKind::EffectWithoutFact
+            | FindingKind::MissingHold
+            | FindingKind::NotBooked
+            | FindingKind::PaidWithoutPayment
+            | FindingKind::PaymentFailed
+            | FindingKind::PaymentNotApplied
+            | FindingKind::RefundNotApplied
+            | FindingKind::NotRefunded => of_compared_order(finding),
+        };
+        Ok(findings.iter().filter(|it| is_covered(&it.effect)).map(|it| it.id).collect())
+    }
+}
