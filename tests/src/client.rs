@@ -110,6 +110,13 @@ impl Api {
         Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
     }
 
+    /// The same client, with this request id in every request.
+    #[must_use]
+    pub fn with_request_id(self, id: &'static str) -> Api {
+        let headers = [("x-request-id".parse().unwrap(), id.parse().unwrap())].into_iter().collect();
+        Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
+    }
+
     /// The same client for another server of the deployment.
     #[must_use]
     pub fn for_server(&self, server: &Server) -> Api {

@@ -1,7 +1,7 @@
 //! The five scenarios of 004 "验收标准", over HTTP and with real restarts.
 
 use handover_tests::deployment::{Deployment, Pair};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::purses::{With, money, purses};
 use super::shop::{BUYER, Shop};
@@ -151,10 +151,78 @@ async fn s004_5_log_contains_all_steps_of_order_in_one_trace(pair: Pair) {
     assert_eq!((&wallet["amount"], &wallet["balanceAfter"]), (&json!("20.00"), &json!("30.00")));
 }
 
+/// The lines of all processes in which a field, or a field of the span, has this value: the code and the line.
+fn found(shop: &Shop, field: &str, value: &Value) -> Vec<(String, Value)> {
+    let log = shop.launch().log();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of = |line: &Value| line[field] == *value || line["span"][field] == *value;
+    lines.filter(of).map(|line| (line["code"].as_str().unwrap_or_default().to_owned(), line)).collect()
+}
+
+/// 5 "完整链路追踪", by the log of two processes: one has the API, the other relay, consumers and jobs.
+async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_processes(pair: Pair) {
+    let shop = Shop::open_with_roles(pair, "api").await;
+    let _others = shop.launch().clone().roles("relay,consumers,jobs,webhooks").start().unwrap();
+    let coupon = shop.fill_purses().await;
+    let product = shop.product().await;
+    let body = json!({"productId": product, "couponId": coupon, "walletAmount": 20, "points": 150});
+    let api = shop.api.clone().with_request_id("request-of-004");
+    let order = api.post(BUYER, "/api/v1/orders", body).await.unwrap().id("orderId");
+    shop.locked(order, 3).await;
+    shop.settled().await;
+    let created = shop.event_ids(order, "ORDER_CREATED").await.remove(0);
+    shop.expect_logged(&["[webhooks] Message consumed successfully", &created]).await;
+
+    for lines in [found(&shop, "orderId", &json!(order)), found(&shop, "requestId", &json!("request-of-004"))]
+    {
+        let with = |code: &str| lines.iter().filter(|(found, _)| found == code).map(|(_, line)| line);
+        let [placed] = with("order.placed").collect::<Vec<_>>()[..] else { panic!("{lines:#?}") };
+        assert_eq!(
+            (&placed["orderId"], &placed["requestId"], &placed["result"], &placed["productId"]),
+            (&json!(order), &json!("request-of-004"), &json!("product locked"), &json!(product))
+        );
+        let trace = &placed["traceId"];
+        assert_eq!(trace.as_str().unwrap().len(), 32, "{placed}");
+        let of_event = |line: &&Value| line["eventId"] == json!(created);
+        for code in ["outbox.event.appended", "outbox.event.sent"] {
+            let [line] = with(code).filter(of_event).collect::<Vec<_>>()[..] else {
+                panic!("{code}: {lines:#?}")
+            };
+            assert_eq!(
+                (&line["eventType"], &line["traceId"], &line["requestId"], &line["span"]["orderId"]),
+                (&json!("ORDER_CREATED"), trace, &json!("request-of-004"), &json!(order)),
+                "{line}"
+            );
+        }
+        let applied: Vec<&Value> = with("consumer.event.applied").filter(of_event).collect();
+        let mut consumers: Vec<&str> =
+            applied.iter().map(|line| line["consumer"].as_str().unwrap()).collect();
+        consumers.sort_unstable();
+        assert_eq!(consumers, ["coupon", "inventory", "points", "wallet", "webhooks"]);
+        for line in applied {
+            assert_eq!(
+                (&line["traceId"], &line["requestId"], &line["span"]["orderId"]),
+                (trace, &json!("request-of-004"), &json!(order)),
+                "{line}"
+            );
+            assert!(line["queue"].is_string() && line["result"].is_string(), "{line}");
+            let key = match line["consumer"].as_str().unwrap() {
+                "coupon" => format!("order:{order}:checkout"),
+                "wallet" => format!("wallet:{order}:freeze"),
+                "points" => format!("points:{order}:freeze"),
+                _ => continue,
+            };
+            assert_eq!(line["idempotencyKey"], json!(key), "{line}");
+            assert!(line["result"].as_str().unwrap().starts_with("locked"), "{line}");
+        }
+    }
+}
+
 super::by_turns! {
     s004_1_committed_event_is_sent_after_crash_and_assets_are_locked,
     s004_2_repeated_payment_report_commits_assets_once,
     s004_3_expired_lock_is_released_by_reaper,
     s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once,
     s004_5_log_contains_all_steps_of_order_in_one_trace,
+    s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_processes: rabbitmq,
 }
