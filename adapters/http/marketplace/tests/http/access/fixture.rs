@@ -11,8 +11,9 @@ use serde_json::json;
 use super::caller::{OTHER_BUYER, OTHER_SELLER};
 use crate::world::{BUYER, SELLER, Setup, World, report};
 
-/// Tables that background tasks change: relays, partition leases and id blocks.
-const NO_STATE: [&str; 3] = ["relays ", "partitions ", "id_blocks "];
+/// Tables that background tasks change: relays, partition leases and id blocks. And the findings, which every
+/// reconciliation records; an acknowledgement of one also changes the audit log.
+const NO_STATE: [&str; 4] = ["relays ", "partitions ", "id_blocks ", "findings "];
 
 /// Time after which all events have been applied.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -79,7 +80,7 @@ impl AccessFixture {
         self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 
-    /// All rows of the store, except those of tables that background tasks change.
+    /// All rows of the store, except those of [`NO_STATE`].
     pub(crate) fn rows(&self) -> Vec<String> {
         let mut rows = self.world.memory.rows();
         rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
