@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_outbox::MetricKind;
 
 use crate::inspect::market;
-use crate::program::{Server, World, eventually};
+use crate::program::{Server, World, answer, eventually};
 
 /// The eleven metrics of document 004 with their Prometheus names and kinds. They never change.
 const OF_DOCUMENT_004: [(&str, &str); 11] = [
@@ -113,4 +113,22 @@ fn webhooks_are_counted_by_state_age_and_outcome() {
     for (outcome, attempts) in [("delivered", 0), ("failed", 2), ("interrupted", 0), ("dead", 1)] {
         assert_eq!(value(&server, &format!("handover_webhook_{outcome}_total ")), attempts, "{outcome}");
     }
+}
+
+#[test]
+fn process_without_api_serves_metrics_and_health_checks_on_metrics_listen() {
+    let world = World::new()
+        .set("HANDOVER_METRICS__LISTEN", "127.0.0.1:0")
+        .set("HANDOVER_METRICS__STATE_INTERVAL", "100ms");
+    let server = world.serve("--roles relay,consumers");
+    eventually(|| server.text("GET /metrics").contains("\nhandover_outbox_partitions_without_owner 0\n"));
+    assert_eq!(value(&server, "outbox_event_sent_total "), 0);
+    let status = |request: &str| answer(&server.address, "", request, "").0;
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(status(&format!("GET {path}")), 200, "{path}");
+    }
+    for path in ["/api/v1/products", "/api/v1/ops/stats", "/openapi.json", "/docs"] {
+        assert_eq!(status(&format!("GET {path}")), 404, "{path}");
+    }
+    assert_eq!(status("POST /metrics"), 405);
 }
