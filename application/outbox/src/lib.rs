@@ -50,7 +50,7 @@ mod wakeup;
 pub mod webhooks;
 pub mod wrap;
 
-pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
+pub use self::metrics::{BUCKETS, COUNT_BUCKETS, METRICS, Metric, MetricKind, append, count_on_commit};
 pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};
 pub use lease_watch::{LeaseWatch, is_in_the_future};

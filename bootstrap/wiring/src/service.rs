@@ -142,6 +142,7 @@ impl Service {
         let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];
         let interval = config.metrics.state_interval;
         let state = metrics::start(&app.outbox, marketplace::METRICS, sources, interval);
+        metrics::watch_pools(&app.outbox, database.store());
         let background = app.for_background_tasks();
         let webhooks = match has_api || roles.has(roles::WEBHOOKS) {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,

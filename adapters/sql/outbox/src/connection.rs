@@ -139,5 +139,8 @@ pub(crate) trait Engine: Send + Sync {
         Err(StoreError::Backend("only a database file can be copied".into()))
     }
 
+    /// Sets the gauges of the connection pools.
+    fn report_pools(&self);
+
     async fn close(&self);
 }

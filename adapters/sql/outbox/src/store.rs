@@ -102,6 +102,11 @@ impl SqlStore {
         self.engine.guards_audit_log().await
     }
 
+    /// Sets the gauges of the connection pools, which are in [`METRICS`](crate::METRICS).
+    pub fn report_pools(&self) {
+        self.engine.report_pools();
+    }
+
     /// A problem of the storage that reads do not show, such as a full disk or a deleted file; the text has no paths. It
     /// is reported from a failed write until a write succeeds. `None` on a server.
     pub async fn storage_problem(&self) -> Option<String> {

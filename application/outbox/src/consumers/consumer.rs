@@ -22,6 +22,7 @@ use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
 use super::sweep;
+use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::{ConsumeOrder, ConsumerSettings};
@@ -338,10 +339,23 @@ impl Worker {
             Settle::Ack => broker_timeout(self.subscription.ack(tags)).await,
             Settle::Nack(requeue) => broker_timeout(self.subscription.nack(tags, requeue)).await,
         };
-        if let Err(error) = result {
-            warn!(%error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
-            self.closing.cancel();
+        match result {
+            Ok(()) => self.count(how, tags.len()),
+            Err(error) => {
+                warn!(%error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
+                self.closing.cancel();
+            }
         }
+    }
+
+    fn count(&self, how: Settle, deliveries: usize) {
+        let result = match how {
+            Settle::Ack => "acked",
+            Settle::Nack(Requeue::Yes) => "requeued",
+            Settle::Nack(Requeue::No) => "rejected",
+        };
+        metrics::counter!(DELIVERIES, "consumer" => Arc::clone(&self.processor.bound.name), "result" => result)
+            .increment(deliveries as u64);
     }
 
     fn until(&self, moment: DateTime<Utc>) -> Duration {

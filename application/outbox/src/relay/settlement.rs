@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::window::Results;
 use crate::history;
 use crate::logged_id::logged_id;
-use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, SENT, seconds};
+use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, PUBLISH_ATTEMPTS, SENT, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
@@ -99,6 +99,7 @@ impl Settlement {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
                 metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
+                metrics::histogram!(PUBLISH_ATTEMPTS).record(f64::from(row.retry_count.saturating_add(1)));
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = logged_id(&row.aggregate.id), "[OutboxRelay] Event sent successfully");
             }

@@ -52,6 +52,13 @@ fn every_metric_is_exported_with_help_and_counts_events() {
     assert_eq!(value("outbox_event_failed_total"), 0);
     assert_eq!(value("handover_publishes_total{result=\"confirmed\"}"), 4);
     assert_eq!(value("handover_commit_to_effect_seconds_count{consumer=\"inventory\"}"), 2);
+    assert_eq!(value("handover_publish_attempts_bucket{le=\"1\"}"), 4);
+    assert_eq!(value("handover_consumer_attempts_bucket{consumer=\"inventory\",le=\"1\"}"), 2);
+    assert_eq!(value("handover_relay_partitions "), 64);
+    assert_eq!(value("handover_pool_connections_max{pool=\"writer\"}"), 1);
+    eventually(|| exported().contains("handover_consumer_deliveries_total{consumer=\"inventory\",result=\"acked\"} 2\n"));
+    let build = format!("commit=\"unknown\",schema=\"{}\"}} 1\n", handover_sql::outbox_schema());
+    assert!(exported().contains(&build), "{}", exported());
     let has = |text: &str, start: &str| text.lines().any(|line| line.starts_with(start));
     // Metrics of the state, and of a job that runs later.
     for (name, kind) in &listed {
@@ -71,7 +78,10 @@ fn every_metric_is_exported_with_help_and_counts_events() {
             labels.split(',').map(|label| label.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
         })
         .collect();
-    let known = ["consumer", "job", "le", "method", "queue", "result", "route", "state", "status", "version"];
+    let known = [
+        "commit", "consumer", "job", "le", "method", "pool", "queue", "result", "route", "schema", "state", "status",
+        "version",
+    ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }
 

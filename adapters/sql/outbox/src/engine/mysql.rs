@@ -18,6 +18,7 @@ use crate::dialect::{Claiming, Dialect, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::pools;
 use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
@@ -133,6 +134,10 @@ impl Engine for MysqlEngine {
     async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
         // MySQL has no notifications: other processes poll.
         Ok(())
+    }
+
+    fn report_pools(&self) {
+        pools::report(pools::SERVER, &self.pool);
     }
 
     async fn close(&self) {

@@ -18,6 +18,7 @@ use crate::dialect::{Claiming, Dialect, LookUp, Sequencing, insert_values, numbe
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::pools;
 use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
@@ -125,6 +126,10 @@ impl Engine for PostgresEngine {
     async fn send_notification(&self, text: &str) -> Result<(), StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
         postgres_wakeup::notify(&mut connection, &self.prefix, text).await.map_err(to_store_error)
+    }
+
+    fn report_pools(&self) {
+        pools::report(pools::SERVER, &self.pool);
     }
 
     async fn close(&self) {
