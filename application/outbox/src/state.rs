@@ -3,6 +3,7 @@
 //! **Invariant:** one process, the leader, reads and exports them. A process that no longer leads exports none, and nothing is
 //! read when the metrics are exported.
 
+mod database;
 mod deployment;
 mod sample;
 
@@ -17,6 +18,7 @@ use crate::ports::{Clock, Leadership, StoreError};
 
 use sample::unix_seconds;
 
+pub use database::DatabaseState;
 pub use deployment::METRICS;
 pub use sample::{STATE_TIME, Sample, StateSource};
 
@@ -49,7 +51,8 @@ impl StateMetrics {
         let outbox = outbox.for_background_tasks();
         let leader = Leader::start(&outbox.tx, LEASE, LEASE_MS);
         let state = StateMetrics { leader: leader.clone(), read: Arc::default() };
-        let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment::Deployment(outbox.clone()))];
+        let deployment = deployment::Deployment::new(outbox.clone(), leader.clone());
+        let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment)];
         sources.extend(of_application);
         let job = ReadState { sources, clock: Arc::clone(outbox.tx.clock()), state: state.clone() };
         Periodic::new("state-metrics", interval, RunBy::Leader(leader)).start(&outbox.tx, job);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use handover_http::routes::metrics::Render;
-use handover_outbox::state::{self, Sample, StateMetrics, StateSource};
+use handover_outbox::state::{self, DatabaseState, Sample, StateMetrics, StateSource};
 use handover_outbox::{BUCKETS, ConsumerQueue, METRICS, Metric, MetricKind, Outbox};
 use handover_sql::SqlStore;
 use handover_system::LOG_LINES_DROPPED;
@@ -106,12 +106,13 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Registers the metrics of this process with an initial value, and reads the state of the deployment while this process
-/// leads. Does nothing without the recorder.
+/// Registers the metrics of this process with an initial value, sets the gauges of the store's connection pools, and reads the
+/// state of the deployment and of its database while this process leads. Does nothing without the recorder.
 pub fn start(
     outbox: &Outbox,
+    store: &SqlStore,
     of_application: &'static [Metric],
-    sources: Vec<Arc<dyn StateSource>>,
+    mut sources: Vec<Arc<dyn StateSource>>,
     state_interval: Duration,
 ) -> Option<StateMetrics> {
     let collector = COLLECTOR.get()?;
@@ -129,20 +130,17 @@ pub fn start(
         }
     };
     outbox.tasks().spawn_until_stop(upkeep);
-    Some(StateMetrics::start(outbox, sources, state_interval))
-}
-
-/// Sets the gauges of the store's connection pools until the process stops.
-pub fn watch_pools(outbox: &Outbox, store: &SqlStore) {
     let background = outbox.for_background_tasks();
-    let store = store.clone();
-    let watching = async move {
+    let pools = store.clone();
+    let sampling = async move {
         loop {
-            store.report_pools();
+            pools.report_pools();
             background.sleep(POOL_INTERVAL).await;
         }
     };
-    outbox.tasks().spawn_until_stop(watching);
+    outbox.tasks().spawn_until_stop(sampling);
+    sources.push(Arc::new(DatabaseState::new(Arc::new(store.clone()))));
+    Some(StateMetrics::start(outbox, sources, state_interval))
 }
 
 /// A counter that is exported only after its first increment would look like a missing metric until then.

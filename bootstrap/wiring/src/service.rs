@@ -128,8 +128,7 @@ impl Service {
             (false, Some(listen)) => Listeners::bind_metrics(listen).await.map(Some),
             (false, None) => Ok(None),
         };
-        let listeners =
-            bound.map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?;
+        let listeners = bound.map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?;
         let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, PARTS, &wake).await?;
         database.end_stale_leases().await?;
@@ -139,10 +138,10 @@ impl Service {
         app.outbox.log_event_flows();
         database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
-        let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];
+        let sources: Vec<Arc<dyn StateSource>> =
+            vec![Arc::new(MarketState::of(&app, &config.settings.consistency))];
         let interval = config.metrics.state_interval;
-        let state = metrics::start(&app.outbox, marketplace::METRICS, sources, interval);
-        metrics::watch_pools(&app.outbox, database.store());
+        let state = metrics::start(&app.outbox, database.store(), marketplace::METRICS, sources, interval);
         let background = app.for_background_tasks();
         let webhooks = match has_api || roles.has(roles::WEBHOOKS) {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,

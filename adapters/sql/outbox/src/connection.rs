@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::Path;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{DatabaseHealth, StoreError};
 
 use crate::dialect::Dialect;
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
@@ -137,6 +137,12 @@ pub(crate) trait Engine: Send + Sync {
     /// Copies the database into an empty file, while it is in use. Only SQLite databases can be copied.
     async fn backup(&self, _copy: &Path) -> Result<(), StoreError> {
         Err(StoreError::Backend("only a database file can be copied".into()))
+    }
+
+    /// The health of the database, without what the engine does not show to this user; nothing on SQLite, where transactions
+    /// of this process only can be open.
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        Ok(DatabaseHealth::default())
     }
 
     /// Sets the gauges of the connection pools.

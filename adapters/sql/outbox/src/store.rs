@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_events::PartitionSet;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
+use handover_outbox::ports::{Clock, DatabaseHealth, DatabaseMonitor, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::connection::Engine;
@@ -205,6 +205,13 @@ impl SqlStore {
         let reader = self.engine.reader().await;
         self.shared.observe(&reader);
         Ok(Session::new(reader?, self.engine.dialect(), self.shared.clone()))
+    }
+}
+
+#[async_trait]
+impl DatabaseMonitor for SqlStore {
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        self.engine.health().await
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Library {
     pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
     store: MemoryStore,
     clock: Arc<VirtualClock>,
-    broker: MemoryBroker,
+    pub(crate) broker: MemoryBroker,
     consumers: Vec<Bound>,
     wake: WakeupNotifier,
 }

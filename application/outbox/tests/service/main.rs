@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
+mod attempts;
 mod event_flows;
 mod external;
 mod gauges;
