@@ -176,6 +176,7 @@ pub enum Fault {
     ReportRangesIncludeEnd,
     ClosedReportsAreClosedAgain,
     RefundsAreDueLate,
+    OldestRefundIsTheFirst,
     CouponsExpireLate,
     ChangedOrdersLeakToOtherTenants,
     ProductsByIdLeakToOtherTenants,
