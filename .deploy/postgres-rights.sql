@@ -6,6 +6,8 @@
 --   REVOKE UPDATE, DELETE ON refund_attempts, webhook_attempts FROM handover;
 CREATE ROLE handover_owner LOGIN PASSWORD 'change-me';
 CREATE ROLE handover LOGIN PASSWORD 'change-me';
+-- The metrics show the age of the oldest transaction, also of those of other users. This right shows their statements, too.
+GRANT pg_read_all_stats TO handover;
 CREATE DATABASE handover OWNER handover_owner;
 \connect handover
 REVOKE ALL ON SCHEMA public FROM PUBLIC;

@@ -5,6 +5,7 @@ mod canaries;
 mod commands;
 mod encryption;
 mod errors;
+mod health;
 mod hot_statements;
 mod inserted_rows;
 mod lent;

@@ -2,7 +2,7 @@
 
 use handover_outbox::Metric;
 
-use crate::state::{OLDEST_REFUND, OPEN_FINDINGS, OPEN_REPORTS, OVERDUE, REFUNDS};
+use crate::state::{OLDEST_REFUND, OPEN_FINDINGS, OPEN_REPORTS, OVERDUE, OVERDUE_HOLDS, REFUNDS};
 
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
@@ -38,6 +38,7 @@ pub const METRICS: &[Metric] = &[
     REFUNDS,
     OLDEST_REFUND,
     OVERDUE,
+    OVERDUE_HOLDS,
     OPEN_REPORTS,
     OPEN_FINDINGS,
 ];

@@ -59,4 +59,6 @@ pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRe
 #[cfg(feature = "mocks")]
 pub use rate_limit::MockRateLimiter;
 pub use rate_limit::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
-pub use refunds::{RefundFilter, RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper};
+pub use refunds::{
+    OpenRefunds, RefundFilter, RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper,
+};

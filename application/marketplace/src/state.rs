@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use handover_outbox::Metric;
 use handover_outbox::ports::StoreError;
 use handover_outbox::state::{Sample, StateSource};
@@ -10,20 +11,24 @@ use marketplace_domain::{FindingKind, RefundStatus, ReportState};
 
 use crate::app::App;
 use crate::consumer::HandlerContext;
-use crate::ports::{GatewayReportFilter, MarketTransactor, RefundFilter};
+use crate::jobs::ConsistencySettings;
+use crate::ports::{GatewayReportFilter, MarketTransactor};
 
 /// Rows of one kind that are counted; more are in no alert of interest, and the cost stays bounded.
 const MAX_COUNTED: u32 = 1_000;
 
 pub(crate) const REFUNDS: Metric =
-    Metric::state("handover.refunds", "Refunds by state: PROCESSING, FAILED; at most 1,000 of each")
-        .by(&["state"]);
+    Metric::state("handover.refunds", "Refunds by state: PROCESSING, FAILED").by(&["state"]);
 pub(crate) const OLDEST_REFUND: Metric = Metric::state(
     "handover.refund.oldest.seconds",
-    "Age of the oldest of the latest 1,000 refunds in PROCESSING, in seconds; 0: none",
+    "Age of the oldest refund in PROCESSING, in seconds; 0: none",
 );
 pub(crate) const OVERDUE: Metric =
     Metric::state("handover.orders.overdue", "Pending orders past their timeout, at most 1,000");
+pub(crate) const OVERDUE_HOLDS: Metric = Metric::state(
+    "handover.holds.overdue",
+    "Locks of assets past their timeout that the reaper has not released yet, at most 1,000",
+);
 pub(crate) const OPEN_REPORTS: Metric = Metric::state(
     "handover.gateway.reports.open",
     "Reports of the gateway that an operator must decide, at most 1,000",
@@ -34,16 +39,19 @@ pub(crate) const OPEN_FINDINGS: Metric = Metric::state(
 )
 .by(&["kind"]);
 
-/// Reads refunds, orders, reports of the gateway and findings of reconciliations.
+/// Reads refunds, orders, locks of assets, reports of the gateway and findings of reconciliations.
 pub struct MarketState {
     tx: MarketTransactor,
     handlers: HandlerContext,
+    lock_timeout: TimeDelta,
 }
 
 impl MarketState {
-    pub fn of(app: &App) -> MarketState {
+    /// The state, with the timeout of locks in these settings.
+    pub fn of(app: &App, settings: &ConsistencySettings) -> MarketState {
         let app = app.for_background_tasks();
-        MarketState { tx: app.tx, handlers: app.handlers }
+        let lock_timeout = TimeDelta::from_std(settings.lock_timeout).unwrap_or(TimeDelta::MAX);
+        MarketState { tx: app.tx, handlers: app.handlers, lock_timeout }
     }
 }
 
@@ -52,37 +60,33 @@ impl StateSource for MarketState {
     async fn read(&self) -> Result<Vec<Sample>, StoreError> {
         let now = self.tx.now();
         let mut view = self.tx.view().await?;
-        let of = |status| RefundFilter { tenant: None, status: Some(status) };
-        let processing = view.refunds_page(of(RefundStatus::Processing), None, MAX_COUNTED).await?;
-        let failed = view.refunds_page(of(RefundStatus::Failed), None, MAX_COUNTED).await?;
+        let refunds = view.open_refunds().await?;
         let overdue = view.orders_overdue(self.handlers.overdue_cutoff(now), MAX_COUNTED).await?;
         let open = GatewayReportFilter { state: Some(ReportState::Open), ..GatewayReportFilter::default() };
         let reports = view.gateway_reports_page(open, None, MAX_COUNTED).await?;
-        let oldest = processing.iter().map(|refund| refund.create_time).min();
+        let locked_by = now.checked_sub_signed(self.lock_timeout).unwrap_or_default();
+        let holds = view.holds_frozen(locked_by, None, MAX_COUNTED).await?;
+        let oldest = refunds.oldest_processing;
         let age =
             oldest.map_or(0.0, |oldest| (now - oldest).to_std().unwrap_or_default().as_secs_f64().floor());
         let findings: BTreeMap<FindingKind, u64> = view.open_findings().await?.into_iter().collect();
         let mut samples = vec![
-            REFUNDS.sample([RefundStatus::Processing.as_str()], count(processing.len())),
-            REFUNDS.sample([RefundStatus::Failed.as_str()], count(failed.len())),
+            REFUNDS.sample([RefundStatus::Processing.as_str()], count(refunds.processing)),
+            REFUNDS.sample([RefundStatus::Failed.as_str()], count(refunds.failed)),
             OLDEST_REFUND.sample([], age),
-            OVERDUE.sample([], count(overdue.len())),
-            OPEN_REPORTS.sample([], count(reports.len())),
+            OVERDUE.sample([], count(overdue.len() as u64)),
+            OVERDUE_HOLDS.sample([], count(holds.len() as u64)),
+            OPEN_REPORTS.sample([], count(reports.len() as u64)),
         ];
         samples.extend(FindingKind::ALL.iter().map(|kind| {
             let open = findings.get(kind).copied().unwrap_or_default();
-            OPEN_FINDINGS.sample([kind.as_str()], number(open))
+            OPEN_FINDINGS.sample([kind.as_str()], count(open))
         }));
         Ok(samples)
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "at most MAX_COUNTED")]
-fn count(count: usize) -> f64 {
-    count as f64
-}
-
-#[allow(clippy::cast_precision_loss, reason = "the numbers of a metric are far below 2^53")]
-fn number(count: u64) -> f64 {
+#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn count(count: u64) -> f64 {
     count as f64
 }

@@ -57,7 +57,9 @@ mod wakeup;
 pub mod webhooks;
 pub mod wrap;
 
-pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind, append, append_logged_in, count_on_commit};
+pub use self::metrics::{
+    BUCKETS, COUNT_BUCKETS, METRICS, Metric, MetricKind, append, append_logged_in, count_on_commit,
+};
 pub use alert::{Alert, Limit, Severity};
 pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};

@@ -14,7 +14,7 @@ use crate::registry::EventSpan;
 /// A metric. The list of all metrics gives the help texts of `/metrics` and the reference page; a name is an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Name, with dots. Durations are in seconds and end with `seconds`.
+    /// Name, with dots. Durations are in seconds and end with `seconds`; a histogram with another name counts.
     pub name: &'static str,
     /// Help text.
     pub help: &'static str,
@@ -31,15 +31,18 @@ pub enum MetricKind {
     Counter,
     /// Gauge of one process.
     Gauge,
-    /// Histogram of one process, with the buckets [`BUCKETS`].
+    /// Histogram of one process, with the buckets [`Metric::buckets`].
     Histogram,
     /// Gauge of the whole deployment, which the process that leads exports ([`crate::state`]).
     State,
 }
 
-/// Upper bounds of the buckets of every histogram, in seconds.
+/// Upper bounds of the buckets of a histogram of durations, in seconds.
 pub const BUCKETS: [f64; 16] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
+
+/// Upper bounds of the buckets of a histogram of counts, for instance of attempts.
+pub const COUNT_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0, 50.0];
 
 impl Metric {
     /// Describes a counter.
@@ -66,6 +69,11 @@ impl Metric {
     #[must_use]
     pub const fn by(self, labels: &'static [&'static str]) -> Metric {
         Metric { labels, ..self }
+    }
+
+    /// Upper bounds of the buckets, if the metric is a histogram.
+    pub fn buckets(&self) -> &'static [f64] {
+        if self.name.ends_with("seconds") { &BUCKETS } else { &COUNT_BUCKETS }
     }
 
     /// The name in the format of Prometheus.
@@ -104,6 +112,10 @@ pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
 pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
 pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
 
+pub(crate) const RELAY_PARTITIONS: &str = "handover.relay.partitions";
+pub(crate) const DELIVERIES: &str = "handover.consumer.deliveries";
+pub(crate) const PUBLISH_ATTEMPTS: &str = "handover.publish.attempts";
+pub(crate) const CONSUMER_ATTEMPTS: &str = "handover.consumer.attempts";
 pub(crate) const PUBLISHES: &str = "handover.publishes";
 pub(crate) const PUBLISH_SECONDS: &str = "handover.publish.seconds";
 pub(crate) const COMMIT_TO_CONFIRM: &str = "handover.commit.to.confirm.seconds";
@@ -126,11 +138,29 @@ pub const METRICS: &[Metric] = &[
     .by(&["result"]),
     Metric::histogram(PUBLISH_SECONDS, "Time from the publish of a group of events to the last confirm or refusal"),
     Metric::histogram(COMMIT_TO_CONFIRM, "Time from the creation of an event to its confirm"),
+    Metric::histogram(
+        PUBLISH_ATTEMPTS,
+        "Attempts that a confirmed event needed, the successful one included; outages are not counted",
+    ),
+    Metric::gauge(
+        RELAY_PARTITIONS,
+        "Partitions of the outbox, out of 64, that the relay of this process owns; 0 without a relay",
+    ),
     Metric::counter(CONSUMED, "Events applied and committed").by(CONSUMER),
     Metric::counter(IDEMPOTENT, "Ignored deliveries of applied events, and events whose effect already existed")
         .by(CONSUMER),
     Metric::counter(NOT_CONSUMED, "Failed attempts to apply an event, including the last one before DEAD")
         .by(CONSUMER),
+    Metric::histogram(
+        CONSUMER_ATTEMPTS,
+        "Attempts that an applied event needed, the successful one included; outages are not counted",
+    )
+    .by(CONSUMER),
+    Metric::counter(
+        DELIVERIES,
+        "Deliveries that the consumer settled, by result: acked, requeued (delivered again), rejected (dead-lettered)",
+    )
+    .by(&["consumer", "result"]),
     Metric::histogram(HANDLER_SECONDS, "Time of a handler for the events of one attempt").by(CONSUMER),
     Metric::histogram(COMMIT_TO_EFFECT, "Time from the creation of an event to the commit of its effect")
         .by(CONSUMER),
@@ -171,7 +201,7 @@ tokio::task_local! {
 
 enum Measurement {
     Count(Counter, u64),
-    Time(Histogram, f64),
+    Value(Histogram, f64),
     Other(Box<dyn FnOnce() + Send>),
 }
 
@@ -179,7 +209,7 @@ impl Measurement {
     fn record(self) {
         match self {
             Measurement::Count(counter, by) => counter.increment(by),
-            Measurement::Time(histogram, seconds) => histogram.record(seconds),
+            Measurement::Value(histogram, value) => histogram.record(value),
             Measurement::Other(record) => record(),
         }
     }
@@ -202,7 +232,12 @@ pub fn count_on_commit(counter: Counter, by: usize) {
 
 /// Records a time once the current unit of work is committed. Does nothing outside of a unit of work.
 pub(crate) fn time_on_commit(histogram: Histogram, time: TimeDelta) {
-    measure_on_commit(Measurement::Time(histogram, seconds(time)));
+    record_on_commit(histogram, seconds(time));
+}
+
+/// Records a value once the current unit of work is committed. Does nothing outside of a unit of work.
+pub(crate) fn record_on_commit(histogram: Histogram, value: f64) {
+    measure_on_commit(Measurement::Value(histogram, value));
 }
 
 /// Runs this once the current unit of work is committed. Does nothing outside of a unit of work.

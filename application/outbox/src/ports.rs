@@ -8,6 +8,7 @@ mod audit;
 mod broker;
 mod clock;
 mod consume;
+mod database;
 mod dead_letters;
 mod endpoint_id;
 mod error;
@@ -34,6 +35,7 @@ pub use consume::{
     ConsumeCount, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper, ConsumeRecord,
     Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, RegisteredType, Unapplied,
 };
+pub use database::{DatabaseHealth, DatabaseMonitor};
 pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterQueriesWrapper, DeadLetterRepo,
     DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_DEAD_LETTER_BODY_BYTES,

@@ -4,6 +4,7 @@
 //! read when the metrics are exported.
 
 mod alerts;
+mod database;
 mod deployment;
 mod evaluation;
 mod history;
@@ -30,6 +31,7 @@ use history::History;
 use sample::unix_seconds;
 
 pub use alerts::{ALERT_ACKNOWLEDGED, ALERT_ACTIVE, ALERTS};
+pub use database::DatabaseState;
 pub use sample::{STATE_TIME, Sample, StateSource};
 
 /// The metrics of the deployment's state, with those of alerts.
@@ -70,7 +72,8 @@ impl StateMetrics {
         let state = StateMetrics { leader: leader.clone(), outbox: outbox.clone(), read: Arc::default() };
         let reporting = outbox.clone();
         keep_running(&outbox.tx, "process-report", move || keep_reporting(reporting.clone(), interval));
-        let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment::Deployment(outbox.clone()))];
+        let deployment = deployment::Deployment::new(outbox.clone(), leader.clone());
+        let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment)];
         sources.extend(of_application);
         let job = ReadState { sources, state: state.clone(), memory: tokio::sync::Mutex::default() };
         Periodic::new("state-metrics", interval, RunBy::Leader(leader)).start(&outbox.tx, job);

@@ -17,7 +17,7 @@ use crate::settings::DatabaseChoice;
 use crate::sibling_file::sibling_file;
 
 pub use remedies::folder_remedy;
-use remedies::{broker_remedy, database_remedy, listen_remedy, needs_correction};
+use remedies::{broker_remedy, database_remedy, listen_remedy, metrics_listen_remedy, needs_correction};
 
 crate::failures! {
 /// An error that ends the program.
@@ -301,6 +301,17 @@ pub enum Failure {
     what: format!("cannot listen on {listen}: {cause}"),
     why: "the API is served on this address",
     do: listen_remedy(listen.port(), cause.kind());
+
+    /// The listening socket for metrics cannot be opened.
+    ListenMetrics {
+        /// The address.
+        listen: SocketAddr,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("cannot listen on {listen}: {cause}"),
+    why: "metrics.listen: a process without the role api serves /metrics, /healthz and /readyz on this address",
+    do: metrics_listen_remedy(listen.port(), cause.kind());
 
     /// Processes that share a database on a server must share a secret that is not set.
     SharedSecretMissing {

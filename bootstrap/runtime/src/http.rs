@@ -6,23 +6,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
-use handover_http::{CachedReadiness, Limits, Problem, Readiness, serve};
-use handover_outbox::Tasks;
+use handover_http::{CachedReadiness, Layers, Limits, Problem, Readiness, routes, serve};
 use handover_outbox::ports::StoreError;
+use handover_outbox::state::StateMetrics;
+use handover_outbox::{Outbox, Tasks};
 use handover_sql::SqlStore;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
+use crate::metrics;
 use crate::names::in_own_name;
 use crate::settings::HttpConfig;
 use crate::stores::{Database, Parts};
 
 /// A database that does not answer within this time counts as unavailable.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of connections of a process without an API: scrapers and health checks.
+const MONITORING_CONNECTIONS: u32 = 64;
 
-/// The listeners of an API.
+/// The listeners of a process.
 pub struct Listeners {
     public: TcpListener,
     operators: Option<TcpListener>,
@@ -37,6 +41,13 @@ impl Listeners {
             None => None,
         };
         Ok(Listeners { public, operators })
+    }
+
+    /// Binds the address of `metrics.listen`, for a process without an API; the error names the address.
+    pub async fn bind_metrics(listen: SocketAddr) -> Result<Listeners, Failure> {
+        let bound = TcpListener::bind(listen).await;
+        let public = bound.map_err(|cause| Failure::ListenMetrics { listen, cause })?;
+        Ok(Listeners { public, operators: None })
     }
 
     /// Whether operators' routes have a listener of their own.
@@ -100,7 +111,27 @@ impl HttpServer {
         Ok(HttpServer { address, operators, stop, served })
     }
 
-    /// Address of the API. Contains the actual port if port 0 was configured.
+    /// Starts serving `/metrics`, `/healthz` and `/readyz` for a process without an API.
+    pub fn start_monitoring(
+        listeners: Listeners,
+        http: &HttpConfig,
+        outbox: &Outbox,
+        database: &Database,
+        state: Option<StateMetrics>,
+    ) -> Result<HttpServer, Failure> {
+        let standard = http.limits();
+        let limits = Limits {
+            connections: standard.connections.min(MONITORING_CONNECTIONS),
+            cors_origins: Vec::new(),
+            ..standard
+        };
+        let layers = Layers::new(Arc::clone(outbox.random()), limits.clone());
+        let stop = CancellationToken::new();
+        let public = routes::monitoring(&layers, readiness(database, stop.clone()), metrics::render(state));
+        HttpServer::start(listeners, Routers { public, operators: None }, limits, outbox.tasks(), stop)
+    }
+
+    /// Address of the server. Contains the actual port if port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use handover_http::routes::metrics::Render;
-use handover_outbox::state::{self, Sample, StateMetrics, StateSource};
+use handover_outbox::state::{self, DatabaseState, Sample, StateMetrics, StateSource};
 use handover_outbox::{BUCKETS, ConsumerQueue, METRICS, Metric, MetricKind, Outbox};
+use handover_sql::SqlStore;
 use handover_system::LOG_LINES_DROPPED;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::terminal::dropped_lines;
 
@@ -19,19 +20,37 @@ static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
 /// Interval of the recorder's upkeep.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// 1, with the version of the program as label.
-const BUILD_INFO: Metric =
-    Metric::gauge("handover.build.info", "1; the label is the version of the program").by(&["version"]);
+/// Interval at which the gauges of the connection pools are set.
+const POOL_INTERVAL: Duration = Duration::from_secs(1);
+/// The revision from which the program was built: the variable HANDOVER_COMMIT of the build.
+const COMMIT: &str = match option_env!("HANDOVER_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// 1, with the build of the program as labels.
+const BUILD_INFO: Metric = Metric::gauge(
+    "handover.build.info",
+    "1; the labels are the version of the toolkit, the commit that was built (unknown if the build did not set \
+     HANDOVER_COMMIT), and the schema version of the outbox that the program requires",
+)
+.by(&["version", "commit", "schema"]);
 
 /// The metrics of the toolkit.
 pub fn of_toolkit() -> impl Iterator<Item = &'static Metric> {
     static OF_PROCESS: &[Metric] = &[LOG_LINES_DROPPED, BUILD_INFO];
-    METRICS.iter().chain(state::metrics()).chain(handover_http::METRICS).chain(OF_PROCESS)
+    let of_adapters = handover_http::METRICS.iter().chain(handover_sql::METRICS);
+    METRICS.iter().chain(state::metrics()).chain(of_adapters).chain(OF_PROCESS)
 }
 
 /// Installs the recorder of the toolkit's metrics and of the application's. A second call changes nothing.
 pub fn install(of_application: &'static [Metric]) {
-    let builder = PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&BUCKETS);
+    let is_count = |metric: &&Metric| metric.kind == MetricKind::Histogram && metric.buckets() != BUCKETS;
+    let of_counts = of_toolkit().chain(of_application).filter(is_count);
+    let standard = PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&BUCKETS);
+    let builder = of_counts.fold(standard, |builder, metric| {
+        builder?.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), metric.buckets())
+    });
     match builder.and_then(PrometheusBuilder::install_recorder) {
         Ok(collector) => drop(COLLECTOR.set(collector)),
         Err(error) => tracing::debug!(%error, "metrics: recorder is installed already"),
@@ -87,19 +106,22 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Registers the metrics of this process with an initial value, and reads the state of the deployment while this process
-/// leads. Does nothing without the recorder.
+/// Registers the metrics of this process with an initial value, sets the gauges of the store's connection pools, and reads the
+/// state of the deployment and of its database while this process leads. Does nothing without the recorder.
 pub fn start(
     outbox: &Outbox,
+    store: &SqlStore,
     of_application: &'static [Metric],
-    sources: Vec<Arc<dyn StateSource>>,
+    mut sources: Vec<Arc<dyn StateSource>>,
     state_interval: Duration,
 ) -> Option<StateMetrics> {
     let collector = COLLECTOR.get()?;
     for metric in of_toolkit().chain(of_application) {
         register(metric, outbox.consumers());
     }
-    metrics::gauge!(BUILD_INFO.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    let schema = handover_sql::outbox_schema().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    metrics::gauge!(BUILD_INFO.name, "version" => version, "commit" => COMMIT, "schema" => schema).set(1.0);
     let background = outbox.for_background_tasks();
     let upkeep = async move {
         loop {
@@ -108,6 +130,16 @@ pub fn start(
         }
     };
     outbox.tasks().spawn_until_stop(upkeep);
+    let background = outbox.for_background_tasks();
+    let pools = store.clone();
+    let sampling = async move {
+        loop {
+            pools.report_pools();
+            background.sleep(POOL_INTERVAL).await;
+        }
+    };
+    outbox.tasks().spawn_until_stop(sampling);
+    sources.push(Arc::new(DatabaseState::new(Arc::new(store.clone()))));
     Some(StateMetrics::start(outbox, sources, state_interval))
 }
 

@@ -119,6 +119,7 @@ mod tests {
             ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "-1"),
             ("HANDOVER_CONSUMER__BACKOFF", "5s"),
             ("HANDOVER_CONSUMER__LEASE", "0s"),
+            ("HANDOVER_METRICS__LISTEN", "9090"),
             ("HANDOVER_LOG__FORMAT", "xml"),
             ("HANDOVER_LOG__TRACES", "x"),
         ]));
@@ -134,6 +135,7 @@ mod tests {
             "database.connections",
             "log.format",
             "log.traces",
+            "metrics.listen",
             "outbox.batch",
             "outbox.retry",
             "rabbitmq.management-url",

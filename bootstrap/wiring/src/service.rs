@@ -100,6 +100,8 @@ pub struct Service {
     app: App,
     database: Database,
     api: Option<Api>,
+    /// Metrics and health checks of a process without an API.
+    monitoring: Option<HttpServer>,
     signer: Option<Signer>,
 }
 
@@ -121,14 +123,12 @@ impl Service {
         Secrets::allow(config, &listens)?;
         check_gateway(config, &listens)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
-        let listeners = match has_api {
-            true => Some(
-                Listeners::bind(config.listen, &config.http)
-                    .await
-                    .map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?,
-            ),
-            false => None,
+        let bound = match (has_api, config.metrics.listen) {
+            (true, _) => Listeners::bind(config.listen, &config.http).await.map(Some),
+            (false, Some(listen)) => Listeners::bind_metrics(listen).await.map(Some),
+            (false, None) => Ok(None),
         };
+        let listeners = bound.map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?;
         let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, PARTS, &wake).await?;
         database.end_stale_leases().await?;
@@ -143,9 +143,10 @@ impl Service {
         }
         database.spawn_background_tasks(app.tx.tasks());
         brokers::report_policies(&config.broker, &app.outbox);
-        let sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(MarketState::of(&app))];
+        let sources: Vec<Arc<dyn StateSource>> =
+            vec![Arc::new(MarketState::of(&app, &config.settings.consistency))];
         let interval = config.metrics.state_interval;
-        let state = metrics::start(&app.outbox, marketplace::METRICS, sources, interval);
+        let state = metrics::start(&app.outbox, database.store(), marketplace::METRICS, sources, interval);
         let background = app.for_background_tasks();
         let webhooks = match has_api || roles.has(roles::WEBHOOKS) {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,
@@ -155,8 +156,12 @@ impl Service {
         let mut starting =
             Starting { config, app, background, database, wake, listeners, webhooks, state, api: None };
         roles.start(&mut starting)?;
-        let Starting { app, database, api, .. } = starting;
-        Ok(Service { app, database, api, signer })
+        // The role `api` has taken the listeners; without it they are for metrics and health checks.
+        let Starting { config, app, database, state, listeners, api, .. } = starting;
+        let monitoring = listeners
+            .map(|bound| HttpServer::start_monitoring(bound, &config.http, &app.outbox, &database, state))
+            .transpose()?;
+        Ok(Service { app, database, api, monitoring, signer })
     }
 
     /// Address of the API, if it is served. Contains the actual port if port 0 was configured.
@@ -167,6 +172,11 @@ impl Service {
     /// Address of the separate listener for operators' calls, if `http.ops-listen` is set.
     pub fn operators_address(&self) -> Option<SocketAddr> {
         self.api.as_ref().and_then(|api| api.server.operators())
+    }
+
+    /// Address of metrics and health checks, if this process has no API and `metrics.listen` is set.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.monitoring.as_ref().map(HttpServer::address)
     }
 
     /// The secrets in use, if the API is served.
@@ -198,8 +208,8 @@ impl Service {
 
     /// Waits until the HTTP server ends unexpectedly.
     pub async fn failed(&mut self) -> Failure {
-        match &mut self.api {
-            Some(api) => api.server.failed().await,
+        match self.api.as_mut().map(|api| &mut api.server).or(self.monitoring.as_mut()) {
+            Some(server) => server.failed().await,
             None => std::future::pending().await,
         }
     }
@@ -208,7 +218,7 @@ impl Service {
     /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
         let stop = Stop::within(within);
-        let server = self.api.map(|api| api.server);
+        let server = self.api.map(|api| api.server).or(self.monitoring);
         server.iter().for_each(HttpServer::close);
         // Together with the requests: both get the same seconds, and one after the other would take too long.
         self.app.outbox.tasks().begin_stop();

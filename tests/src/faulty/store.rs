@@ -192,6 +192,7 @@ pub enum Fault {
     FindingsAdvanceFromAnyVersion,
     AcknowledgedFindingsAreCounted,
     RefundsAreDueLate,
+    OldestRefundIsTheFirst,
     CouponsExpireLate,
     ChangedOrdersLeakToOtherTenants,
     ProductsByIdLeakToOtherTenants,

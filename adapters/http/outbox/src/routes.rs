@@ -9,8 +9,22 @@ pub mod metrics;
 mod outbox;
 mod webhooks;
 
+use std::sync::Arc;
+
+use axum::{Extension, Router};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use crate::layers::Layers;
+use crate::readiness::Readiness;
+
+/// Builds the router of a process without an API: `/healthz`, `/readyz` and, if `render` is given, `/metrics`.
+pub fn monitoring(layers: &Layers, readiness: Arc<dyn Readiness>, render: Option<metrics::Render>) -> Router {
+    let health = Router::from(health::routes()).layer(Extension(readiness));
+    let metrics = |render| Router::from(metrics::routes()).layer(Extension(render));
+    let routes = health.merge(render.map_or_else(Router::new, metrics));
+    layers.with_fallback_and_cors(layers.with_tracing(routes))
+}
 
 /// The toolkit's routes for operators. They require an [`OperatorCall`](crate::OperatorCall) in the extensions of the
 /// request.

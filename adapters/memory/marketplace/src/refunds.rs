@@ -9,7 +9,7 @@ use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{RefundFilter, RefundQueries, RefundRepo};
+use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
 use marketplace_domain::{OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 use crate::of_orders::of_orders;
@@ -140,6 +140,26 @@ impl RefundQueries for MarketUnit {
                 due.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
             earliest_first.take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
+    async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
+        self.read(|statement| {
+            let mut open = OpenRefunds::default();
+            for refund in statement.refunds().all() {
+                match refund.status {
+                    RefundStatus::Processing => {
+                        open.processing += 1;
+                        let created = refund.create_time;
+                        let oldest = open.oldest_processing.map_or(created, |oldest| oldest.min(created));
+                        open.oldest_processing = Some(oldest);
+                    }
+                    RefundStatus::Failed => open.failed += 1,
+                    RefundStatus::Success => {}
+                }
+            }
+            open
         })
         .await
     }

@@ -41,6 +41,8 @@ pub(crate) fn sweeps(
         ("idx_holds_frozen", holds(None)),
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
         ("idx_refunds_due", refunds::due(dialect, now, 100)),
+        ("idx_refunds_due", refunds::processing(dialect)),
+        ("idx_refunds_failed", refunds::failed(dialect)),
         ("idx_refunds_tenant", refunds(Some(tenant), None)),
         ("idx_refunds_failed", refunds(None, Some(RefundStatus::Failed))),
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Fields, Table, Value, table, values};
-use marketplace::ports::{RefundFilter, RefundQueries, RefundRepo};
+use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
 use marketplace_domain::{OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 table! {
@@ -71,6 +71,21 @@ pub(crate) fn due(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (Stri
          ORDER BY next_attempt_time, id LIMIT ?"
     );
     (sql, values![now, most])
+}
+
+/// Number and earliest creation of the refunds in processing.
+pub(crate) fn processing(dialect: &dyn Dialect) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_refunds_due");
+    let sql = format!(
+        "SELECT count(*) AS counted, min(create_time) AS oldest FROM refunds {index} WHERE status = 'PROCESSING'"
+    );
+    (sql, values![])
+}
+
+/// Number of the failed refunds.
+pub(crate) fn failed(dialect: &dyn Dialect) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_refunds_failed");
+    (format!("SELECT count(*) AS counted FROM refunds {index} WHERE status = 'FAILED'"), values![])
 }
 
 /// The query for the refund whose current attempt has a reference.
@@ -156,6 +171,21 @@ impl RefundQueries for MarketSession {
     async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<Refund>, StoreError> {
         let (sql, values) = due(self.dialect(), now, most);
         self.fetch(&sql, values).await?.iter().map(RefundTable::read).collect()
+    }
+
+    async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
+        let mut open = OpenRefunds::default();
+        let (sql, values) = processing(self.dialect());
+        if let Some(row) = self.fetch_one(&sql, values).await? {
+            let row = row.of("refunds", "status");
+            open.processing = row.id("counted")?;
+            open.oldest_processing = row.opt_time("oldest")?;
+        }
+        let (sql, values) = failed(self.dialect());
+        if let Some(row) = self.fetch_one(&sql, values).await? {
+            open.failed = row.of("refunds", "status").id("counted")?;
+        }
+        Ok(open)
     }
 }
 

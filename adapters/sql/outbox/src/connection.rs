@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::Path;
 
 use async_trait::async_trait;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{DatabaseHealth, StoreError};
 
 use crate::dialect::Dialect;
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
@@ -138,6 +138,15 @@ pub(crate) trait Engine: Send + Sync {
     async fn backup(&self, _copy: &Path) -> Result<(), StoreError> {
         Err(StoreError::Backend("only a database file can be copied".into()))
     }
+
+    /// The health of the database, without what the engine does not show to this user; nothing on SQLite, where transactions
+    /// of this process only can be open.
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        Ok(DatabaseHealth::default())
+    }
+
+    /// Sets the gauges of the connection pools.
+    fn report_pools(&self);
 
     async fn close(&self);
 }

@@ -6,6 +6,8 @@ pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql_error;
 #[cfg(feature = "mysql")]
+mod mysql_health;
+#[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(feature = "mysql")]
 mod mysql_settings;
@@ -15,6 +17,8 @@ mod mysql_wakeup;
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_health;
 #[cfg(feature = "postgres")]
 mod postgres_settings;
 #[cfg(feature = "postgres")]

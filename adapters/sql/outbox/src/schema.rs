@@ -45,6 +45,11 @@ pub enum SchemaError {
     Store(#[from] StoreError),
 }
 
+/// The schema version of the outbox that this build requires.
+pub fn outbox_schema() -> i64 {
+    [OUTBOX.sqlite, OUTBOX.mysql, OUTBOX.postgres].into_iter().map(newest).max().unwrap_or(0)
+}
+
 impl SqlStore {
     /// Applies the pending migrations of the outbox. Processes may do this concurrently. Rejects a database that an
     /// unreleased build created, and a database in which a table or index with a name of a pending migration exists; such a

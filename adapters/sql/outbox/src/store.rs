@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_events::PartitionSet;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
+use handover_outbox::ports::{Clock, DatabaseHealth, DatabaseMonitor, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::connection::Engine;
@@ -101,6 +101,11 @@ impl SqlStore {
     /// Whether the database prevents this user from changing or deleting entries of the audit log.
     pub async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         self.engine.guards_audit_log().await
+    }
+
+    /// Sets the gauges of the connection pools, which are in [`METRICS`](crate::METRICS).
+    pub fn report_pools(&self) {
+        self.engine.report_pools();
     }
 
     /// A problem of the storage that reads do not show, such as a full disk or a deleted file; the text has no paths. It
@@ -201,6 +206,13 @@ impl SqlStore {
         let reader = self.engine.reader().await;
         self.shared.observe(&reader);
         Ok(Session::new(reader?, self.engine.dialect(), self.shared.clone()))
+    }
+}
+
+#[async_trait]
+impl DatabaseMonitor for SqlStore {
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        self.engine.health().await
     }
 }
 

@@ -14,6 +14,17 @@ pub struct RefundFilter {
     pub status: Option<RefundStatus>,
 }
 
+/// Numbers of the refunds that did not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenRefunds {
+    /// Refunds in `PROCESSING`.
+    pub processing: u64,
+    /// Refunds in `FAILED`.
+    pub failed: u64,
+    /// The earliest `create_time` of those in `PROCESSING`.
+    pub oldest_processing: Option<DateTime<Utc>>,
+}
+
 /// Reads refunds.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -41,6 +52,9 @@ pub trait RefundQueries: Send {
     /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest
     /// first.
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError>;
+
+    /// Numbers of the refunds of all tenants that did not succeed. The cost does not depend on those that did.
+    async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError>;
 }
 
 /// Writes refunds.

@@ -24,6 +24,7 @@ use super::single::{CountFirst, SingleEvents};
 use super::sweep;
 use crate::event_line::event_line;
 use crate::message::{REQUEST_ID, TRACEPARENT};
+use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
 use crate::settings::{ConsumeOrder, ConsumerSettings};
@@ -364,10 +365,23 @@ impl Worker {
             Settle::Ack => broker_timeout(self.subscription.ack(tags)).await,
             Settle::Nack(requeue) => broker_timeout(self.subscription.nack(tags, requeue)).await,
         };
-        if let Err(error) = result {
-            warn!(code = "consumer.not-settled", %error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
-            self.closing.cancel();
+        match result {
+            Ok(()) => self.count(how, tags.len()),
+            Err(error) => {
+                warn!(code = "consumer.not-settled", %error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
+                self.closing.cancel();
+            }
         }
+    }
+
+    fn count(&self, how: Settle, deliveries: usize) {
+        let result = match how {
+            Settle::Ack => "acked",
+            Settle::Nack(Requeue::Yes) => "requeued",
+            Settle::Nack(Requeue::No) => "rejected",
+        };
+        metrics::counter!(DELIVERIES, "consumer" => Arc::clone(&self.processor.bound.name), "result" => result)
+            .increment(deliveries as u64);
     }
 
     fn until(&self, moment: DateTime<Utc>) -> Duration {

@@ -16,8 +16,8 @@ use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::message::dead_letter_body;
 use crate::metrics::{
-    COMMIT_TO_EFFECT, CONSUMED, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, on_commit, seconds,
-    time_on_commit,
+    COMMIT_TO_EFFECT, CONSUMED, CONSUMER_ATTEMPTS, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, on_commit,
+    record_on_commit, seconds, time_on_commit,
 };
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -193,6 +193,8 @@ impl EventProcessor {
         for step in steps {
             let to_effect = metrics::histogram!(COMMIT_TO_EFFECT, "consumer" => self.bound.name.clone());
             time_on_commit(to_effect, now - step.event.create_time);
+            let attempts = metrics::histogram!(CONSUMER_ATTEMPTS, "consumer" => self.bound.name.clone());
+            record_on_commit(attempts, f64::from(attempts_after(step)));
         }
         let records: Vec<Consumption> = steps
             .iter()

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use crate::lease_watch::LeaseWatch;
+use crate::metrics::{RELAY_PARTITIONS, count};
 use crate::ports::{Changed, Heartbeat, OwnedPartition, PartitionLease, RelayId, StoreError};
 use crate::transaction::{Transactor, with_tx};
 
@@ -115,6 +116,12 @@ impl Ownership {
         if Instant::now() < self.next_tick && !releases_surplus {
             return Ok(());
         }
+        let done = self.tick(surplus).await;
+        self.report();
+        done
+    }
+
+    async fn tick(&mut self, surplus: Surplus) -> Result<(), StoreError> {
         let requested_at = Instant::now();
         // The local lease starts before the request: the database lease starts later and therefore also ends later.
         let lease = Duration::from_millis(u64::from(self.lease_ms));
@@ -259,12 +266,19 @@ impl Ownership {
         self.owned_leases.retain(|partition, lease| {
             !lost.contains(&OwnedPartition { partition: *partition, epoch: lease.epoch })
         });
+        self.report();
+    }
+
+    /// Sets the gauge of owned partitions: those whose rows this relay may publish now.
+    fn report(&self) {
+        metrics::gauge!(RELAY_PARTITIONS).set(count(self.owned().iter().count() as u64));
     }
 
     /// Releases all partitions and removes the heartbeat when the relay ends.
     pub(super) async fn release(&mut self) -> Result<(), StoreError> {
         let input = (self.id.clone(), self.owned_partitions());
         self.owned_leases.clear();
+        self.report();
         with_tx(&self.tx, input, |unit, (id, owned_partitions), _| {
             Box::pin(async move {
                 unit.outbox().release_partitions(id, owned_partitions).await?;

@@ -11,7 +11,7 @@ use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSe
 use super::window::{FailureCause, Results};
 use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::history;
-use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, SENT, seconds};
+use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, PUBLISH_ATTEMPTS, SENT, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
@@ -101,6 +101,7 @@ impl Settlement {
                 // Time from the creation of the event to its confirm, including its waiting time in the outbox.
                 let duration = now - row.create_time;
                 metrics::histogram!(COMMIT_TO_CONFIRM).record(seconds(duration));
+                metrics::histogram!(PUBLISH_ATTEMPTS).record(f64::from(row.retry_count.saturating_add(1)));
                 outbox.figures.confirmed(now, duration);
                 outbox.summary().relay(Happened::Done(duration));
                 event_line!(target: EVENT_TARGET, INFO, EventFields::of(&outbox.registry, row), code = "outbox.event.sent",

@@ -1,18 +1,21 @@
 //! State of outbox, queues, dead letters, jobs and webhooks.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::PARTITIONS;
 
+use super::database::{DEAD_ROWS, HISTORY_LENGTH, OLDEST_TRANSACTION};
 use super::sample::{STATE_TIME, Sample, StateSource, unix_seconds};
 use crate::consumers::broker_timeout;
 use crate::figures::{ConsumerFigures, Figures};
+use crate::jobs::Leader;
 use crate::metrics::{CONSUMER, Metric, OLDEST_DUE, PENDING, age_seconds, count};
 use crate::operations::MAX_BLOCKED_COUNTED;
 use crate::outbox::Outbox;
-use crate::ports::{JobRecord, OnFailed, OutboxView, PartitionLease, StoreError};
+use crate::ports::{JobRecord, Leadership, OnFailed, OutboxView, PartitionLease, StoreError};
 use crate::process_report::reported;
 
 const QUEUE: &[&str] = &["queue"];
@@ -42,11 +45,19 @@ const BROKER_REACHABLE: Metric =
     Metric::state("handover.broker.reachable", "1 if the leader reached the broker, otherwise 0");
 const BROKER_BLOCKED: Metric =
     Metric::state("handover.broker.blocked", "1 while the broker accepts no messages (an alarm of RabbitMQ)");
+pub(super) const BROKER_UNREACHABLE: Metric = Metric::state(
+    "handover.broker.unreachable.seconds",
+    "Time for which the leader has not reached the broker, in seconds; 0: it is reachable",
+);
+pub(super) const BROKER_BLOCKED_TIME: Metric = Metric::state(
+    "handover.broker.blocked.seconds",
+    "Time for which the leader has seen that the broker accepts no messages, in seconds; 0: it accepts messages",
+);
 pub(super) const DEAD_LETTERS: Metric = Metric::state(
     "handover.dead.letters.open",
-    "Dead letters that nobody replayed or discarded, by the queue of their consumer",
+    "Dead letters that nobody replayed or discarded, by queue and its consumer; without a consumer if none is registered here",
 )
-.by(QUEUE);
+.by(&["queue", "consumer"]);
 const LAST_SUCCESS: Metric = Metric::state(
     "handover.job.last.success.timestamp.seconds",
     "Begin of the last successful run of the job, in seconds since 1970; recorded every 10 s at most",
@@ -126,6 +137,11 @@ pub(super) const METRICS: &[Metric] = &[
     CONSUMERS,
     BROKER_REACHABLE,
     BROKER_BLOCKED,
+    BROKER_UNREACHABLE,
+    BROKER_BLOCKED_TIME,
+    OLDEST_TRANSACTION,
+    DEAD_ROWS,
+    HISTORY_LENGTH,
     DEAD_LETTERS,
     LAST_SUCCESS,
     WEBHOOK_PENDING,
@@ -145,16 +161,35 @@ pub(super) const METRICS: &[Metric] = &[
 ];
 
 /// State of a deployment's tables and broker.
-pub(super) struct Deployment(pub(super) Outbox);
+pub(super) struct Deployment {
+    outbox: Outbox,
+    leader: Leader,
+    outages: Mutex<Outages>,
+}
+
+/// Begin of the broker's current outages, as one leadership has seen them.
+#[derive(Default)]
+struct Outages {
+    /// A process that leads again does not know what has happened in the meantime.
+    leadership: Option<Leadership>,
+    unreachable_since: Option<DateTime<Utc>>,
+    blocked_since: Option<DateTime<Utc>>,
+}
+
+impl Deployment {
+    pub(super) fn new(outbox: Outbox, leader: Leader) -> Deployment {
+        Deployment { outbox, leader, outages: Mutex::default() }
+    }
+}
 
 #[async_trait]
 impl StateSource for Deployment {
     async fn read(&self) -> Result<Vec<Sample>, StoreError> {
         let mut samples = Vec::new();
-        let mut view = self.0.view().await?;
+        let mut view = self.outbox.view().await?;
         self.read_outbox(view.outbox_view(), &mut samples).await?;
         self.read_dead_letters(view.outbox_view(), &mut samples).await?;
-        let now = self.0.now();
+        let now = self.outbox.now();
         for record in view.outbox_view().job_records().await? {
             if let Some(at) = record.last_success {
                 samples.push(LAST_SUCCESS.sample([&record.job], unix_seconds(at)));
@@ -179,17 +214,17 @@ impl Deployment {
         view: &mut dyn OutboxView,
         samples: &mut Vec<Sample>,
     ) -> Result<(), StoreError> {
-        let now = self.0.now();
+        let now = self.outbox.now();
         let backlog = view.outbox_backlog(now).await?;
         samples.push(PENDING.sample([], count(backlog.new + backlog.retry)));
         for (status, rows) in [("NEW", backlog.new), ("RETRY", backlog.retry), ("FAILED", backlog.failed)] {
             samples.push(ROWS.sample([status], count(rows)));
         }
         samples.push(OLDEST_DUE.sample([], age_seconds(backlog.oldest_due, now)));
-        let blocked = match self.0.on_failed {
+        let blocked = match self.outbox.on_failed {
             OnFailed::Continue => 0,
             OnFailed::Hold => {
-                let unordered = self.0.registry.unordered();
+                let unordered = self.outbox.registry.unordered();
                 view.blocked_page(unordered, None, None, MAX_BLOCKED_COUNTED).await?.len() as u64
             }
         };
@@ -209,13 +244,14 @@ impl Deployment {
         view: &mut dyn OutboxView,
         samples: &mut Vec<Sample>,
     ) -> Result<(), StoreError> {
-        let open = view.undecided_dead_letters(None).await?;
-        let with_dead_letters: BTreeSet<&str> = open.iter().map(|(queue, _)| queue.as_str()).collect();
-        let queues = self.0.consumers().iter().map(|it| it.queue.as_str());
-        for queue in queues.collect::<BTreeSet<&str>>().difference(&with_dead_letters) {
-            samples.push(DEAD_LETTERS.sample([queue], 0.0));
+        let mut open: BTreeMap<String, u64> = view.undecided_dead_letters(None).await?.into_iter().collect();
+        let consumers: BTreeMap<&str, &str> =
+            self.outbox.consumers().iter().map(|it| (it.queue.as_str(), it.consumer.as_str())).collect();
+        for (queue, consumer) in consumers {
+            let open = open.remove(queue).unwrap_or(0);
+            samples.push(DEAD_LETTERS.sample([queue, consumer], count(open)));
         }
-        samples.extend(open.iter().map(|(queue, open)| DEAD_LETTERS.sample([queue], count(*open))));
+        samples.extend(open.iter().map(|(queue, open)| DEAD_LETTERS.sample([queue, ""], count(*open))));
         Ok(())
     }
 
@@ -231,7 +267,7 @@ impl Deployment {
             }
         }
         let none = ConsumerFigures::default();
-        let registered = self.0.consumers().iter().map(|it| it.consumer.as_str());
+        let registered = self.outbox.consumers().iter().map(|it| it.consumer.as_str());
         let consumers: BTreeSet<&str> =
             registered.chain(figures.consumers.keys().map(String::as_str)).collect();
         for consumer in consumers {
@@ -247,10 +283,11 @@ impl Deployment {
     }
 
     async fn read_broker(&self, samples: &mut Vec<Sample>) {
-        let queues = broker_timeout(self.0.broker.queues()).await;
+        let queues = broker_timeout(self.outbox.broker.queues()).await;
+        let is_blocked = self.outbox.broker.blocked().await.is_some();
         samples.push(BROKER_REACHABLE.sample([], if queues.is_ok() { 1.0 } else { 0.0 }));
-        let is_blocked = self.0.broker.blocked().await.is_some();
         samples.push(BROKER_BLOCKED.sample([], if is_blocked { 1.0 } else { 0.0 }));
+        self.read_outages(queues.is_err(), is_blocked, samples);
         for queue in queues.unwrap_or_default() {
             samples.push(READY.sample([&queue.name], count(queue.ready)));
             samples.push(UNACKED.sample([&queue.name], count(queue.unacked)));
@@ -259,6 +296,26 @@ impl Deployment {
             samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
         }
     }
+
+    fn read_outages(&self, is_unreachable: bool, is_blocked: bool, samples: &mut Vec<Sample>) {
+        let now = self.outbox.now();
+        let leadership = self.leader.leadership();
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        if outages.leadership != leadership {
+            *outages = Outages { leadership, ..Outages::default() };
+        }
+        let unreachable = since(outages.unreachable_since, is_unreachable, now);
+        let blocked = since(outages.blocked_since, is_blocked, now);
+        outages.unreachable_since = unreachable;
+        outages.blocked_since = blocked;
+        samples.push(BROKER_UNREACHABLE.sample([], age_seconds(unreachable, now)));
+        samples.push(BROKER_BLOCKED_TIME.sample([], age_seconds(blocked, now)));
+    }
+}
+
+/// Begin of an outage that began at `before`, or now.
+fn since(before: Option<DateTime<Utc>>, lasts: bool, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    lasts.then(|| before.unwrap_or(now))
 }
 
 /// Intervals without a successful run; `None` without a known interval.

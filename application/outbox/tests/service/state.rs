@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::Metric;
-use handover_outbox::ports::{NewEvent, StoreError};
-use handover_outbox::state::{STATE_TIME, Sample, StateMetrics, StateSource};
+use handover_events::TenantId;
+use handover_outbox::ports::{
+    DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, StoreError, UnitOfWork,
+};
+use handover_outbox::state::{DatabaseState, STATE_TIME, Sample, StateMetrics, StateSource};
+use handover_outbox::{Metric, with_tx};
 
-use crate::lent;
-use crate::library::{Library, eventually};
+use crate::library::{Library, QUEUE, eventually};
+use crate::{lent, loans};
 
 const INTERVAL: Duration = Duration::from_secs(15);
 
@@ -43,6 +46,82 @@ async fn state_has_rows_queues_and_the_age_of_the_oldest_due_event() {
     eventually(async || value(&state, "handover.outbox.rows", &["FAILED"]) == Some(1.0)).await;
     assert_eq!(value(&state, "handover.outbox.partitions.without.owner", &[]), Some(0.0));
     library.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outages_of_the_broker_last_from_their_first_read_to_their_end() {
+    let library = Library::sending([lent()]);
+    library.prepare().await;
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    let age = |name: &str| value(&state, &format!("handover.broker.{name}.seconds"), &[]);
+    eventually(async || age("unreachable") == Some(0.0) && age("blocked") == Some(0.0)).await;
+    library.broker.set_reachable(false);
+    library.broker.set_blocked(Some("low on disk space"));
+    library.outbox.tx.sleep(10 * INTERVAL).await;
+    for name in ["unreachable", "blocked"] {
+        let age = age(name).unwrap();
+        assert!((100.0..=150.0).contains(&age), "{name}: {age}");
+    }
+    library.broker.set_reachable(true);
+    library.broker.set_blocked(None);
+    eventually(async || age("unreachable") == Some(0.0) && age("blocked") == Some(0.0)).await;
+    library.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_have_their_queue_and_its_consumer() {
+    let library = Library::sending([lent()]).with(&loans());
+    library.prepare().await;
+    let dead_letter = |queue: &str| DeadLetter {
+        queue: queue.to_owned(),
+        key: "key".to_owned(),
+        tenant: TenantId::DEFAULT,
+        event_type: None,
+        trace_id: None,
+        body: "?".to_owned(),
+        reason: "unknown message".to_owned(),
+        died_at: library.outbox.now(),
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    let dead_letters = vec![dead_letter(QUEUE), dead_letter("other.queue")];
+    let parked = with_tx(&library.tx, dead_letters, |unit, dead_letters, _| {
+        Box::pin(async move { unit.outbox().park(dead_letters).await })
+    });
+    parked.await.unwrap();
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    eventually(async || !state.samples().is_empty()).await;
+    let open = |labels: &[&str]| value(&state, "handover.dead.letters.open", labels);
+    assert_eq!(open(&[QUEUE, "loans"]), Some(1.0));
+    assert_eq!(open(&["other.queue", ""]), Some(1.0));
+    library.tx.tasks().stop().await;
+}
+
+/// A database that shows what it contains.
+struct Database(DatabaseHealth);
+
+#[async_trait]
+impl DatabaseMonitor for Database {
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        Ok(self.0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_of_the_database_has_only_what_the_database_shows() {
+    let read = async |health| {
+        let samples = DatabaseState::new(Arc::new(Database(health))).read().await.unwrap();
+        samples.into_iter().map(|sample| (sample.metric.name, sample.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(read(DatabaseHealth::default()).await, []);
+    let oldest_transaction = Some(Duration::from_millis(1_500));
+    let postgres = DatabaseHealth { oldest_transaction, dead_rows: Some(7), history_length: None };
+    let expected =
+        [("handover.database.oldest.transaction.seconds", 1.5), ("handover.database.dead.rows", 7.0)];
+    assert_eq!(read(postgres).await, expected);
+    let mysql = DatabaseHealth { oldest_transaction: None, dead_rows: None, history_length: Some(3) };
+    assert_eq!(read(mysql).await, [("handover.database.history.length", 3.0)]);
 }
 
 struct Fails;

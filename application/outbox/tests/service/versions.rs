@@ -235,7 +235,7 @@ async fn lost_event_of_unknown_type_is_found_by_old_process_and_left_to_new_one(
 
 #[tokio::test(start_paused = true)]
 async fn number_and_age_of_events_left_to_other_process_are_measured() {
-    const AGE: &str = "handover.consumer.left.age.seconds";
+    const AGE: &str = "handover.consumer.left.age.seconds loans";
     let measured = Measured::default();
     let _recording = metrics::set_default_local_recorder(&measured);
     let old = old_version().started().await;
@@ -243,7 +243,7 @@ async fn number_and_age_of_events_left_to_other_process_are_measured() {
     new.prepare().await;
     new.commit(vec![new.written("e1", "BOOK_RETURNED", 7, 1)]).await;
     eventually(async || old.statuses(&["e1"]).await == [WAITING]).await;
-    eventually(async || measured.counter("handover.consumer.left") == 1).await;
+    eventually(async || measured.counter("handover.consumer.left loans") == 1).await;
     pass(Duration::from_secs(60)).await;
     let age = measured.gauge(AGE);
     assert!((30.0..=61.0).contains(&age), "{age}");

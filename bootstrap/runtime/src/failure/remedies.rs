@@ -80,3 +80,17 @@ pub(super) fn listen_remedy(port: u16, cause: io::ErrorKind) -> &'static str {
         "choose another address with --listen (port 0 selects a free one)"
     }
 }
+
+/// Advice for an address of `metrics.listen` that cannot be bound.
+pub(super) fn metrics_listen_remedy(port: u16, cause: io::ErrorKind) -> &'static str {
+    if cause == io::ErrorKind::AddrInUse {
+        "stop the process that listens there, or set metrics.listen to another address for each process on this machine \
+         (port 0 selects a free one)"
+    } else if cause == io::ErrorKind::PermissionDenied && port < 1024 {
+        "ports below 1024 need privileges: set another port in metrics.listen"
+    } else if cause == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address: set another in metrics.listen (0.0.0.0 is every IPv4 address)"
+    } else {
+        "set another address in metrics.listen (port 0 selects a free one)"
+    }
+}

@@ -82,12 +82,12 @@ fn ops_listen(reader: &Reader<'_>, listen: Checked<SocketAddr>) -> Checked<Optio
 }
 
 fn address(item: &Item) -> Result<SocketAddr, ConfigError> {
-    item.as_text()?.parse().map_err(|_| {
-        item.refused(
-            "it is not an address with a port",
-            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free port",
-        )
-    })
+    address_of(item, "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free port")
+}
+
+/// The address to listen on that a setting has; the error has this remedy.
+pub(super) fn address_of(item: &Item, remedy: &str) -> Result<SocketAddr, ConfigError> {
+    item.as_text()?.parse().map_err(|_| item.refused("it is not an address with a port", remedy))
 }
 
 fn origins(item: &Item) -> Result<Vec<WebOrigin>, ConfigError> {

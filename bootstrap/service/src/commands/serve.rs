@@ -78,7 +78,11 @@ async fn greet(text: String) -> Failure {
 
 fn greeting(config: &Config, service: &Service, roles: &Roles<Starting>) -> String {
     let Some(address) = service.address() else {
-        return format!("handover runs {roles} on {}, without an API\n", config.database);
+        let metrics = match service.metrics_address() {
+            Some(address) => format!("; /metrics, /healthz and /readyz are on http://{address}"),
+            None => String::new(),
+        };
+        return format!("handover runs {roles} on {}, without an API{metrics}\n", config.database);
     };
     let base = format!("http://{address}");
     // The path by which the program was started, so that the printed commands work unchanged in the same folder.

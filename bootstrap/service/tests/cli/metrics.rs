@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_outbox::MetricKind;
 
 use crate::inspect::market;
-use crate::program::{Server, World, eventually};
+use crate::program::{Server, World, answer, eventually};
 
 /// The eleven metrics of document 004 with their Prometheus names and kinds. They never change.
 const OF_DOCUMENT_004: [(&str, &str); 11] = [
@@ -20,6 +20,13 @@ const OF_DOCUMENT_004: [(&str, &str); 11] = [
     ("reaper_lock_released_total", "counter"),
     ("consistency_event_missing_total", "counter"),
     ("consistency_event_repaired_total", "counter"),
+];
+
+/// State metrics that only a database server has; a database file has no transactions of other processes.
+const OF_SERVERS: [&str; 3] = [
+    "handover_database_oldest_transaction_seconds",
+    "handover_database_dead_rows",
+    "handover_database_history_length",
 ];
 
 /// Every metric of the list with its kind in the format of Prometheus.
@@ -52,9 +59,19 @@ fn every_metric_is_exported_with_help_and_counts_events() {
     assert_eq!(value("outbox_event_failed_total"), 0);
     assert_eq!(value("handover_publishes_total{result=\"confirmed\"}"), 4);
     assert_eq!(value("handover_commit_to_effect_seconds_count{consumer=\"inventory\"}"), 2);
+    assert_eq!(value("handover_publish_attempts_bucket{le=\"1\"}"), 4);
+    assert_eq!(value("handover_consumer_attempts_bucket{consumer=\"inventory\",le=\"1\"}"), 2);
+    assert_eq!(value("handover_relay_partitions "), 64);
+    assert_eq!(value("handover_pool_connections_max{pool=\"writer\"}"), 1);
+    eventually(|| {
+        exported().contains("handover_consumer_deliveries_total{consumer=\"inventory\",result=\"acked\"} 2\n")
+    });
+    let build = format!("commit=\"unknown\",schema=\"{}\"}} 1\n", handover_sql::outbox_schema());
+    assert!(exported().contains(&build), "{}", exported());
     let has = |text: &str, start: &str| text.lines().any(|line| line.starts_with(start));
     // Metrics of the state, and of a job that runs later.
-    for (name, kind) in &listed {
+    let has_values = |(name, _): &&(String, &str)| !OF_SERVERS.contains(&name.as_str());
+    for (name, kind) in listed.iter().filter(has_values) {
         eventually(|| has(&exported(), &format!("# TYPE {name} {kind}")));
         let text = exported();
         assert!(has(&text, &format!("# HELP {name} ")), "no help of {name}: {text}");
@@ -62,6 +79,11 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         assert!(values.iter().any(|start| has(&text, start)), "no value of {name}: {text}");
     }
     eventually(|| value("outbox_event_pending ") == 0);
+    assert!(OF_SERVERS.iter().all(|name| !exported().contains(name)), "{}", exported());
+    assert_eq!(value("handover_broker_unreachable_seconds "), 0);
+    assert_eq!(value("handover_holds_overdue "), 0);
+    let dead_letters = "handover_dead_letters_open{queue=\"inventory.update.queue\",consumer=\"inventory\"}";
+    assert_eq!(value(dead_letters), 0);
     assert_eq!(value("handover_queue_messages_ready{queue=\"order.dlq.queue\"}"), 0);
     assert_eq!(value("handover_outbox_partitions_without_owner "), 0);
     let labels: BTreeSet<String> = exported()
@@ -72,7 +94,7 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "consumer", "job", "le", "method", "quantile", "queue", "result", "route", "state",
+        "alert", "commit", "consumer", "job", "kind", "le", "method", "pool", "quantile", "queue", "result", "route", "schema", "state",
         "status", "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
@@ -149,4 +171,22 @@ fn webhooks_are_counted_by_state_age_and_outcome() {
     for (outcome, attempts) in [("delivered", 0), ("failed", 2), ("interrupted", 0), ("dead", 1)] {
         assert_eq!(value(&server, &format!("handover_webhook_{outcome}_total ")), attempts, "{outcome}");
     }
+}
+
+#[test]
+fn process_without_api_serves_metrics_and_health_checks_on_metrics_listen() {
+    let world = World::new()
+        .set("HANDOVER_METRICS__LISTEN", "127.0.0.1:0")
+        .set("HANDOVER_METRICS__STATE_INTERVAL", "100ms");
+    let server = world.serve("--roles relay,consumers");
+    eventually(|| server.text("GET /metrics").contains("\nhandover_outbox_partitions_without_owner 0\n"));
+    assert_eq!(value(&server, "outbox_event_sent_total "), 0);
+    let status = |request: &str| answer(&server.address, "", request, "").0;
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(status(&format!("GET {path}")), 200, "{path}");
+    }
+    for path in ["/api/v1/products", "/api/v1/ops/stats", "/openapi.json", "/docs"] {
+        assert_eq!(status(&format!("GET {path}")), 404, "{path}");
+    }
+    assert_eq!(status("POST /metrics"), 405);
 }

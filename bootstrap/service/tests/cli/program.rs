@@ -140,7 +140,14 @@ impl World {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
-        let address = first.strip_prefix("handover listens on http://").map(str::to_owned);
+        let address = first.strip_prefix("handover listens on http://");
+        // Without an API the program serves only metrics and health checks, and prints a single line.
+        let monitoring = || Some(first.split_once("; /metrics, /healthz and /readyz are on http://")?.1);
+        let address = address.or_else(monitoring).map(str::to_owned);
+        if first.starts_with("handover runs ") {
+            assert!(address.is_some(), "set HANDOVER_METRICS__LISTEN: {first:?}");
+            return Server { child, address: address.unwrap_or_default(), operators: None };
+        }
         let second = lines.next().and_then(Result::ok).unwrap_or_default();
         let operators =
             second.strip_prefix("operators' calls and /metrics are on http://").map(str::to_owned);

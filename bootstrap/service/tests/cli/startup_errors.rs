@@ -114,6 +114,23 @@ fn port_in_use_is_refused_before_any_file_is_created() {
 }
 
 #[test]
+fn address_of_metrics_in_use_is_refused_unless_the_process_has_an_api() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let world = World::new().set("HANDOVER_METRICS__LISTEN", &address.to_string());
+    world.run("serve --roles relay,jobs").refused(
+        1,
+        &[
+            &format!("error: cannot listen on {address}: "),
+            "why: metrics.listen: a process without the role api serves /metrics, /healthz and /readyz on this address",
+            "do:  stop the process that listens there, or set metrics.listen to another address",
+        ],
+    );
+    assert!(world.files().is_empty(), "{:?}", world.files());
+    world.serve("--roles api,relay");
+}
+
+#[test]
 fn second_process_is_refused_with_id_of_first() {
     let world = World::new();
     let server = world.serve("");

@@ -142,6 +142,7 @@ handover_contract::rules! { store_rules: MarketRig;
         refunds_of_order_are_ordered_by_id,
         refund_is_due_at_its_next_attempt_time,
         due_refunds_are_processing_and_ordered_earliest_first,
+        open_refunds_are_counted_with_the_earliest_creation_in_processing,
         concurrent_refunds_of_payment_succeed_exactly_once,
         concurrent_refund_settlements_succeed_exactly_once,
     ]

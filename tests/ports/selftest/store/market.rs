@@ -201,6 +201,9 @@ faults! { broken_by(Fault) {
         "refund_is_due_at_its_next_attempt_time",
         "due_refunds_are_processing_and_ordered_earliest_first",
     ]
+    oldest_refund_is_the_first: OldestRefundIsTheFirst breaks [
+        "open_refunds_are_counted_with_the_earliest_creation_in_processing",
+    ]
     coupons_expire_late: CouponsExpireLate breaks [
         "coupon_is_expired_at_its_expiry_time",
     ]

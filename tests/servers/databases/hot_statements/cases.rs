@@ -379,6 +379,9 @@ pub(super) const CASES: &[Case] = &[
     view!("payments of an order", ["idx_payments_order"], |view| view
         .payments_of(TenantId::DEFAULT, &[order_id(7)])),
     view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),
+    view!("number of open refunds", ["idx_refunds_due", "idx_refunds_failed"], |view| async {
+        view.open_refunds().await.map(Some)
+    }),
     view!("expired coupons", ["idx_coupons_expiry"], |view| view.coupons_expired(later(60), 100)),
     view!("frozen holds", ["idx_holds_frozen"], |view| view.holds_frozen(later(60), None, 100)),
     unit!("locking holds", ["asset_holds_pkey", "PRIMARY"], |unit| unit.lock_holds(

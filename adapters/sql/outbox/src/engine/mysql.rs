@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::NaiveDateTime;
-use handover_outbox::ports::{StoreError, SystemFaultKind};
+use handover_outbox::ports::{DatabaseHealth, StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
@@ -12,12 +12,13 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, MySql, Pool, Row as _, TypeInfo a
 use super::mysql_error::number;
 use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{LOCK_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
-use super::{mysql_migrations, mysql_settings, mysql_wakeup};
+use super::{mysql_health, mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::pools;
 use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
@@ -133,6 +134,15 @@ impl Engine for MysqlEngine {
     async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
         // MySQL has no notifications: other processes poll.
         Ok(())
+    }
+
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        mysql_health::read(&mut connection).await.map_err(to_store_error)
+    }
+
+    fn report_pools(&self) {
+        pools::report(pools::SERVER, &self.pool);
     }
 
     async fn close(&self) {

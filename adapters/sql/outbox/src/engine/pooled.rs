@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
+use crate::pools::{SERVER, wait_for};
 use crate::row::Row;
 use crate::value::Value;
 
@@ -89,7 +90,7 @@ where
     DB: Database,
     O: ConnectOptions<Connection = DB::Connection>,
 {
-    let error = match pool.acquire().await {
+    let error = match wait_for(SERVER, pool.acquire()).await {
         Err(error @ sqlx::Error::PoolTimedOut) if pool.size() < pool.options().get_max_connections() => error,
         acquired => return acquired,
     };

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::ports::{StoreError, SystemFaultKind};
+use handover_outbox::ports::{DatabaseHealth, StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgRow, PgValueRef};
@@ -12,12 +12,13 @@ use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeI
 
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::postgres_settings::{self, LENDING, set_up};
-use super::postgres_wakeup;
+use super::{postgres_health, postgres_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, Sequencing, insert_values, numbered, placeholders};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
+use crate::pools;
 use crate::prefix::TablePrefix;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
@@ -125,6 +126,15 @@ impl Engine for PostgresEngine {
     async fn send_notification(&self, text: &str) -> Result<(), StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
         postgres_wakeup::notify(&mut connection, &self.prefix, text).await.map_err(to_store_error)
+    }
+
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        postgres_health::read(&mut connection, &self.prefix).await.map_err(to_store_error)
+    }
+
+    fn report_pools(&self) {
+        pools::report(pools::SERVER, &self.pool);
     }
 
     async fn close(&self) {

@@ -29,6 +29,7 @@ use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo
 use crate::connection::{Connection, Engine};
 use crate::dialect::Dialect;
 use crate::migrations::{MigrationFile, Migrations};
+use crate::pools;
 use crate::prefix::TablePrefix;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
@@ -45,6 +46,9 @@ use upkeep::Upkeep;
 /// Time limit for waiting for a connection of the pool, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
+/// Names of the two pools in metrics.
+const WRITER: &str = "writer";
+const READER: &str = "readers";
 /// Pause between attempts to create a file that other processes are creating too.
 const CREATE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -230,13 +234,15 @@ impl Engine for SqliteEngine {
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.upkeep.storage.check()?;
-        let connection = self.writer.acquire().await.map_err(to_store_error)?;
+        let acquired = pools::wait_for(WRITER, self.writer.acquire()).await;
+        let connection = acquired.map_err(to_store_error)?;
         let in_transaction = self.in_transaction.clone();
         Ok(Box::new(Writer { connection, in_transaction, upkeep: self.upkeep.clone() }))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Reader(self.readers.acquire().await.map_err(to_store_error)?)))
+        let acquired = pools::wait_for(READER, self.readers.acquire()).await;
+        Ok(Box::new(Reader(acquired.map_err(to_store_error)?)))
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
@@ -285,6 +291,11 @@ impl Engine for SqliteEngine {
     async fn backup(&self, copy: &Path) -> Result<(), StoreError> {
         let mut writer = self.writer.acquire().await.map_err(to_store_error)?;
         backup::copy(&mut writer, copy).await
+    }
+
+    fn report_pools(&self) {
+        pools::report(WRITER, &self.writer);
+        pools::report(READER, &self.readers);
     }
 
     async fn close(&self) {

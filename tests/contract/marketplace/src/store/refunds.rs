@@ -5,7 +5,7 @@ use handover_contract::concurrency::{one_changed, one_succeeded, race};
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
-use marketplace::ports::RefundFilter;
+use marketplace::ports::{OpenRefunds, RefundFilter};
 use marketplace_domain::{Currency, Money, Reference, Refund, RefundCause, RefundStatus, SupersededAttempt};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -368,6 +368,23 @@ pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn Mar
     in_unit!(rig, |unit| changes_one(unit.advance_refund(&postponed).await));
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [50, 3, 1]);
     assert_eq!(numbers(view(rig).await.refunds_due(later(9), 9).await.unwrap()), [50, 3, 1, 2]);
+}
+
+/// The refunds of all tenants are counted. The oldest one is not the one with the smallest id, and its creation counts, not the
+/// time of its next attempt.
+pub async fn open_refunds_are_counted_with_the_earliest_creation_in_processing(rig: &dyn MarketRig) {
+    assert_eq!(view(rig).await.open_refunds().await.unwrap(), OpenRefunds::default());
+    let created = |id, seconds, status| Refund { status, create_time: later(seconds), ..refund(id, id) };
+    let without_attempt = Refund { next_attempt_time: None, ..created(3, 30, Processing) };
+    let foreign = Refund { tenant: tenant(2), ..created(4, 10, Processing) };
+    let settled = [created(5, -9, Success), created(6, -8, Failed), created(7, -7, Failed)];
+    add(rig, &[created(2, 20, Processing), without_attempt, foreign.clone()]).await;
+    add(rig, &settled).await;
+    let open = OpenRefunds { processing: 3, failed: 2, oldest_processing: Some(later(10)) };
+    assert_eq!(view(rig).await.open_refunds().await.unwrap(), open);
+    settle(rig, &foreign, Success).await;
+    let open = OpenRefunds { processing: 2, failed: 2, oldest_processing: Some(later(20)) };
+    assert_eq!(view(rig).await.open_refunds().await.unwrap(), open);
 }
 
 pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn MarketRig) {

@@ -40,6 +40,16 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
         self.inner().refunds_due(now, limit).await
     }
+
+    async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
+        let mut open = self.inner().open_refunds().await?;
+        if self.has(Fault::OldestRefundIsTheFirst) {
+            let processing = RefundFilter { tenant: None, status: Some(RefundStatus::Processing) };
+            let refunds = self.inner().refunds_page(processing, None, u32::MAX).await?;
+            open.oldest_processing = refunds.last().map(|refund| refund.create_time);
+        }
+        Ok(open)
+    }
 }
 
 impl RefundRepoWrapper for Unit {
