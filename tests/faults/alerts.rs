@@ -26,7 +26,7 @@ const BUYER: i64 = 2;
 const ALL: &str = "api,relay,consumers,jobs,webhooks";
 
 /// Limits that are reached soon.
-const LIMITS: [(&str, &str); 15] = [
+const LIMITS: [(&str, &str); 17] = [
     ("METRICS__STATE_INTERVAL", "500ms"),
     ("ALERTS__QUEUE_DEPTH", "2"),
     ("ALERTS__OUTBOX_NEW", "2"),
@@ -34,6 +34,8 @@ const LIMITS: [(&str, &str); 15] = [
     ("ALERTS__EVENT_RETRIES", "1"),
     ("ALERTS__OLDEST_PENDING", "2s"),
     ("ALERTS__PARTITION_WITHOUT_OWNER", "1s"),
+    ("ALERTS__BROKER_UNREACHABLE", "2s"),
+    ("ALERTS__DATABASE_HORIZON", "3s"),
     ("ALERTS__CONSUMER_PAUSED", "1s"),
     ("ALERTS__QUEUE_WITHOUT_CONSUMER", "1s"),
     ("ALERTS__JOB_SILENT", "1"),
@@ -157,6 +159,7 @@ async fn each_alert_starts_by_its_cause_and_ends_with_it(pair: Pair) {
         broker_unreachable(&scene).await;
     }
     if pair.database_server().is_some() {
+        transaction_held_open(&scene).await;
         database_that_refuses_writes(&scene).await;
     }
     // The rate is that of five minutes.
@@ -336,6 +339,14 @@ async fn broker_unreachable(scene: &Scene) {
     let begun = Instant::now();
     rabbitmq.kill().unwrap();
     scene.check(&["broker-unreachable"], begun, async || rabbitmq.restart().await.unwrap()).await;
+}
+
+async fn transaction_held_open(scene: &Scene) {
+    let pool = sqlx::PgPool::connect(&scene.deployment.database().url()).await.unwrap();
+    let mut open = pool.begin().await.unwrap();
+    let begun = Instant::now();
+    sqlx::query("SELECT count(*) FROM outbox_events").execute(&mut *open).await.unwrap();
+    scene.check(&["database-horizon"], begun, async || open.rollback().await.unwrap()).await;
 }
 
 /// Nothing can be written to the database, so the alert is only in the log and in `/metrics` of the process.

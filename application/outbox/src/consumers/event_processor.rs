@@ -16,8 +16,8 @@ use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::message::dead_letter_body;
 use crate::metrics::{
-    COMMIT_TO_EFFECT, CONSUMED, CONSUMER_ATTEMPTS, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit, on_commit,
-    record_on_commit, seconds, time_on_commit,
+    COMMIT_TO_EFFECT, CONSUMED, CONSUMER_ATTEMPTS, HANDLER_SECONDS, IDEMPOTENT, LEFT, count_on_commit,
+    on_commit, record_on_commit, seconds, time_on_commit,
 };
 use crate::outbox::Outbox;
 use crate::ports::{

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::database::OLDEST_TRANSACTION;
 use super::deployment::{
-    DEAD_LETTERS, MISSED_RUNS, MOST_RETRIES, PAUSED_CONSUMERS, PUBLISH_FAILURES, READY, ROWS, UNATTENDED,
-    WEBHOOK_DISABLED_FAILING, WEBHOOK_OLDEST_DUE, WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
+    BROKER_BLOCKED_TIME, BROKER_UNREACHABLE, DEAD_LETTERS, MISSED_RUNS, MOST_RETRIES, PAUSED_CONSUMERS,
+    PUBLISH_FAILURES, READY, ROWS, UNATTENDED, WEBHOOK_DISABLED_FAILING, WEBHOOK_OLDEST_DUE,
+    WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
 };
 use crate::alert::{Alert, Limit, Severity};
 use crate::metrics::{Metric, OLDEST_DUE};
@@ -109,6 +111,14 @@ pub const ALERTS: &[Alert] = &[
         limit: Limit::For(seconds(30)),
     },
     Alert {
+        key: "alerts.broker-unreachable",
+        severity: Severity::Page,
+        meaning: "The broker cannot be reached, or accepts no messages: events wait in the outbox.",
+        metrics: &[BROKER_UNREACHABLE, BROKER_BLOCKED_TIME],
+        only: None,
+        limit: Limit::OlderThan(seconds(60)),
+    },
+    Alert {
         key: "alerts.consumer-paused",
         severity: Severity::Page,
         meaning: "The breaker of a consumer is open: its last events failed with the same kind of error.",
@@ -123,6 +133,14 @@ pub const ALERTS: &[Alert] = &[
         metrics: &[STORAGE_REFUSED],
         only: None,
         limit: Limit::NotZero,
+    },
+    Alert {
+        key: "alerts.database-horizon",
+        severity: Severity::Ticket,
+        meaning: "A transaction of the database is open for too long: the database cannot remove old versions of rows.",
+        metrics: &[OLDEST_TRANSACTION],
+        only: None,
+        limit: Limit::OlderThan(seconds(600)),
     },
     Alert {
         key: "alerts.queue-without-consumer",

@@ -1,6 +1,6 @@
 //! State of outbox, queues, dead letters, jobs and webhooks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;

@@ -94,8 +94,8 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "commit", "consumer", "job", "kind", "le", "method", "pool", "quantile", "queue", "result", "route", "schema", "state",
-        "status", "version",
+        "alert", "commit", "consumer", "job", "kind", "le", "method", "pool", "quantile", "queue", "result",
+        "route", "schema", "state", "status", "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }
