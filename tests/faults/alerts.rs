@@ -226,10 +226,9 @@ async fn garbage_in_each_queue(scene: &Scene) {
     }
     scene
         .check(&["dead-letters"], begun, async || {
-            let open = format!(
-                "SELECT count(DISTINCT queue) FROM dead_letters WHERE body = 'garbage' AND status = 'OPEN'"
-            );
-            eventually(WITHIN, async || match scene.snapshot.count(&open).await? {
+            let open =
+                "SELECT count(DISTINCT queue) FROM dead_letters WHERE body = 'garbage' AND status = 'OPEN'";
+            eventually(WITHIN, async || match scene.snapshot.count(open).await? {
                 count if count == names.len() as i64 => Ok(()),
                 count => Err(format!("{count} of {} queues have a dead letter", names.len()).into()),
             })

@@ -175,8 +175,10 @@ async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_proc
 
     for lines in [found(&shop, "orderId", &json!(order)), found(&shop, "requestId", &json!("request-of-004"))]
     {
-        let with = |code: &str| lines.iter().filter(|(found, _)| found == code).map(|(_, line)| line);
-        let [placed] = with("order.placed").collect::<Vec<_>>()[..] else { panic!("{lines:#?}") };
+        let with = |code: &str| -> Vec<&Value> {
+            lines.iter().filter(|(found, _)| found == code).map(|(_, line)| line).collect()
+        };
+        let [placed] = with("order.placed")[..] else { panic!("{lines:#?}") };
         assert_eq!(
             (&placed["orderId"], &placed["requestId"], &placed["result"], &placed["productId"]),
             (&json!(order), &json!("request-of-004"), &json!("product locked"), &json!(product))
@@ -185,7 +187,7 @@ async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_proc
         assert_eq!(trace.as_str().unwrap().len(), 32, "{placed}");
         let of_event = |line: &&Value| line["eventId"] == json!(created);
         for code in ["outbox.event.appended", "outbox.event.sent"] {
-            let [line] = with(code).filter(of_event).collect::<Vec<_>>()[..] else {
+            let [line] = with(code).into_iter().filter(of_event).collect::<Vec<_>>()[..] else {
                 panic!("{code}: {lines:#?}")
             };
             assert_eq!(
@@ -194,7 +196,7 @@ async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_proc
                 "{line}"
             );
         }
-        let applied: Vec<&Value> = with("consumer.event.applied").filter(of_event).collect();
+        let applied: Vec<&Value> = with("consumer.event.applied").into_iter().filter(of_event).collect();
         let mut consumers: Vec<&str> =
             applied.iter().map(|line| line["consumer"].as_str().unwrap()).collect();
         consumers.sort_unstable();
