@@ -63,7 +63,7 @@ async fn run_of_platform(market: &Market, window: TimeDelta) -> Reconciliation {
 
 /// The open findings of each kind with at least one, as the metric shows them.
 async fn counted(market: &Market) -> BTreeMap<String, f64> {
-    let samples = MarketState::of(market.app()).read().await.unwrap();
+    let samples = MarketState::of(market.app(), &ConsistencySettings::default()).read().await.unwrap();
     let of_findings =
         samples.into_iter().filter(|it| it.metric.name == "handover.reconciliation.findings.open");
     let by_kind: BTreeMap<String, f64> = of_findings.map(|it| (it.labels.concat(), it.value)).collect();
