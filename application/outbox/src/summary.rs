@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tracing::info;
 
+use crate::figures::Distribution;
 use crate::transaction::Transactor;
 
 /// Time between two summaries.
@@ -47,7 +48,7 @@ struct Tally {
     done: u64,
     retried: u64,
     failed: u64,
-    delays: Delays,
+    delays: Distribution,
 }
 
 impl Tally {
@@ -55,7 +56,7 @@ impl Tally {
         match happened {
             Happened::Done(delay) => {
                 self.done += 1;
-                self.delays.add(delay);
+                self.delays.record(delay);
             }
             Happened::Retried => self.retried += 1,
             Happened::Failed => self.failed += 1,
@@ -65,50 +66,12 @@ impl Tally {
     fn is_empty(&self) -> bool {
         self.done + self.retried + self.failed == 0
     }
-}
 
-/// Times in milliseconds, in buckets that are at most 1/16 wider than their lower bound.
-#[derive(Debug, Default)]
-struct Delays(BTreeMap<u32, u64>);
-
-/// Number of buckets per power of two.
-const SHARES: u64 = 16;
-
-impl Delays {
-    fn add(&mut self, delay: TimeDelta) {
-        let ms = u64::try_from(delay.num_milliseconds()).unwrap_or(0);
-        *self.0.entry(bucket_of(ms)).or_default() += 1;
-    }
-
-    /// The time that 99 of 100 do not exceed: the upper bound of its bucket; 0 without any.
+    /// The time that 99 of 100 do not exceed, in milliseconds; 0 without any.
     fn p99_ms(&self) -> u64 {
-        let total: u64 = self.0.values().sum();
-        let wanted = total.saturating_mul(99).div_ceil(100);
-        let mut seen = 0;
-        for (bucket, count) in &self.0 {
-            seen += count;
-            if seen >= wanted {
-                return upper_bound(*bucket);
-            }
-        }
-        0
+        let p99 = self.delays.quantile(0.99).unwrap_or_default();
+        u64::try_from(p99.as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-/// Below 16 ms every millisecond has its own bucket; above, every power of two has 16.
-fn bucket_of(ms: u64) -> u32 {
-    let log = u64::from(ms.max(1).ilog2());
-    let bucket = if ms < SHARES { ms } else { (log - 3) * SHARES + (ms >> (log - 4)) - SHARES };
-    u32::try_from(bucket).unwrap_or(u32::MAX)
-}
-
-fn upper_bound(bucket: u32) -> u64 {
-    let bucket = u64::from(bucket);
-    if bucket < SHARES {
-        return bucket;
-    }
-    let shift = bucket / SHARES - 1;
-    ((bucket % SHARES + SHARES + 1) << shift) - 1
 }
 
 impl EventSummary {
@@ -148,12 +111,12 @@ impl EventSummary {
                 published = relay.done,
                 retried = relay.retried,
                 failed = relay.failed,
-                p99Ms = relay.delays.p99_ms(),
+                p99Ms = relay.p99_ms(),
                 "[Summary] relay: {} published, {} retried, {} failed, p99 of commit to confirm {} ms",
                 relay.done,
                 relay.retried,
                 relay.failed,
-                relay.delays.p99_ms()
+                relay.p99_ms()
             );
         }
         for (consumer, tally) in &consumers {
@@ -163,12 +126,12 @@ impl EventSummary {
                 applied = tally.done,
                 retried = tally.retried,
                 failed = tally.failed,
-                p99Ms = tally.delays.p99_ms(),
+                p99Ms = tally.p99_ms(),
                 "[Summary] {consumer}: {} applied, {} retried, {} failed, p99 of commit to effect {} ms",
                 tally.done,
                 tally.retried,
                 tally.failed,
-                tally.delays.p99_ms()
+                tally.p99_ms()
             );
         }
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-/// Buckets in each doubling of the time, so that a percentile is at most 9 % above the true one.
-const PER_DOUBLING: f64 = 8.0;
+/// Buckets in each doubling of the time, so that a percentile is at most 5 % above the true one.
+const PER_DOUBLING: f64 = 16.0;
 
 /// Numbers of times by their length. Distributions of several processes can be added.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Distribution {
-    /// Bucket `n` has the times above `2^((n-1)/8)` and up to `2^(n/8)` milliseconds; bucket 0 those up to 1 ms.
+    /// Bucket `n` has the times above `2^((n-1)/16)` and up to `2^(n/16)` milliseconds; bucket 0 those up to 1 ms.
     buckets: BTreeMap<u16, u64>,
 }
 
@@ -38,7 +38,7 @@ impl Distribution {
         self.buckets.values().sum()
     }
 
-    /// The time that at least this part of the times, between 0 and 1, do not exceed; rounded up by at most 9 %. `None`
+    /// The time that at least this part of the times, between 0 and 1, do not exceed; rounded up by at most 5 %. `None`
     /// without times.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         #[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]

@@ -56,7 +56,7 @@ crate::views! {
 }
 
 crate::views! {
-    /// Times in milliseconds; null without any. They are rounded up by at most 9 %.
+    /// Times in milliseconds; null without any. They are rounded up by at most 5 %.
     TimesView as Times {
         count: u64,
         p50_ms: Option<u64>,
