@@ -15,6 +15,7 @@ mod inspect;
 mod links;
 mod log;
 mod metrics;
+mod monitoring;
 mod pages;
 mod program;
 mod reconcile;
