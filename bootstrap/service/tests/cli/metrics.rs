@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use handover_outbox::MetricKind;
 
 use crate::inspect::market;
+use crate::monitoring::promtool::promtool;
 use crate::program::{Server, World, eventually};
 
 /// The eleven metrics of document 004 with their Prometheus names and kinds. They never change.
@@ -61,6 +62,9 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         let values = [" ", "{", "_count"].map(|end| format!("{name}{end}"));
         assert!(values.iter().any(|start| has(&text, start)), "no value of {name}: {text}");
     }
+    promtool(&world.path(""), &["check", "metrics"], &exported());
+    // The objective of effects reads this bucket by its exact label.
+    assert_eq!(value("handover_commit_to_effect_seconds_bucket{consumer=\"inventory\",le=\"60\"}"), 2);
     eventually(|| value("outbox_event_pending ") == 0);
     assert_eq!(value("handover_queue_messages_ready{queue=\"order.dlq.queue\"}"), 0);
     assert_eq!(value("handover_outbox_partitions_without_owner "), 0);
@@ -72,8 +76,18 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "consumer", "job", "le", "method", "quantile", "queue", "result", "route", "state",
-        "status", "version",
+        "alert",
+        "consumer",
+        "job",
+        "le",
+        "method",
+        "percentile",
+        "queue",
+        "result",
+        "route",
+        "state",
+        "status",
+        "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }
