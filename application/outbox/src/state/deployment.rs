@@ -108,21 +108,21 @@ const RECENT_APPLIED: Metric =
     Metric::state("handover.consumer.recent.applied", "Events applied in the last 5 minutes").by(CONSUMER);
 const RECENT_TO_CONFIRM: Metric = Metric::state(
     "handover.commit.to.confirm.recent.seconds",
-    "Time from the creation of an event to its confirm in the last 5 minutes, quantiles of the deployment",
+    "Time from the creation of an event to its confirm in the last 5 minutes, percentiles of the deployment",
 )
-.by(&["quantile"]);
+.by(&["percentile"]);
 const RECENT_TO_EFFECT: Metric = Metric::state(
     "handover.commit.to.effect.recent.seconds",
-    "Time from the creation of an event to the commit of its effect in the last 5 minutes, quantiles of the deployment",
+    "Time from the creation of an event to the commit of its effect in the last 5 minutes, percentiles of the deployment",
 )
-.by(&["consumer", "quantile"]);
+.by(&["consumer", "percentile"]);
 
 /// Publishes of 5 minutes below which their failures are no rate.
 const MIN_PUBLISHES: u64 = 20;
 /// Time between two records of a job.
 const RECORD_SECONDS: f64 = 10.0;
 const MAX_MISSED_RUNS: f64 = 1_000.0;
-const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.95", 0.95), ("0.99", 0.99)];
+const PERCENTILES: [(&str, f64); 3] = [("50", 0.5), ("95", 0.95), ("99", 0.99)];
 
 /// The metrics of the deployment's state.
 pub(super) const METRICS: &[Metric] = &[
@@ -261,9 +261,9 @@ impl Deployment {
         let failures = if all < MIN_PUBLISHES { 0.0 } else { count(figures.failed_publishes()) / count(all) };
         samples.push(PUBLISH_FAILURES.sample([], failures));
         samples.push(RECENT_PUBLISHED.sample([], count(figures.commit_to_confirm.count())));
-        for (quantile, part) in QUANTILES {
+        for (percentile, part) in PERCENTILES {
             if let Some(time) = figures.commit_to_confirm.quantile(part) {
-                samples.push(RECENT_TO_CONFIRM.sample([quantile], time.as_secs_f64()));
+                samples.push(RECENT_TO_CONFIRM.sample([percentile], time.as_secs_f64()));
             }
         }
         let none = ConsumerFigures::default();
@@ -274,9 +274,9 @@ impl Deployment {
             let of_consumer = figures.consumers.get(consumer).unwrap_or(&none);
             samples.push(PAUSED_CONSUMERS.sample([consumer], count(of_consumer.paused)));
             samples.push(RECENT_APPLIED.sample([consumer], count(of_consumer.commit_to_effect.count())));
-            for (quantile, part) in QUANTILES {
+            for (percentile, part) in PERCENTILES {
                 if let Some(time) = of_consumer.commit_to_effect.quantile(part) {
-                    samples.push(RECENT_TO_EFFECT.sample([consumer, quantile], time.as_secs_f64()));
+                    samples.push(RECENT_TO_EFFECT.sample([consumer, percentile], time.as_secs_f64()));
                 }
             }
         }

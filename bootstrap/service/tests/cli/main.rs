@@ -16,6 +16,7 @@ mod links;
 mod log;
 mod log_codes;
 mod metrics;
+mod monitoring;
 mod pages;
 mod program;
 mod reconcile;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use handover_outbox::MetricKind;
 
 use crate::inspect::market;
+use crate::monitoring::promtool::promtool;
 use crate::program::{Server, World, answer, eventually};
 
 /// The eleven metrics of document 004 with their Prometheus names and kinds. They never change.
@@ -78,6 +79,9 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         let values = [" ", "{", "_count"].map(|end| format!("{name}{end}"));
         assert!(values.iter().any(|start| has(&text, start)), "no value of {name}: {text}");
     }
+    promtool(&world.path(""), &["check", "metrics"], &exported());
+    // The objective of effects reads this bucket by its exact label.
+    assert_eq!(value("handover_commit_to_effect_seconds_bucket{consumer=\"inventory\",le=\"60\"}"), 2);
     eventually(|| value("outbox_event_pending ") == 0);
     assert!(OF_SERVERS.iter().all(|name| !exported().contains(name)), "{}", exported());
     assert_eq!(value("handover_broker_unreachable_seconds "), 0);
@@ -94,7 +98,7 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "commit", "consumer", "job", "kind", "le", "method", "pool", "quantile", "queue", "result",
+        "alert", "commit", "consumer", "job", "kind", "le", "method", "percentile", "pool", "queue", "result",
         "route", "schema", "state", "status", "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");

@@ -17,7 +17,7 @@ use crate::log_codes::{LogLine, log_lines};
 const BEGIN: &str = "<!-- generated";
 const END: &str = "<!-- end of the generated part -->";
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -25,13 +25,13 @@ fn page(name: &str) -> PathBuf {
     root().join("bootstrap/docs").join(name)
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Compares the part between the markers of a page with the output of `generate`, or writes that output.
 #[track_caller]
-fn check(name: &str, generate: impl Fn(&str) -> String) {
+pub(crate) fn check(name: &str, generate: impl Fn(&str) -> String) {
     let text = read(&page(name));
     let begin =
         text.find(BEGIN).and_then(|at| Some(at + text[at..].find('\n')? + 1)).expect("a first marker");
@@ -49,7 +49,7 @@ fn check(name: &str, generate: impl Fn(&str) -> String) {
     );
 }
 
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
