@@ -223,6 +223,7 @@ fn upgrade_interrupted_after_any_statement_is_resumed() {
             ("outbox", 4, "0004_compatible_aggregate_keys.sql", "compatible aggregate keys"),
             ("outbox", 5, "0005_compatible_webhooks.sql", "compatible webhooks"),
             ("outbox", 6, "0006_compatible_delivery_forms.sql", "compatible delivery forms"),
+            ("outbox", 8, "0008_compatible_message_times.sql", "compatible message times"),
             ("marketplace", 2, "0002_gateway_reports.sql", "gateway reports"),
         ] {
             let statements = statements(part, file);

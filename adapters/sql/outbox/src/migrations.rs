@@ -20,6 +20,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible delivery forms",
             include_str!("../migrations/sqlite/0006_compatible_delivery_forms.sql"),
         ),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/sqlite/0008_compatible_message_times.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -36,6 +41,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible delivery forms",
             include_str!("../migrations/mysql/0006_compatible_delivery_forms.sql"),
         ),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/mysql/0008_compatible_message_times.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -51,6 +61,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             6,
             "compatible delivery forms",
             include_str!("../migrations/postgres/0006_compatible_delivery_forms.sql"),
+        ),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/postgres/0008_compatible_message_times.sql"),
         ),
     ],
 };
