@@ -73,6 +73,7 @@ impl BrokerRig for RabbitBrokerRig {
                 QueueType::Classic => true,
             },
             simulated_clock: false,
+            shows_oldest_ready: false,
         }
     }
 

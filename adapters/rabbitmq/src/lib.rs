@@ -116,6 +116,8 @@ impl RabbitBroker {
                     ready: queue.ready + waiting,
                     unacked: unsettled,
                     consumers: queue.consumers,
+                    // Neither AMQP nor the management API shows the age of a message of any type of queue.
+                    oldest_ready: None,
                     name: queue.name,
                 }
             })

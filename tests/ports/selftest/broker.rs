@@ -55,6 +55,7 @@ faults! { broken_by(Fault) {
         "a_repeated_declaration_changes_nothing",
     ]
     requeued_message_is_lost: RequeuedMessageIsLost breaks [
+        "the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue",
         "a_message_is_counted_by_its_state",
         "a_redelivered_message_is_dead_lettered_like_any_other",
         "a_requeued_message_is_marked_as_redelivered",
@@ -72,6 +73,7 @@ faults! { broken_by(Fault) {
         "messages_requeued_together_keep_their_order",
     ]
     rejected_message_is_requeued: RejectedMessageIsRequeued breaks [
+        "the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue",
         "a_waiting_consumer_is_woken_by_a_dead_letter",
         "a_dead_letter_reaches_every_queue_that_matches_its_key",
         "a_message_published_after_its_dead_lettering_has_no_died_in",
@@ -130,6 +132,9 @@ faults! { broken_by(Fault) {
         "an_added_or_removed_argument_is_refused",
         "a_different_dead_letter_key_is_refused_with_old_and_new_key",
         "a_different_ttl_is_refused_with_old_and_new_ttl",
+    ]
+    oldest_ready_is_unknown: OldestReadyIsUnknown breaks [
+        "the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue",
     ]
     queues_are_listed_in_reverse: QueuesAreListedInReverse breaks [
         "every_declared_queue_is_listed_by_name",

@@ -224,6 +224,7 @@ fn upgrade_interrupted_after_any_statement_is_resumed() {
             ("outbox", 5, "0005_compatible_webhooks.sql", "compatible webhooks"),
             ("outbox", 6, "0006_compatible_delivery_forms.sql", "compatible delivery forms"),
             ("outbox", 7, "0007_compatible_monitoring.sql", "compatible monitoring"),
+            ("outbox", 8, "0008_compatible_message_times.sql", "compatible message times"),
             ("marketplace", 2, "0002_gateway_reports.sql", "gateway reports"),
             (
                 "marketplace",

@@ -37,6 +37,7 @@ pub enum Fault {
     ClosedSubscriptionAcceptsAcks,
     DifferentArgumentsAreAccepted,
     QueuesAreListedInReverse,
+    OldestReadyIsUnknown,
     MessageForQueueReachesQueuesBoundToItsName,
     MessageForMissingQueueIsConfirmed,
 }
@@ -181,6 +182,9 @@ impl Broker for Faulty {
         let mut queues = self.inner.queues().await?;
         if self.fault == Fault::QueuesAreListedInReverse {
             queues.reverse();
+        }
+        if self.fault == Fault::OldestReadyIsUnknown {
+            queues.iter_mut().for_each(|queue| queue.oldest_ready = None);
         }
         Ok(queues)
     }

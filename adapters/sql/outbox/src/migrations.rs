@@ -21,6 +21,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/sqlite/0006_compatible_delivery_forms.sql"),
         ),
         (7, "compatible monitoring", include_str!("../migrations/sqlite/0007_compatible_monitoring.sql")),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/sqlite/0008_compatible_message_times.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -38,6 +43,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/mysql/0006_compatible_delivery_forms.sql"),
         ),
         (7, "compatible monitoring", include_str!("../migrations/mysql/0007_compatible_monitoring.sql")),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/mysql/0008_compatible_message_times.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -55,6 +65,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/postgres/0006_compatible_delivery_forms.sql"),
         ),
         (7, "compatible monitoring", include_str!("../migrations/postgres/0007_compatible_monitoring.sql")),
+        (
+            8,
+            "compatible message times",
+            include_str!("../migrations/postgres/0008_compatible_message_times.sql"),
+        ),
     ],
 };
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use handover_events::EventId;
 
 use crate::topology::Topology;
@@ -199,6 +200,8 @@ pub struct QueueDepth {
     pub unacked: u64,
     /// Active subscriptions.
     pub consumers: u64,
+    /// Time at which the first ready message entered the queue; `None` without one, and if the broker does not show it.
+    pub oldest_ready: Option<DateTime<Utc>>,
 }
 
 /// Publishes to the broker and subscribes to queues.

@@ -40,6 +40,12 @@ const UNACKED: Metric = Metric::state(
     "Messages that are delivered to a consumer and not settled",
 )
 .by(QUEUE);
+const OLDEST_READY: Metric = Metric::state(
+    "handover.queue.oldest.ready.seconds",
+    "Age of the first message that waits in the queue, since it entered the queue, in seconds; 0: none waits. Absent while \
+     messages wait at RabbitMQ, which does not show their age",
+)
+.by(QUEUE);
 const CONSUMERS: Metric = Metric::state("handover.queue.consumers", "Subscriptions of the queue").by(QUEUE);
 const BROKER_REACHABLE: Metric =
     Metric::state("handover.broker.reachable", "1 if the leader reached the broker, otherwise 0");
@@ -134,6 +140,7 @@ pub(super) const METRICS: &[Metric] = &[
     WITHOUT_OWNER,
     READY,
     UNACKED,
+    OLDEST_READY,
     CONSUMERS,
     BROKER_REACHABLE,
     BROKER_BLOCKED,
@@ -294,6 +301,10 @@ impl Deployment {
             samples.push(CONSUMERS.sample([&queue.name], count(queue.consumers)));
             let unattended = if queue.consumers == 0 { queue.ready } else { 0 };
             samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
+            if queue.ready == 0 || queue.oldest_ready.is_some() {
+                let age = age_seconds(queue.oldest_ready, self.outbox.now());
+                samples.push(OLDEST_READY.sample([&queue.name], age));
+            }
         }
     }
 

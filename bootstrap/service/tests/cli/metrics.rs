@@ -98,8 +98,22 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "commit", "consumer", "job", "kind", "le", "method", "percentile", "pool", "queue", "result",
-        "route", "schema", "state", "status", "version",
+        "alert",
+        "commit",
+        "consumer",
+        "job",
+        "kind",
+        "le",
+        "method",
+        "percentile",
+        "pool",
+        "queue",
+        "result",
+        "route",
+        "schema",
+        "state",
+        "status",
+        "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
 }

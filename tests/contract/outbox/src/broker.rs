@@ -54,11 +54,18 @@ pub struct BrokerCapabilities {
     pub requeues_near_the_head: bool,
     /// The broker's clock advances only through [`BrokerRig::advance`].
     pub simulated_clock: bool,
+    /// `queues` shows the time at which the first ready message entered a queue.
+    pub shows_oldest_ready: bool,
 }
 
 impl Default for BrokerCapabilities {
     fn default() -> Self {
-        BrokerCapabilities { counts_unacked: true, requeues_near_the_head: true, simulated_clock: true }
+        BrokerCapabilities {
+            counts_unacked: true,
+            requeues_near_the_head: true,
+            simulated_clock: true,
+            shows_oldest_ready: true,
+        }
     }
 }
 
@@ -168,6 +175,7 @@ crate::rules! { broker_rules: BrokerRig;
         every_declared_queue_is_listed_by_name,
         no_queue_is_listed_before_a_declaration,
         a_message_is_counted_by_its_state,
+        the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue,
         live_subscriptions_are_counted,
     ]
 }

@@ -23,7 +23,7 @@ impl Listed for QueueView {
 }
 
 impl From<QueueDepth> for QueueView {
-    fn from(QueueDepth { name, ready, unacked, consumers }: QueueDepth) -> QueueView {
+    fn from(QueueDepth { name, ready, unacked, consumers, .. }: QueueDepth) -> QueueView {
         QueueView { name, ready, unacked, consumers }
     }
 }

@@ -21,11 +21,20 @@ pub(super) struct Stored {
     /// The queues in which the message expired since it was last published or rejected, to detect dead-letter cycles.
     pub(super) expired_in: Vec<String>,
     pub(super) expires_at: Option<DateTime<Utc>>,
+    /// Time at which the message entered its queue.
+    pub(super) entered_at: Option<DateTime<Utc>>,
 }
 
 impl Stored {
     pub(super) fn new(message: Arc<Message>) -> Stored {
-        Stored { message, redelivered: false, died_in: None, expired_in: Vec::new(), expires_at: None }
+        Stored {
+            message,
+            redelivered: false,
+            died_in: None,
+            expired_in: Vec::new(),
+            expires_at: None,
+            entered_at: None,
+        }
     }
 }
 
@@ -53,6 +62,7 @@ impl Queue {
     pub(super) fn enter(&mut self, mut stored: Stored, now: DateTime<Utc>) {
         stored.expires_at =
             self.spec.ttl.and_then(|ttl| now.checked_add_signed(TimeDelta::from_std(ttl).ok()?));
+        stored.entered_at = Some(now);
         self.ready.insert(self.next_position, stored);
         self.next_position += 1;
         self.changed.notify_waiters();
@@ -78,6 +88,11 @@ impl Queue {
     /// Expiry of the message at the head.
     pub(super) fn next_expiry(&self) -> Option<DateTime<Utc>> {
         self.ready.first_key_value()?.1.expires_at
+    }
+
+    /// Time at which the message at the head entered the queue.
+    pub(super) fn oldest_ready(&self) -> Option<DateTime<Utc>> {
+        self.ready.first_key_value()?.1.entered_at
     }
 
     pub(super) fn len(&self) -> usize {

@@ -277,6 +277,7 @@ impl State {
                 ready: count(queue.len()),
                 unacked: count(of().map(|subscriber| subscriber.unsettled.len()).sum()),
                 consumers: count(of().count()),
+                oldest_ready: queue.oldest_ready(),
             }
         };
         self.queues.iter().map(depth).collect()

@@ -42,13 +42,19 @@ impl Inner {
 
     pub(super) async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {
         self.return_ended().await?;
-        let sql = "SELECT q.queue, \
+        let mut session = self.store.reading().await?;
+        let index = session.dialect.index("idx_outbox_broker_ready");
+        let sql = format!(
+            "SELECT q.queue, \
+                   (SELECT m.enqueued_at FROM outbox_broker_messages m {index} WHERE m.queue = q.queue \
+                    AND m.session_id IS NULL ORDER BY m.id LIMIT 1) AS oldest_ready, \
                    (SELECT count(*) FROM outbox_broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
                    (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
                     WHERE s.queue = q.queue AND m.session_id IS NOT NULL) AS unacked, \
                    (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
-                   FROM outbox_broker_queues q ORDER BY q.queue";
-        let rows = self.store.reading().await?.fetch(sql, values![]).await?;
+                   FROM outbox_broker_queues q ORDER BY q.queue"
+        );
+        let rows = session.fetch(&sql, values![]).await?;
         rows.iter()
             .map(|row| {
                 let row = row.of("outbox_broker_queues", "queue");
@@ -57,6 +63,7 @@ impl Inner {
                     ready: row.id("ready")?,
                     unacked: row.id("unacked")?,
                     consumers: row.id("consumers")?,
+                    oldest_ready: row.opt_time("oldest_ready")?,
                 })
             })
             .collect()

@@ -18,6 +18,7 @@ pub(super) const COLUMNS: &str = MessageTable::COLUMNS;
 pub(super) struct NewMessage<'a> {
     pub(super) queue: &'a str,
     pub(super) message: &'a Message,
+    pub(super) enqueued_at: DateTime<Utc>,
     pub(super) expiry: Option<DateTime<Utc>>,
     pub(super) died_in: Option<&'a str>,
 }
@@ -33,7 +34,8 @@ table! {
             "correlation_id" = &new.message.correlation_id,
             "headers" = serde_json::to_string(&new.message.headers).unwrap_or_else(|_| "{}".to_owned()),
             "body" = &new.message.body,
-            "expires_at" = new.expiry
+            "expires_at" = new.expiry,
+            "enqueued_at" = new.enqueued_at
         ),
         died_in: opt_string("died_in" = new.died_in),
     }
@@ -112,7 +114,8 @@ pub(super) async fn move_by_dead_letter_key(
         };
         for target in targets {
             let expiry = routes.expiry(target, now);
-            let new = NewMessage { queue: target, message: &queued.message, expiry, died_in };
+            let new =
+                NewMessage { queue: target, message: &queued.message, enqueued_at: now, expiry, died_in };
             rows.extend(MessageTable::values(new));
             moved.queues.insert(target.to_owned());
             moved.earliest_expiry = earlier(moved.earliest_expiry, expiry);

@@ -28,7 +28,8 @@ impl Inner {
             routed.push(!targets.is_empty());
             for queue in targets {
                 let expiry = routes.expiry(queue, now);
-                let new = NewMessage { queue, message: outgoing.message(), expiry, died_in: None };
+                let message = outgoing.message();
+                let new = NewMessage { queue, message, enqueued_at: now, expiry, died_in: None };
                 rows.extend(MessageTable::values(new));
                 queues.insert(queue.to_owned());
                 next_expiry = earlier(next_expiry, expiry);

@@ -1,11 +1,15 @@
 //! Queue depths.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use handover_outbox::ports::Requeue;
+
 use super::super::{eventually, within};
 use super::{
-    BrokerRig, CONTROL, QUEUE, ack, declare, declare_one, depth, publish, queue, receive, settles_at,
-    subscribe, tags,
+    BrokerRig, CONTROL, KEY, QUEUE, ack, dead_lettered, declare, declare_one, depth, publish, queue, receive,
+    settles_at, subscribe, tags,
 };
-use handover_outbox::ports::Requeue;
 
 /// Every declared queue is listed, ordered by name.
 pub async fn every_declared_queue_is_listed_by_name(rig: &dyn BrokerRig) {
@@ -32,6 +36,31 @@ pub async fn a_message_is_counted_by_its_state(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 1, 1).await;
     within("nack", consumer.nack(&tags(&unsettled[1..]), Requeue::Yes)).await.unwrap();
     settles_at(rig, QUEUE, 2, 0).await;
+}
+
+/// The time of the first ready message is shown. A requeued message keeps its time; a dead letter has that of its new queue.
+pub async fn the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue(rig: &dyn BrokerRig) {
+    const STEP: Duration = Duration::from_millis(1);
+    let step = TimeDelta::milliseconds(1);
+    let oldest = async |queue: &str| depth(rig, queue).await.oldest_ready;
+    declare(rig, &[dead_lettered(queue(QUEUE, &[KEY]), "dead"), queue("dead.queue", &["dead"])]).await;
+    assert_eq!(oldest(QUEUE).await, None);
+    publish(rig, &["a"]).await;
+    settles_at(rig, QUEUE, 1, 0).await;
+    let first = oldest(QUEUE).await;
+    assert_eq!(first.is_some(), rig.capabilities().shows_oldest_ready);
+    let Some(first) = first else { return };
+    rig.advance(STEP).await;
+    publish(rig, &["b"]).await;
+    assert_eq!(oldest(QUEUE).await, Some(first));
+    let consumer = subscribe(rig, QUEUE, 2).await;
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    assert_eq!(oldest(QUEUE).await, None);
+    rig.advance(STEP).await;
+    within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::Yes)).await.unwrap();
+    assert_eq!(oldest(QUEUE).await, Some(first));
+    within("nack", consumer.nack(&tags(&unsettled[1..]), Requeue::No)).await.unwrap();
+    assert_eq!(oldest("dead.queue").await, Some(first + step + step));
 }
 
 /// Active subscriptions are counted; closed and dropped ones are not.
