@@ -79,6 +79,15 @@ pub trait Dialect: Send + Sync {
         "claim_id IS NOT NULL"
     }
 
+    /// The query for the time at which the first ready message entered the queue `q`; it reads one message.
+    fn oldest_ready(&self) -> String {
+        let index = self.index("idx_outbox_broker_ready");
+        format!(
+            "SELECT m.enqueued_at FROM outbox_broker_messages m {index} WHERE m.queue = q.queue AND m.session_id IS NULL \
+             ORDER BY m.id LIMIT 1"
+        )
+    }
+
     /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
 

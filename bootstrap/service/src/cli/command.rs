@@ -20,6 +20,8 @@ Examples:
   handover serve --database sqlite:///srv/shop/handover.db
   HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover
                                                 separate listener for operators and /metrics
+  HANDOVER_METRICS__LISTEN=127.0.0.1:9091 handover serve --roles relay,consumers,jobs
+                                                a process without an API, with /metrics
   HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate
                                                 once; then start any number of `serve`
                                                 (see bootstrap/docs/operations.md)

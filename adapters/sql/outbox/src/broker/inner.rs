@@ -43,16 +43,14 @@ impl Inner {
     pub(super) async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {
         self.return_ended().await?;
         let mut session = self.store.reading().await?;
-        let index = session.dialect.index("idx_outbox_broker_ready");
         let sql = format!(
-            "SELECT q.queue, \
-                   (SELECT m.enqueued_at FROM outbox_broker_messages m {index} WHERE m.queue = q.queue \
-                    AND m.session_id IS NULL ORDER BY m.id LIMIT 1) AS oldest_ready, \
-                   (SELECT count(*) FROM outbox_broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
-                   (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
-                    WHERE s.queue = q.queue AND m.session_id IS NOT NULL) AS unacked, \
-                   (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
-                   FROM outbox_broker_queues q ORDER BY q.queue"
+            "SELECT q.queue, ({oldest}) AS oldest_ready, \
+             (SELECT count(*) FROM outbox_broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
+             (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
+              WHERE s.queue = q.queue AND m.session_id IS NOT NULL) AS unacked, \
+             (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
+             FROM outbox_broker_queues q ORDER BY q.queue",
+            oldest = session.dialect.oldest_ready(),
         );
         let rows = session.fetch(&sql, values![]).await?;
         rows.iter()

@@ -202,6 +202,14 @@ impl Dialect for PostgresDialect {
         "o.status IN ('NEW', 'RETRY') AND o.retry_count >= 0"
     }
 
+    fn oldest_ready(&self) -> String {
+        // With `queue = q.queue ORDER BY id`, PostgreSQL may read all messages in the order of the primary key. Only the index
+        // of ready messages has this order.
+        "SELECT CASE WHEN m.queue = q.queue THEN m.enqueued_at END FROM outbox_broker_messages m \
+         WHERE m.queue >= q.queue AND m.session_id IS NULL ORDER BY m.queue, m.id LIMIT 1"
+            .to_owned()
+    }
+
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {
         let sets: Vec<String> =
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();

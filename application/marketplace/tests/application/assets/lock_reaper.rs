@@ -2,8 +2,9 @@
 
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
-use marketplace::ConsistencySettings;
+use handover_outbox::state::StateSource as _;
 use marketplace::jobs::{LockTimeoutReaper, ReaperReport};
+use marketplace::{ConsistencySettings, MarketState};
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets};
@@ -47,6 +48,23 @@ async fn expired_lock_of_a_cancelled_order_is_released_once() {
     market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &cancelled).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     market.assert_ledger_balanced().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn overdue_locks_are_counted_until_the_reaper_releases_them() {
+    let (market, order) = locked_wallet().await;
+    market.app().ordering.cancel(&by(BUYER), order.id).await.unwrap();
+    let state = MarketState::of(market.app(), &ConsistencySettings::default());
+    let overdue = async || {
+        let samples = state.read().await.unwrap();
+        samples.iter().find(|sample| sample.metric.name == "handover.holds.overdue").unwrap().value
+    };
+    pass(secs(29 * 60)).await;
+    assert_eq!(overdue().await, 0.0);
+    pass(secs(60)).await;
+    assert_eq!(overdue().await, 1.0);
+    reaper(&market).reap().await.unwrap();
+    assert_eq!(overdue().await, 0.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use marketplace::RefundSettings;
+use handover_outbox::state::StateSource as _;
 use marketplace::jobs::RefundDispatcher;
 use marketplace::ports::{Gateway, GatewayError, MockGateway, RefundRequest};
+use marketplace::{ConsistencySettings, MarketState, RefundSettings};
 use marketplace_domain::*;
 use tokio::time::Instant;
 
@@ -50,6 +51,24 @@ async fn failed_refund_request_is_retried_with_the_same_key_and_growing_backoff(
     );
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_refunds_are_counted_with_the_age_of_the_oldest() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    market.refund(&order).await;
+    pass(secs(70)).await;
+    let state = MarketState::of(market.app(), &ConsistencySettings::default());
+    let samples = state.read().await.unwrap();
+    let value = |name: &str, labels: &[&str]| {
+        let found = samples.iter().find(|sample| sample.metric.name == name && sample.labels == labels);
+        found.unwrap().value
+    };
+    assert_eq!(value("handover.refunds", &["PROCESSING"]), 1.0);
+    assert_eq!(value("handover.refunds", &["FAILED"]), 0.0);
+    let age = value("handover.refund.oldest.seconds", &[]);
+    assert!((70.0..80.0).contains(&age), "{age}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,6 +172,7 @@ impl Objective {
         let expected = [
             (long, Fires::No),
             (long + failing / 3, Fires::No),
+            (long + failing * 2 / 3, Fires::Yes),
             (long + failing, Fires::Yes),
             (long + failing + 2 * short, Fires::No),
         ];

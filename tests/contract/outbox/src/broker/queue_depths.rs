@@ -61,6 +61,11 @@ pub async fn the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue
     assert_eq!(oldest(QUEUE).await, Some(first));
     within("nack", consumer.nack(&tags(&unsettled[1..]), Requeue::No)).await.unwrap();
     assert_eq!(oldest("dead.queue").await, Some(first + step + step));
+    // A queue without ready messages does not have the time of the next one.
+    let unsettled = receive(consumer.as_ref(), 1).await;
+    ack(consumer.as_ref(), &unsettled).await;
+    assert_eq!(oldest(QUEUE).await, None);
+    assert_eq!(oldest(CONTROL).await, None);
 }
 
 /// Active subscriptions are counted; closed and dropped ones are not.
