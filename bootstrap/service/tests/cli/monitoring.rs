@@ -167,15 +167,12 @@ fn alerts_table(_: &str) -> String {
             Limit::AbovePercent(_) => format!("{metrics} > {limit} %"),
             Limit::OlderThan(_) => format!("{metrics} > {limit}"),
             Limit::For(_) => format!("{metrics} > 0 for {limit}"),
+            Limit::NotZero => format!("{metrics} > 0"),
         };
+        let setting = if limit == Limit::NotZero { "none".to_owned() } else { format!("`{}`", alert.key) };
         let (name, severity, rule) = (alert.name(), alert.severity.as_str(), of_alert(alert).name);
-        writeln!(
-            text,
-            "| [{name}](#{name}) | {severity} | {} | `{}` | `{rule}` |",
-            cell(&condition),
-            alert.key
-        )
-        .unwrap();
+        let condition = cell(&condition);
+        writeln!(text, "| [{name}](#{name}) | {severity} | {condition} | {setting} | `{rule}` |").unwrap();
     }
     text + "\n"
 }
