@@ -44,7 +44,7 @@ pub(crate) async fn keep_reporting(outbox: Outbox, interval: Duration) {
             Err(error) if has_failed => debug!(%error, "process report not written"),
             Err(error) => {
                 has_failed = true;
-                warn!(%error, "process report not written; retrying every {interval:?}");
+                warn!(code = "process-report.not-written", %error, "process report not written; retrying every {interval:?}");
             }
         }
         tokio::select! {
