@@ -184,7 +184,7 @@ async fn schema_with_newer_migrations_is_accepted_if_all_are_compatible() {
     let fixture = fixture().await;
     let mut direct = fixture.direct_connection().await;
     for (version, description, accepted) in
-        [(8, "compatible sequences", true), (9, "incompatible times", false)]
+        [(90, "compatible sequences", true), (91, "incompatible times", false)]
     {
         let insert = format!(
             "INSERT INTO outbox_migrations (version, description, success, checksum, execution_time) \

@@ -25,7 +25,7 @@ state metric over time; samples of one minute are kept for 24 hours, of ten minu
 Examples:
   handover stats
   handover stats --since 6h
-  handover stats --since 7d --metric handover_queue_messages_ready --output json";
+  handover stats --since 7d --metric outbox_event_pending --output json";
 
 /// Arguments of `alerts`.
 #[derive(Debug, Clone, Args)]

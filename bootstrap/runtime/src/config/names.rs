@@ -36,6 +36,7 @@ pub fn best(
     candidates
         .map(|candidate| (score(candidate), candidate))
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
-        .max_by(|(one, _), (two, _)| one.total_cmp(two))
+        // Of equal ones the first.
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
         .map(|(_, candidate)| candidate)
 }

@@ -47,6 +47,8 @@ pub async fn the_state_of_an_alert_and_its_acknowledgement_are_independent(rig: 
     assert_eq!(alerts(rig).await, [both]);
     let ended = AlertRecord { ended: Some(later(9)), value: Thousandths(-7), ..active("queue-depth") };
     save(rig, &ended).await;
+    let kept = AlertRecord { acknowledgement: Some(acknowledged(60)), ..ended.clone() };
+    assert_eq!(alerts(rig).await, [kept]);
     acknowledge(rig, "queue-depth", &acknowledged(70)).await;
     let expected = AlertRecord { acknowledgement: Some(acknowledged(70)), ..ended };
     assert_eq!(alerts(rig).await, std::slice::from_ref(&expected));

@@ -30,7 +30,10 @@ impl<U: MarketView + ?Sized> MonitoringQueriesWrapper for Faulty<U> {
 impl MonitoringRepoWrapper for Unit {
     async fn save_alert(&mut self, record: &AlertRecord) -> Result<(), StoreError> {
         let alert = self.stored_name(&record.alert, Fault::AlertNamesIgnoreCase);
-        if self.has(Fault::SavedAlertsLoseTheirAcknowledgement) {
+        let records = self.inner().outbox().alert_records().await?;
+        let is_acknowledged =
+            records.iter().any(|record| record.alert == alert && record.acknowledgement.is_some());
+        if is_acknowledged && self.has(Fault::SavedAlertsLoseTheirAcknowledgement) {
             let none =
                 Acknowledgement { until: DateTime::UNIX_EPOCH, by: String::new(), reason: String::new() };
             self.inner().outbox().acknowledge_alert(&alert, &none).await?;
