@@ -93,7 +93,8 @@ impl<'e> EventFields<'e> {
 /// Logs a line about an event, in the span of its type: `event_line!(WARN, fields, code = "..", ..)`.
 macro_rules! event_line {
     (target: $target:expr, $level:ident, $fields:expr, $($rest:tt)+) => {
-        if tracing::enabled!(target: $target, tracing::Level::$level) {
+        // Not `enabled!`: with a filter per layer, it may suppress the next line.
+        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current() {
             let fields: $crate::event_line::EventFields<'_> = $fields;
             let _span = fields.span().entered();
             tracing::event!(target: $target, tracing::Level::$level, eventId = %fields.id, eventType = fields.kind,

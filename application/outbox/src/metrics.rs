@@ -270,7 +270,7 @@ pub async fn append_logged_in(
 ) -> Result<(), StoreError> {
     unit.append(events).await?;
     count_on_commit(metrics::counter!(CREATED), events.len());
-    if tracing::enabled!(target: EVENT_TARGET, tracing::Level::INFO) {
+    if tracing::Level::INFO <= tracing::level_filters::LevelFilter::current() {
         let events = events.to_vec();
         on_commit(move || {
             for event in &events {

@@ -15,8 +15,10 @@ pub fn reload(sources: &Sources, config: &mut Config, service: &mut Service, tel
     match replaced {
         Ok(changed) => {
             let keys = changed_keys(config, &changed).join(" ");
+            // Not `enabled!`: with a filter per layer, it may suppress the next line.
+            let was_visible = config.log.lines().would_enable(module_path!(), &tracing::Level::INFO);
             *config = changed;
-            log_reloaded(&keys, config, telemetry);
+            log_reloaded(&keys, config, was_visible, telemetry);
         }
         Err(Failure::Config { errors }) => errors.iter().for_each(|error| log_refused(error.explanation())),
         Err(failure) => log_refused(failure.explanation()),
@@ -43,8 +45,7 @@ fn changed_keys(before: &Config, after: &Config) -> Vec<&'static str> {
 }
 
 /// Logs before the level changes, and after it if the line was not visible before.
-fn log_reloaded(keys: &str, config: &Config, telemetry: &Telemetry) {
-    let was_visible = tracing::enabled!(tracing::Level::INFO);
+fn log_reloaded(keys: &str, config: &Config, was_visible: bool, telemetry: &Telemetry) {
     let log = || {
         tracing::info!(
             changed = keys,
