@@ -271,10 +271,11 @@ impl Session {
             backlog.oldest_due =
                 row.of("outbox_events", "next_retry_time").opt_time("oldest").unwrap_or_default();
         }
-        // Not the published rows: their number only grows.
+        // Not the published rows: their number only grows. With FAILED, so that PostgreSQL does not choose an index of pending
+        // rows, which does not contain the status.
         let sql = format!(
             "SELECT o.status, count(*) AS events FROM outbox_events o {index} \
-             WHERE o.status IN ('NEW', 'RETRY') GROUP BY o.status",
+             WHERE o.status IN ('NEW', 'RETRY', 'FAILED') GROUP BY o.status",
             index = self.dialect.index("idx_status_time"),
         );
         for row in &self.fetch(&sql, Vec::new()).await? {
