@@ -64,6 +64,7 @@ fn every_metric_is_exported_with_help_and_counts_events() {
     eventually(|| value("outbox_event_pending ") == 0);
     assert_eq!(value("handover_queue_messages_ready{queue=\"order.dlq.queue\"}"), 0);
     assert_eq!(value("handover_outbox_partitions_without_owner "), 0);
+    assert_eq!(value("handover_reconciliation_findings_open{kind=\"missingEvent\"}"), 0);
     let labels: BTreeSet<String> = exported()
         .lines()
         .filter_map(|line| Some(line.split_once('{')?.1.split_once('}')?.0.to_owned()))
@@ -72,7 +73,7 @@ fn every_metric_is_exported_with_help_and_counts_events() {
         })
         .collect();
     let known = [
-        "alert", "consumer", "job", "le", "method", "quantile", "queue", "result", "route", "state",
+        "alert", "consumer", "job", "kind", "le", "method", "quantile", "queue", "result", "route", "state",
         "status", "version",
     ];
     assert!(labels.iter().all(|label| known.contains(&label.as_str())), "{labels:?}");
