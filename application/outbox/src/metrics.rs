@@ -122,7 +122,7 @@ pub(crate) const COMMIT_TO_CONFIRM: &str = "handover.commit.to.confirm.seconds";
 pub(crate) const COMMIT_TO_EFFECT: &str = "handover.commit.to.effect.seconds";
 pub(crate) const HANDLER_SECONDS: &str = "handover.handler.seconds";
 
-/// Every metric of the outbox and of webhooks, without those of the state ([`crate::state::METRICS`]).
+/// Every metric of the outbox and of webhooks, without those of the state ([`crate::state::metrics`]).
 pub const METRICS: &[Metric] = &[
     Metric::counter(
         CREATED,
