@@ -173,15 +173,16 @@ async fn each_alert_starts_by_its_cause_and_ends_with_it(pair: Pair) {
 async fn unroutable_events(scene: &Scene) -> Instant {
     let begun = Instant::now();
     let now = crate::literal(chrono::Utc::now());
-    let row = |n: i64| format!("('lost-{n}', 'INVOICE_GENERATED', 'Invoice', {n}, '{{}}', {now}, {now})");
+    let row = |n: i64| format!("('lost-{n}', 'LOST', 'Order', {n}, '{{}}', 'lost.key', {now}, {now})");
     let rows = (0..30).map(row).collect::<Vec<_>>().join(", ");
-    let columns = "event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time";
+    let columns =
+        "event_id, event_type, aggregate_type, aggregate_id, payload, routing_key, create_time, update_time";
     scene.snapshot.change(&format!("INSERT INTO outbox_events ({columns}) VALUES {rows}")).await;
     let retried = ["outbox-retry", "event-retries"];
     scene.check(&retried, begun, async || {}).await;
     scene.becomes("publish-failure-rate", true, begun, WITHIN).await;
     scene.check(&["outbox-failed"], begun, async || {
-        scene.snapshot.change("UPDATE outbox_events SET event_type = 'ORDER_STATUS_CHANGED' WHERE event_id LIKE 'lost-%'").await;
+        scene.snapshot.change("UPDATE outbox_events SET event_type = 'ORDER_STATUS_CHANGED', routing_key = NULL WHERE event_id LIKE 'lost-%'").await;
         scene.run("outbox redrive --status failed --per-second 1000");
     })
     .await;
