@@ -87,7 +87,7 @@ pub(super) const WEBHOOK_OLDEST_DUE: Metric = Metric::state(
 
 pub(super) const UNATTENDED: Metric = Metric::state(
     "handover.queue.messages.unattended",
-    "Messages that wait in the queue while it has no consumer; 0 if it has one",
+    "Messages that wait in the queue of a consumer while no process subscribes to it; 0 if one does",
 )
 .by(QUEUE);
 pub(super) const MISSED_RUNS: Metric = Metric::state(
@@ -299,8 +299,11 @@ impl Deployment {
             samples.push(READY.sample([&queue.name], count(queue.ready)));
             samples.push(UNACKED.sample([&queue.name], count(queue.unacked)));
             samples.push(CONSUMERS.sample([&queue.name], count(queue.consumers)));
-            let unattended = if queue.consumers == 0 { queue.ready } else { 0 };
-            samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
+            // Messages of a delay queue wait by intent.
+            if self.outbox.consumer_of(&queue.name).is_some() {
+                let unattended = if queue.consumers == 0 { queue.ready } else { 0 };
+                samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
+            }
             if queue.ready == 0 || queue.oldest_ready.is_some() {
                 let age = age_seconds(queue.oldest_ready, self.outbox.now());
                 samples.push(OLDEST_READY.sample([&queue.name], age));

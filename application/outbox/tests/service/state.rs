@@ -162,3 +162,22 @@ async fn one_process_exports_the_state_and_another_one_after_it_ended() {
     second.tx.tasks().stop().await;
     assert_eq!(waiting.samples(), [], "a process that stopped leads no more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_without_a_subscription_are_counted_for_queues_of_consumers_only() {
+    let mut library = Library::sending([lent()]).with(&Subscriber::new(QUEUE, Arc::new(Loans)));
+    // A queue without a consumer of this program, such as a delay queue.
+    let topology = Topology::clone(library.outbox.topology()).with("library.delays", &["book.*"]);
+    let mut outbox = Outbox::new(library.outbox.tx.clone(), Arc::clone(&library.outbox.broker), topology);
+    outbox = outbox.with_event(lent()).with_handler_of(&Subscriber::new(QUEUE, Arc::new(Loans)));
+    library.outbox = outbox;
+    library.prepare().await;
+    library.commit(vec![library.event("e-1", "BOOK_LENT", 1, 1, "{}")]).await;
+    library.start_relay();
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    let unattended = |queue| value(&state, "handover.queue.messages.unattended", &[queue]);
+    eventually(async || unattended(QUEUE) == Some(1.0)).await;
+    assert_eq!(value(&state, "handover.queue.messages.ready", &["library.delays"]), Some(1.0));
+    assert_eq!(unattended("library.delays"), None);
+    library.tx.tasks().stop().await;
+}
