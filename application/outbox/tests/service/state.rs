@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::TenantId;
+use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::{
     DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, StoreError, UnitOfWork,
 };
 use handover_outbox::state::{DatabaseState, STATE_TIME, Sample, StateMetrics, StateSource};
-use handover_outbox::{Metric, with_tx};
+use handover_outbox::topology::Topology;
+use handover_outbox::{Metric, Outbox, with_tx};
 
 use crate::library::{Library, QUEUE, eventually};
-use crate::{lent, loans};
+use crate::{Loans, lent, loans};
 
 const INTERVAL: Duration = Duration::from_secs(15);
 
