@@ -206,7 +206,8 @@ async fn stopped_relay_consumers_and_jobs(scene: &Scene) {
 async fn garbage_in_each_queue(scene: &Scene) {
     let queues = scene.json("queues");
     let names = queues["items"].as_array().unwrap().iter().map(|queue| queue["name"].as_str().unwrap());
-    let names: Vec<&str> = names.filter(|name| *name != "order.dlq.queue").collect();
+    let names: Vec<&str> =
+        names.filter(|name| !["order.dlq.queue", "order.timeout.delay.queue"].contains(name)).collect();
     let begun = Instant::now();
     if scene.deployment.pair().is_on_rabbitmq() {
         let connection =
