@@ -291,7 +291,7 @@ async fn refunds_and_reports(scene: &Scene) {
         .check(&["gateway-report"], begun, async || {
             let open = scene.json("payment reports --state open");
             for report in open["items"].as_array().unwrap() {
-                scene.run(&format!("payment reports close {} --reason known", report["id"]));
+                scene.run(&format!("payment reports close {} --reason known", report["reportId"]));
             }
         })
         .await;
