@@ -18,8 +18,9 @@ pub(crate) async fn alerts<A: Access>(
     let alerts = operations::alerts(session.outbox()).await;
     let mut items = alerts.map_err(|error| session.failed(error))?;
     items.retain(|state| arguments.all || state.record.is_active());
-    if items.is_empty() {
+    if items.is_empty() && arguments.output.output == Output::Table {
         note("no alert is active");
+        return Ok(());
     }
     Ok(list(arguments.output.output, Page { items, next: None }, AlertView::from)?)
 }
