@@ -17,6 +17,7 @@ mod sql;
 mod system;
 mod versions;
 
+use std::sync::Once;
 use std::time::Duration;
 
 /// Time limit for an expected condition.
@@ -30,4 +31,11 @@ async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
         }
     };
     tokio::time::timeout(PATIENCE, polling).await.expect("the condition was not met within the time limit");
+}
+
+/// Enables spans and events in all threads. `tracing` asks only the subscriber of the thread that first comes to a line if no
+/// more than one subscriber exists: without this one, a test that records nothing could disable a line for one that does.
+fn enable_tracing() {
+    static ENABLED: Once = Once::new();
+    ENABLED.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
 }

@@ -24,7 +24,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, enable_tracing};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
@@ -74,6 +74,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 async fn exporter() -> (TcpListener, Exporter) {
+    enable_tracing();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/", listener.local_addr().unwrap());
     let exporter = Exporter::start(&endpoint, Handle::current()).unwrap();

@@ -197,8 +197,11 @@ async fn stopped_relay_consumers_and_jobs(scene: &Scene) {
     scene.check(&of_relay, begun, async || scene.restart(ALL)).await;
     let begun = Instant::now();
     scene.restart("api,relay,jobs,webhooks");
-    // Fewer orders than the limit: the delay queue has a message of each. The queue of webhooks gets two.
-    scene.orders(12).await;
+    // Fewer orders than the limit: the delay queue keeps a message of each. The queue of webhooks gets the payments, too.
+    for order in scene.orders(12).await {
+        let payment = scene.api.start_payment(BUYER, order).await.unwrap().id("paymentId");
+        scene.api.payment_succeeded(payment).await.unwrap().value();
+    }
     scene.check(&["queue-depth", "queue-without-consumer"], begun, async || scene.restart(ALL)).await;
 }
 
@@ -353,11 +356,6 @@ async fn transaction_held_open(scene: &Scene) {
 
 /// Nothing can be written to the database, so the alert is only in the log and in `/metrics` of the process.
 async fn database_that_refuses_writes(scene: &Scene) {
-    let database = scene.deployment.database().server();
-    let set = async |value: &str| {
-        database.execute(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}")).await.unwrap();
-        database.execute("SELECT pg_reload_conf()").await.unwrap();
-    };
     let logged = async |text: &str| {
         let begun = Instant::now();
         eventually(WITHIN, async || match scene.launch.log().contains(text) {
@@ -367,10 +365,16 @@ async fn database_that_refuses_writes(scene: &Scene) {
         .await;
         begun.elapsed().as_secs_f64()
     };
-    set("on").await;
+    for sql in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = 'disk_full'; END$$",
+        "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON outbox_process_reports \
+         FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
+    ] {
+        scene.snapshot.change(sql).await;
+    }
     let started = logged("[ALERT] storage:").await;
-    // `SET` in the session comes first: the statement itself must not be read-only.
-    set("off").await;
+    scene.snapshot.change("DROP FUNCTION refuse CASCADE").await;
     let ended = logged("[ALERT] storage ended").await;
     scene.table.borrow_mut().push(format!("{:<24} {started:>5.1} s {ended:>5.1} s", "storage"));
 }

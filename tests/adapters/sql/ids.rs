@@ -63,6 +63,7 @@ async fn set_counter(fixture: &Fixture, next: i64) {
 
 #[tokio::test]
 async fn counter_outside_the_range_is_set_back_at_start() {
+    crate::enable_tracing();
     let log = Log::default();
     let logged = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
     let _logged = tracing::subscriber::set_default(logged);
@@ -82,6 +83,7 @@ async fn counter_outside_the_range_is_set_back_at_start() {
 
 #[tokio::test]
 async fn end_of_ids_is_alerted_once_per_process_before_ids_are_refused_by_name() {
+    crate::enable_tracing();
     let log = Log::default();
     let logged = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
     let _logged = tracing::subscriber::set_default(logged);

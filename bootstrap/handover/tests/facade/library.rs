@@ -1,5 +1,6 @@
 //! A lending library with its own tables, on an SQLite file.
 
+use std::sync::Once;
 use std::time::Duration;
 
 use handover::test::TestDatabase;
@@ -29,6 +30,13 @@ impl BookLent {
     }
 }
 
+/// Enables spans and events in all threads. `tracing` asks only the subscriber of the thread that first comes to a span if no
+/// more than one subscriber exists: without this one, a test that records nothing could disable a span for one that does.
+fn enable_tracing() {
+    static ENABLED: Once = Once::new();
+    ENABLED.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
+}
+
 /// The database file with the tables of the library and of the outbox, and a pool of the service.
 pub(crate) struct Library {
     pub(crate) pool: SqlitePool,
@@ -37,6 +45,7 @@ pub(crate) struct Library {
 
 impl Library {
     pub(crate) async fn open() -> Result<Library, Box<dyn std::error::Error>> {
+        enable_tracing();
         let database = TestDatabase::<Sqlite>::create().await?;
         let pool = database.pool().clone();
         sqlx::raw_sql(

@@ -114,8 +114,8 @@ fn builder(library: &Library) -> Builder<Sqlite> {
 
 #[tokio::test]
 async fn handlers_of_an_event_and_of_its_follow_up_belong_to_the_trace_of_the_request() -> TestResult {
-    let (spans, _recording) = Spans::record();
     let library = Library::open().await?;
+    let (spans, _recording) = Spans::record();
     let (outbox, running) = library.start(builder(&library)).await?;
     library.lend(&outbox, BookLent::to("ann")).instrument(tracing::info_span!("request")).await?;
     running.drain().await?;
@@ -183,8 +183,8 @@ async fn hang(_: Event<BookLent>) -> handover::Result {
 
 #[tokio::test]
 async fn span_of_a_handler_that_exceeds_its_time_limit_has_an_error() -> TestResult {
-    let (spans, _recording) = Spans::record();
     let library = Library::open().await?;
+    let (spans, _recording) = Spans::record();
     let retry = RetryPolicy::consumer(Duration::from_millis(1), Duration::from_millis(1), 1);
     let consumer = at_least_once(hang).timeout(Duration::from_millis(20)).retry(retry);
     let (outbox, running) =
@@ -203,8 +203,8 @@ async fn span_of_a_handler_that_exceeds_its_time_limit_has_an_error() -> TestRes
 
 #[tokio::test]
 async fn trace_of_the_caller_comes_before_the_current_span() -> TestResult {
-    let (_, _recording) = Spans::record();
     let library = Library::open().await?;
+    let (_, _recording) = Spans::record();
     let (outbox, running) = library.start(library.builder().event::<BookLent>()).await?;
     let enqueue = async |options| {
         let mut tx = library.pool.begin().await?;
