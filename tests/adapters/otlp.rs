@@ -226,6 +226,7 @@ impl Process {
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
             routing_key: None,
+            idle_consumers: IdleConsumers::default(),
             due: None,
         };
         let mut unit = self.outbox.tx.begin().await.unwrap();

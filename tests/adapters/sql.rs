@@ -15,7 +15,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{EventMetadata, NewEvent, Store, StoreError};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, Store, StoreError};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 use marketplace_sql::SqlMarket;
@@ -64,6 +64,7 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata { trace_id: Some("trace".into()), ..EventMetadata::default() },
         occurred_at: Utc::now(),
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

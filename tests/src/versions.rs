@@ -61,6 +61,7 @@ fn event(id: &str, event_type: &str, book: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: SystemClock.now(),
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

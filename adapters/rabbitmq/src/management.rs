@@ -276,6 +276,7 @@ mod tests {
             bindings: Vec::new(),
             ttl: ttl.map(Duration::from_millis),
             dead_letter_key: dead_letter_key.map(str::to_owned),
+            is_selective: false,
         }
     }
 

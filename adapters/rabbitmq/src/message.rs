@@ -36,8 +36,12 @@ const CONSUMER_REJECTION_REASONS: [&str; 2] = ["rejected", "delivery_limit"];
 /// Upper bound, in bytes, of a header frame without the texts and headers of the message.
 const HEADER_FRAME_OVERHEAD: usize = 64;
 
-/// Properties of a message to be published. The error says why RabbitMQ cannot carry it.
-pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<BasicProperties, String> {
+/// Properties of a message to be published, also with these routing keys. The error says why RabbitMQ cannot carry it.
+pub(crate) fn properties_of(
+    message: &Message,
+    keys: &[String],
+    frame_max: usize,
+) -> Result<BasicProperties, String> {
     let mut properties =
         BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type(CONTENT_TYPE.into());
     if let Some(id) = &message.message_id {
@@ -59,6 +63,11 @@ pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<Basic
         // AMQP writes a header as one length byte, the name, one type byte, four length bytes and the value.
         size += name.len() + value.len() + 6;
         headers.insert(short("a header's name", name)?, AMQPValue::LongString(value.as_str().into()));
+    }
+    if !keys.is_empty() {
+        let value = |key: &String| AMQPValue::LongString(key.as_str().into());
+        size += "CC".len() + 6 + keys.iter().map(|key| key.len() + 5).sum::<usize>();
+        headers.insert("CC".into(), AMQPValue::FieldArray(keys.iter().map(value).collect::<Vec<_>>().into()));
     }
     if size > frame_max {
         return Err(format!("its headers have {size} bytes; the server accepts at most {frame_max}"));
@@ -234,6 +243,7 @@ mod tests {
             bindings: vec!["later".to_owned()],
             ttl: None,
             dead_letter_key: Some("due".to_owned()),
+            is_selective: false,
         };
         let topology =
             Topology::new("events", "dlq", "dead").with("a", &["a"]).with("b", &["b"]).with_queue(delay);
@@ -265,7 +275,7 @@ mod tests {
         let table = table([("x-death", text("a")), ("CC", text("b")), ("tenantId", text("1"))]);
         assert_eq!(headers_of(&table), BTreeMap::from([("tenantId".to_owned(), "1".to_owned())]));
         let message = with_headers(&[("x-delivery-count", "3"), ("BCC", "everywhere"), ("tenantId", "1")]);
-        let written = properties_of(&message, FRAME).unwrap();
+        let written = properties_of(&message, &[], FRAME).unwrap();
         let names: Vec<_> =
             written.headers().as_ref().unwrap().into_iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["tenantId"]);
@@ -287,10 +297,10 @@ mod tests {
     #[test]
     fn message_that_amqp_cannot_carry_is_rejected_before_publishing() {
         let id = |length: usize| Message { message_id: Some("x".repeat(length)), ..Message::default() };
-        assert!(properties_of(&id(255), FRAME).is_ok());
-        assert!(properties_of(&id(256), FRAME).unwrap_err().contains("message_id has 256 bytes"));
-        assert!(properties_of(&with_headers(&[(&"n".repeat(256), "v")]), FRAME).is_err());
-        assert!(properties_of(&with_headers(&[("n", &"v".repeat(3_000))]), 4_096).is_ok());
-        assert!(properties_of(&with_headers(&[("n", &"v".repeat(4_096))]), 4_096).is_err());
+        assert!(properties_of(&id(255), &[], FRAME).is_ok());
+        assert!(properties_of(&id(256), &[], FRAME).unwrap_err().contains("message_id has 256 bytes"));
+        assert!(properties_of(&with_headers(&[(&"n".repeat(256), "v")]), &[], FRAME).is_err());
+        assert!(properties_of(&with_headers(&[("n", &"v".repeat(3_000))]), &[], 4_096).is_ok());
+        assert!(properties_of(&with_headers(&[("n", &"v".repeat(4_096))]), &[], 4_096).is_err());
     }
 }

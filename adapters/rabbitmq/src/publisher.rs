@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route};
+use handover_outbox::topology::Topology;
 use lapin::message::BasicReturnMessage;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;
@@ -23,6 +24,7 @@ use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
 use crate::message::{properties_of, short};
 use crate::shared::Shared;
+use crate::topology::{Recipients, recipients};
 
 pub(crate) type WindowResult = Result<Vec<PublishOutcome>, BrokerError>;
 
@@ -60,6 +62,8 @@ struct Open {
 struct PreparedMessage {
     key: ReturnKey,
     properties: BasicProperties,
+    /// Whether the server returns the message if no queue gets it.
+    is_mandatory: bool,
     body: String,
 }
 
@@ -86,15 +90,14 @@ impl Publisher {
             Ok(open) => open.link.frame_max(),
             Err(error) => return Err(error.into_unreachable()),
         };
-        let declared = self.shared.exchange();
+        let declared = self.shared.declared();
         if declared.is_none() && window.iter().any(|outgoing| matches!(outgoing.route(), Route::Topic(_))) {
             return Err(BrokerError::Unreachable("the topology is not declared yet".into()));
         }
-        let exchange = declared.unwrap_or_default();
         let mut slots = Vec::with_capacity(window.len());
         let mut messages = Vec::with_capacity(window.len());
         for outgoing in window {
-            match prepare(&exchange, &outgoing, frame_max) {
+            match prepare(declared.as_deref(), &outgoing, frame_max) {
                 Ok(prepared) => {
                     slots.push(WindowSlot::Sent(outgoing, prepared.key.clone()));
                     messages.push(prepared);
@@ -242,20 +245,27 @@ impl Publisher {
     }
 }
 
-fn prepare(exchange: &str, outgoing: &Outgoing, frame_max: usize) -> Result<PreparedMessage, String> {
-    // The default exchange routes a message to the queue whose name is the routing key, without bindings.
-    let (exchange, routing_key) = match outgoing.route() {
-        Route::Topic(routing_key) => (exchange, routing_key),
-        Route::Queue(queue) => ("", queue),
+fn prepare(
+    topology: Option<&Topology>,
+    outgoing: &Outgoing,
+    frame_max: usize,
+) -> Result<PreparedMessage, String> {
+    let (exchange, routing_key, recipients) = match (outgoing.route(), topology) {
+        (Route::Topic(key), Some(topology)) => {
+            (topology.exchange.as_str(), key, recipients(topology, key, outgoing.excluded()))
+        }
+        (Route::Topic(_), None) => return Err("the topology is not declared yet".to_owned()),
+        // The default exchange routes a message to the queue whose name is the routing key, without bindings.
+        (Route::Queue(queue), _) => ("", queue, Recipients { keys: Vec::new(), is_mandatory: true }),
     };
     let message = outgoing.message();
-    let properties = properties_of(message, frame_max)?;
+    let properties = properties_of(message, &recipients.keys, frame_max)?;
     let key = ReturnKey {
         message_id: properties.message_id().clone(),
         exchange: short("the exchange", exchange)?,
         routing_key: short("the routing key", routing_key)?,
     };
-    Ok(PreparedMessage { key, properties, body: message.body.clone() })
+    Ok(PreparedMessage { key, properties, is_mandatory: recipients.is_mandatory, body: message.body.clone() })
 }
 
 fn return_key(message: &BasicReturnMessage) -> (ReturnKey, String) {
@@ -270,11 +280,11 @@ fn return_key(message: &BasicReturnMessage) -> (ReturnKey, String) {
 /// Publishes all messages and waits for all confirms. The first poll of a publish appends its frames to the write
 /// buffer, so a window is sent in order and in few writes.
 async fn send(channel: &Channel, messages: Vec<PreparedMessage>) -> lapin::Result<Vec<Confirmation>> {
-    let options = BasicPublishOptions { mandatory: true, immediate: false };
     let mut publishing = Vec::with_capacity(messages.len());
     for prepared in &messages {
         let ReturnKey { exchange, routing_key, .. } = prepared.key.clone();
         let properties = prepared.properties.clone();
+        let options = BasicPublishOptions { mandatory: prepared.is_mandatory, immediate: false };
         let mut publish: Pin<Box<dyn Future<Output = lapin::Result<PublisherConfirm>> + Send>> = Box::pin(
             channel.basic_publish(exchange, routing_key, options, prepared.body.as_bytes(), properties),
         );

@@ -47,11 +47,11 @@ impl Shared {
         }
     }
 
-    /// Exchange for publishing; `None` before the topology is declared.
-    pub(crate) fn exchange(&self) -> Option<String> {
+    /// Topology for publishing; `None` before it is declared.
+    pub(crate) fn declared(&self) -> Option<Arc<Topology>> {
         let maintained = lock(&self.topology);
         let declared = maintained.as_ref().filter(|maintained| maintained.is_declared)?;
-        Some(declared.topology.exchange.clone())
+        Some(Arc::clone(&declared.topology))
     }
 
     /// Topology to maintain on the server.

@@ -1,9 +1,10 @@
 //! Declares exchange, queues and bindings on the server.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use handover_outbox::ports::BrokerError;
-use handover_outbox::topology::{QueueSpec, Topology};
+use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
@@ -43,11 +44,46 @@ pub(crate) async fn declare(
                 .await
                 .map_err(declaration_error)?,
         );
+        if spec.is_selective {
+            declaration.bind(&spec.name, &topology.exchange, &own_key(&spec.name)).await?;
+        }
         for pattern in &spec.bindings {
-            declaration.bind(&spec.name, &topology.exchange, pattern).await?;
+            if spec.is_selective && !topology.has_older_relays {
+                declaration.unbind(&spec.name, &topology.exchange, pattern).await?;
+            } else {
+                declaration.bind(&spec.name, &topology.exchange, pattern).await?;
+            }
         }
     }
     Ok(counted)
+}
+
+/// Routing key by which a message enters a selective queue and no other. The server cannot exclude a queue from the bindings
+/// that match a message, so a selective queue is bound by this key alone, and a message names it in the header `CC`.
+fn own_key(queue: &str) -> String {
+    format!("to.{queue}")
+}
+
+/// How the server has to route a message with this routing key.
+pub(crate) struct Recipients {
+    /// Values of the header `CC`: the keys of the selective queues that get the message.
+    pub(crate) keys: Vec<String>,
+    /// Whether the server returns the message if no queue gets it.
+    pub(crate) is_mandatory: bool,
+}
+
+/// The recipients of a message for the exchange of this topology.
+pub(crate) fn recipients(topology: &Topology, key: &str, excluded: &BTreeSet<String>) -> Recipients {
+    let matches = |spec: &&QueueSpec| spec.bindings.iter().any(|pattern| topic_matches(pattern, key));
+    let selective = topology.queues.iter().filter(|spec| spec.is_selective).filter(matches);
+    let (unneeded, needed): (Vec<&QueueSpec>, Vec<&QueueSpec>) =
+        selective.partition(|spec| excluded.contains(&spec.name));
+    Recipients {
+        keys: needed.iter().map(|spec| own_key(&spec.name)).collect(),
+        is_mandatory: unneeded.is_empty()
+            || !needed.is_empty()
+            || topology.queues.iter().filter(|spec| !spec.is_selective).any(|spec| matches(&spec)),
+    }
 }
 
 /// Counts queues without changing anything. Missing queues are omitted.
@@ -116,6 +152,19 @@ impl Declaration<'_> {
             arguments,
         );
         with_timeout("binding a queue", self.limit, bind)
+            .await
+            .map_err(RabbitError::into_refused_or_unreachable)
+    }
+
+    /// Removes a binding, which need not exist.
+    async fn unbind(&self, queue: &str, exchange: &str, pattern: &str) -> Result<(), BrokerError> {
+        let unbind = self.channel.queue_unbind(
+            short_name(queue)?,
+            short_name(exchange)?,
+            short_name(pattern)?,
+            FieldTable::default(),
+        );
+        with_timeout("removing a binding", self.limit, unbind)
             .await
             .map_err(RabbitError::into_refused_or_unreachable)
     }

@@ -63,13 +63,15 @@ pub struct Queue {
     pub bindings: Vec<String>,
     /// The queue in which messages wait before they are routed to this one.
     pub delay: Option<QueueSpec>,
+    /// Whether events for which the consumer has no work are not delivered to it.
+    pub is_selective: bool,
 }
 
 impl Queue {
     /// A queue with these binding patterns, without a delay.
     pub fn bound_to(name: &str, bindings: &[&str]) -> Queue {
         let bindings = bindings.iter().map(|key| (*key).to_owned()).collect();
-        Queue { name: name.to_owned(), bindings, delay: None }
+        Queue { name: name.to_owned(), bindings, delay: None, is_selective: false }
     }
 
     /// A queue that receives the events of these types.
@@ -80,6 +82,11 @@ impl Queue {
 }
 
 impl Queue {
+    /// The same queue, to which events without work for the consumer are not delivered.
+    pub fn selective(self) -> Queue {
+        Queue { is_selective: true, ..self }
+    }
+
     /// Intended delay of the messages that wait in the delay queue.
     pub fn delay(&self) -> Duration {
         self.delay.as_ref().and_then(|delay| delay.ttl).unwrap_or_default()
@@ -282,7 +289,8 @@ impl Consumers {
     pub fn add_queues(&self, topology: Topology, pending_timeout: Duration) -> Topology {
         self.iter().map(|consumer| consumer.queue(pending_timeout)).fold(topology, |topology, queue| {
             let topology = queue.delay.into_iter().fold(topology, Topology::with_queue);
-            topology.with(&queue.name, &queue.bindings)
+            let added = topology.with(&queue.name, &queue.bindings);
+            if queue.is_selective { added.selective([queue.name.as_str()]) } else { added }
         })
     }
 

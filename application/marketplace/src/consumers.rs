@@ -24,7 +24,9 @@ pub use fulfillment::{FULFILLMENT_QUEUE, Fulfillment};
 pub use inventory::{INVENTORY_QUEUE, Inventory};
 pub use order_timeout::{OrderTimeoutConsumer, TIMEOUT_QUEUE};
 pub use status_sync::{STATUS_SYNC_QUEUE, StatusSync};
-pub use webhooks::{WEBHOOK_QUEUE, Webhooks, webhook_offer};
+pub use webhooks::{WEBHOOK_QUEUE, Webhooks};
+
+pub use crate::webhook_offer::webhook_offer;
 
 /// The consumers of the service.
 pub fn standard() -> Consumers {

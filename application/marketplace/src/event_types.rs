@@ -9,6 +9,7 @@ use handover_outbox::{EventRegistry, EventSpan, EventSpec, append_logged_in};
 use marketplace_domain::{AggregateType, EventKind, PaymentMethod};
 use tracing::info_span;
 
+use crate::idle_consumers;
 use crate::queues::{TIMEOUT_DELAY_KEY, timeout_delay_key};
 
 /// Fields of rows that other programs insert. They have no personal data, and no event type has them.
@@ -61,8 +62,9 @@ fn event_span(event_type: &str) -> Option<EventSpan> {
 }
 
 /// Appends events of the marketplace to the outbox; counts and logs them once they are committed.
-pub(crate) async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
-    append_logged_in(unit, events, event_span).await
+pub(crate) async fn append(unit: &mut dyn OutboxUnit, mut events: Vec<NewEvent>) -> Result<(), StoreError> {
+    idle_consumers::add_webhooks(unit, &mut events).await?;
+    append_logged_in(unit, &events, event_span).await
 }
 
 /// The routing key with which events of this type are published.

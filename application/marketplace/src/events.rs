@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, TenantId, Trace};
-use marketplace_domain::{EventBody, EventKind};
+use handover_events::{AggregateRef, EventId, Trace};
+use marketplace_domain::{EventBody, EventKind, Order};
 
 use crate::context::CommandContext;
+use crate::idle_consumers;
 use crate::ports::Work;
 use handover_outbox::ports::{Clock, EventMetadata, NewEvent, OutboxRow, RandomSource, StoreError};
 use handover_outbox::{EventRegistry, uuid_v7};
@@ -143,12 +144,12 @@ impl EventFactory {
         self.metadata.trace_id.as_deref().unwrap_or_default()
     }
 
-    /// Builds the outbox rows of one aggregate change. Skips the first `skip` ids, which belong to earlier changes of
+    /// Builds the outbox rows of one change of an order, or of its payment or refund. Skips the first `skip` ids, which belong to earlier changes of
     /// the same command.
     pub fn rows(
         &self,
         skip: usize,
-        tenant: TenantId,
+        order: &Order,
         aggregate_seq: i64,
         bodies: &[EventBody],
     ) -> Vec<NewEvent> {
@@ -161,7 +162,7 @@ impl EventFactory {
                 event_id: event_id.clone(),
                 event_type: body.event_type().as_str().to_owned(),
                 aggregate: AggregateRef {
-                    tenant,
+                    tenant: order.tenant,
                     kind: body.event_type().aggregate().to_owned(),
                     id: body.aggregate_id().into(),
                 },
@@ -170,6 +171,7 @@ impl EventFactory {
                 metadata: self.metadata.clone(),
                 occurred_at: self.now,
                 max_retry_count: self.max_retry_count,
+                idle_consumers: idle_consumers::of_assets(body, order),
                 routing_key: self.registry.routing_key(body.event_type().as_str()).map(str::to_owned),
                 due: None,
             })

@@ -15,6 +15,7 @@ pub mod event_types;
 mod events;
 mod gateway_reports;
 pub mod idempotency;
+mod idle_consumers;
 mod ids;
 pub mod jobs;
 mod metrics;
@@ -25,6 +26,7 @@ pub mod service;
 mod state;
 mod texts;
 pub mod use_cases;
+mod webhook_offer;
 
 pub use self::metrics::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,

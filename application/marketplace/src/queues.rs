@@ -26,6 +26,7 @@ pub(crate) fn timeout_delay_queue(timeout: Duration) -> QueueSpec {
         bindings: vec![timeout_delay_key(timeout)],
         ttl: Some(timeout),
         dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
+        is_selective: false,
     }
 }
 

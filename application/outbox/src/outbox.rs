@@ -1,5 +1,6 @@
 //! [`Outbox`]: store, broker, event types and consumers of one process.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::alert::Alert;
 use crate::broker_outage::BrokerOutage;
 use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
-use crate::ports::{Broker, OnFailed, RandomSource, StoreError, View};
+use crate::ports::{Broker, IdleConsumers, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
 use crate::settings::ConsumeOrder;
 use crate::spans::{Spans, TraceContext};
@@ -147,6 +148,14 @@ impl Outbox {
     /// Name of the consumer of a queue.
     pub fn consumer_of(&self, queue: &str) -> Option<&str> {
         self.consumers.iter().rfind(|it| it.queue == queue).map(|it| it.consumer.as_str())
+    }
+
+    /// The selective queues of these consumers.
+    pub(crate) fn queues_of(&self, consumers: &IdleConsumers) -> BTreeSet<String> {
+        let is_selective =
+            |name: &str| self.topology.queues.iter().any(|spec| spec.is_selective && spec.name == name);
+        let queues = self.consumers.iter().filter(|it| consumers.contains(&it.consumer)).map(|it| &it.queue);
+        queues.filter(|queue| is_selective(queue)).cloned().collect()
     }
 
     /// Topology that the broker must provide.

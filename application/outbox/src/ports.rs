@@ -13,6 +13,7 @@ mod dead_letters;
 mod endpoint_id;
 mod error;
 mod history;
+mod idle_consumers;
 mod jobs;
 mod leases;
 mod monitoring;
@@ -44,6 +45,7 @@ pub use dead_letters::{
 pub use endpoint_id::{EndpointId, EndpointKey};
 pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
+pub use idle_consumers::IdleConsumers;
 pub use jobs::{
     CandidateId, JobQueries, JobQueriesWrapper, JobRecord, JobRepo, JobRepoWrapper, LeaderLease, LeaderRepo,
     LeaderRepoWrapper, Leadership, RunResult,

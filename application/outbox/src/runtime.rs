@@ -14,11 +14,15 @@ use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
 use crate::summary::keep_logging;
+use crate::topology::Topology;
 use crate::transaction::Transactor;
 use crate::wakeup::WakeupNotifier;
 
 /// Pause between two declarations of the topology, after the first one failed.
 const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// Pause before the topology is declared again while relays of an older version are live.
+const OLDER_RELAYS_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -42,12 +46,13 @@ pub enum PrepareError {
 /// topology as soon as the broker permits.
 pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     register(outbox).await?;
-    match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
+    let topology = current_topology(outbox).await?;
+    match broker_timeout(outbox.broker.declare(&topology)).await {
+        Ok(()) if topology.has_older_relays => declare_later(outbox),
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
             outbox.outage.stops_consumers(&error);
-            let waiting = outbox.clone();
-            keep_running(&outbox.tx, "topology", move || declare_until_done(waiting.clone()));
+            declare_later(outbox);
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
@@ -59,24 +64,59 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     Ok(())
 }
 
+fn declare_later(outbox: &Outbox) {
+    let waiting = outbox.clone();
+    keep_running(&outbox.tx, "topology", move || declare_until_done(waiting.clone()));
+}
+
+/// The topology, and whether relays of an older version are live. While they are, messages also enter selective queues by
+/// their bindings, so that none of those that the older relays publish is lost.
+async fn current_topology(outbox: &Outbox) -> Result<Topology, StoreError> {
+    let mut topology = Topology::clone(&outbox.topology);
+    if topology.queues.iter().any(|spec| spec.is_selective) {
+        let mut view = outbox.view().await?;
+        let now = view.outbox_view().database_now().await?;
+        let relays = view.outbox_view().heartbeats().await?;
+        topology.has_older_relays =
+            relays.iter().any(|relay| relay.alive_until > now && !relay.relay.knows_idle_consumers());
+    }
+    Ok(topology)
+}
+
 /// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
 /// declaration: a slow broker would never finish one.
 async fn declare_until_done(outbox: Outbox) {
     let stopping = outbox.stopping();
     let declaring = async {
-        while let Err(error) = outbox.broker.declare(&outbox.topology).await {
-            if let BrokerError::Refused { .. } = error {
-                error!(code = "topology.refused", %error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
+        loop {
+            match declare_current(&outbox).await {
+                Ok(topology) => {
+                    outbox.outage.reachable();
+                    if !topology.has_older_relays {
+                        return;
+                    }
+                    outbox.sleep(OLDER_RELAYS_AGAIN_AFTER).await;
+                }
+                Err(error) => {
+                    if let PrepareError::Broker(BrokerError::Refused { .. }) = error {
+                        error!(code = "topology.refused", %error, "[ALERT] cannot declare the topology; trying again in {DECLARE_AGAIN_AFTER:?}");
+                    }
+                    outbox.sleep(DECLARE_AGAIN_AFTER).await;
+                }
             }
-            outbox.sleep(DECLARE_AGAIN_AFTER).await;
         }
-        outbox.outage.reachable();
     };
     tokio::select! {
         biased;
         () = stopping.cancelled() => {}
         () = declaring => {}
     }
+}
+
+async fn declare_current(outbox: &Outbox) -> Result<Topology, PrepareError> {
+    let topology = current_topology(outbox).await?;
+    outbox.broker.declare(&topology).await?;
+    Ok(topology)
 }
 
 /// Starts a relay under a new random id.

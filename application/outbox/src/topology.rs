@@ -14,6 +14,8 @@ pub struct QueueSpec {
     pub ttl: Option<Duration>,
     /// Routing key for rejected and expired messages. With `None` they are dropped.
     pub dead_letter_key: Option<String>,
+    /// Whether a message can exclude this queue ([`Outgoing::excluding`](crate::ports::Outgoing::excluding)).
+    pub is_selective: bool,
 }
 
 /// Topology that the broker must provide.
@@ -27,6 +29,9 @@ pub struct Topology {
     pub dead_letter_queue: String,
     /// Routing key for dead letters.
     pub dead_letter_key: String,
+    /// Whether relays are live that exclude no queue because they are of an older version. A broker then delivers their
+    /// messages by the bindings alone, also to selective queues.
+    pub has_older_relays: bool,
 }
 
 impl Topology {
@@ -37,12 +42,14 @@ impl Topology {
             bindings: vec![dead_letter_key.to_owned()],
             ttl: None,
             dead_letter_key: None,
+            is_selective: false,
         };
         Topology {
             exchange: exchange.to_owned(),
             queues: vec![dead_letters],
             dead_letter_queue: dead_letter_queue.to_owned(),
             dead_letter_key: dead_letter_key.to_owned(),
+            has_older_relays: false,
         }
     }
 
@@ -54,7 +61,18 @@ impl Topology {
             bindings: bindings.iter().map(|key| key.as_ref().to_owned()).collect(),
             ttl: None,
             dead_letter_key,
+            is_selective: false,
         })
+    }
+
+    /// The same topology in which a message can exclude these queues.
+    pub fn selective<'q>(mut self, queues: impl IntoIterator<Item = &'q str>) -> Topology {
+        for queue in queues {
+            for spec in self.queues.iter_mut().filter(|spec| spec.name == queue) {
+                spec.is_selective = true;
+            }
+        }
+        self
     }
 
     /// Adds a queue, before the dead-letter queue.

@@ -100,6 +100,7 @@ async fn change<E: EventType>(
                 metadata: EventMetadata::default(),
                 occurred_at: now,
                 max_retry_count: 3,
+                idle_consumers: IdleConsumers::default(),
                 routing_key: Some(E::ROUTING_KEY.to_owned()),
                 due: None,
             };

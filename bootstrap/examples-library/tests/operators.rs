@@ -85,6 +85,7 @@ async fn park(file: &Path) {
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     };

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{
     AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
 };
-use handover_outbox::ports::{EventMetadata, NewEvent};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent};
 use handover_outbox::{Tasks, uuid_v7};
 use handover_sql::{AppendEvents as _, SqlStore, TablePrefix};
 use handover_system::OsRandom;
@@ -328,6 +328,7 @@ impl<DB: Database> Enqueuer<DB> {
             metadata,
             occurred_at: options.occurred_at.unwrap_or(now),
             max_retry_count: options.max_retries.unwrap_or(3),
+            idle_consumers: IdleConsumers::default(),
             routing_key: Some(registered.routing_key.to_owned()),
             due: options.due,
         })

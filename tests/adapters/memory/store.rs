@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, TenantId};
 use handover_memory::VirtualClock;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Changed, EventMetadata, NewEvent, Store, StoreError};
+use handover_outbox::ports::{Changed, EventMetadata, IdleConsumers, NewEvent, Store, StoreError};
 use marketplace::ports::IdKind;
 use marketplace_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
 use marketplace_memory::MemoryStore;
@@ -43,6 +43,7 @@ pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: START,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -100,14 +100,14 @@ fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<(Order, Vec<Ne
             .map_err(service_error)?;
     Ok(match backlog {
         Backlog::Placed => {
-            let rows = event_factory.rows(0, TenantId::DEFAULT, order.version, &placed);
+            let rows = event_factory.rows(0, &order, order.version, &placed);
             (order, rows)
         }
         Backlog::Paid => {
             let pay = OrderAction::Pay;
             let (paid, events) =
                 order.apply(&pay, OrderActor::System, event_factory.now).map_err(service_error)?;
-            let rows = event_factory.rows(0, TenantId::DEFAULT, paid.version, &events);
+            let rows = event_factory.rows(0, &paid, paid.version, &events);
             (paid, rows)
         }
     })

@@ -146,4 +146,14 @@ faults! { broken_by(Fault) {
     message_for_missing_queue_is_confirmed: MessageForMissingQueueIsConfirmed breaks [
         "a_message_for_a_missing_queue_is_returned",
     ]
+    excluded_queues_get_the_message: ExcludedQueuesGetTheMessage breaks [
+        "a_message_does_not_enter_a_queue_that_it_excludes",
+        "a_message_rejected_in_a_selective_queue_moves_only_to_the_dead_letters",
+        "a_queue_becomes_selective",
+        "a_message_that_excludes_every_matching_queue_is_confirmed",
+    ]
+    message_for_nobody_is_returned: MessageForNobodyIsReturned breaks [
+        "a_message_that_excludes_every_matching_queue_is_confirmed",
+        "a_message_does_not_enter_a_queue_that_it_excludes",
+    ]
 }}

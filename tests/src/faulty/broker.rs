@@ -1,5 +1,6 @@
 //! A broker with one fault.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +41,8 @@ pub enum Fault {
     OldestReadyIsUnknown,
     MessageForQueueReachesQueuesBoundToItsName,
     MessageForMissingQueueIsConfirmed,
+    ExcludedQueuesGetTheMessage,
+    MessageForNobodyIsReturned,
 }
 
 /// Rig of the in-memory broker with one fault.
@@ -119,7 +122,11 @@ impl Broker for Faulty {
                     }
                     _ => {}
                 }
-                outgoing_with_route(outgoing.event_id().clone(), route, message)
+                let excluded = match self.fault {
+                    Fault::ExcludedQueuesGetTheMessage => BTreeSet::new(),
+                    _ => outgoing.excluded().clone(),
+                };
+                outgoing_with_route(outgoing.event_id().clone(), route, message).excluding(excluded)
             })
             .collect();
         if self.fault == Fault::LongWindowsAreReversed && window.len() > 50 {
@@ -139,6 +146,7 @@ impl Broker for Faulty {
             });
             self.inner.publish(copies.collect()).await?;
         }
+        let excludes: Vec<bool> = window.iter().map(|outgoing| outgoing.excluded().len() > 1).collect();
         let addressed: Vec<bool> =
             window.iter().map(|outgoing| matches!(outgoing.route(), Route::Queue(_))).collect();
         let mut outcomes = self.inner.publish(window).await?;
@@ -148,6 +156,10 @@ impl Broker for Faulty {
                 let wanted = self.fault == Fault::MessageForMissingQueueIsConfirmed;
                 let theirs = outcomes.iter_mut().zip(&addressed).filter(|(_, is)| **is == wanted);
                 theirs.for_each(|(outcome, _)| *outcome = confirmed(outcome.event_id()));
+            }
+            Fault::MessageForNobodyIsReturned => {
+                let theirs = outcomes.iter_mut().zip(&excludes).filter(|(_, excludes)| **excludes);
+                theirs.for_each(|(outcome, _)| *outcome = returned(outcome.event_id()));
             }
             Fault::ReturnIsAttachedToNeighbour => {
                 if let Some(first) = outcomes.iter().position(is_returned) {

@@ -47,6 +47,7 @@ pub enum Fault {
     RecordIgnoresExpectedState,
     UnappliedExcludesFailed,
     UnappliedExcludesRegisteredTypes,
+    IdleConsumersAreForgotten,
     UnconsumedExcludesRegisteredTypes,
     StaleRecordsIncludeExceptedTypes,
     ExceptedTypesCountAgainstLimit,

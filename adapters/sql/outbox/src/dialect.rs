@@ -121,6 +121,11 @@ pub trait Dialect: Send + Sync {
         column.to_owned()
     }
 
+    /// The position of a bound text in a column, compared byte by byte; 0 if the column does not contain it.
+    fn position_in(&self, column: &str) -> String {
+        format!("instr({column}, ?)")
+    }
+
     /// A string literal. On an engine without hints its value is hidden from the planner, so that the planner uses no
     /// partial index.
     fn opaque_literal(&self, text: &str) -> String {

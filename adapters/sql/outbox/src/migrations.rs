@@ -26,6 +26,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible message times",
             include_str!("../migrations/sqlite/0008_compatible_message_times.sql"),
         ),
+        (
+            9,
+            "compatible idle consumers",
+            include_str!("../migrations/sqlite/0009_compatible_idle_consumers.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -48,6 +53,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible message times",
             include_str!("../migrations/mysql/0008_compatible_message_times.sql"),
         ),
+        (
+            9,
+            "compatible idle consumers",
+            include_str!("../migrations/mysql/0009_compatible_idle_consumers.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -69,6 +79,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             8,
             "compatible message times",
             include_str!("../migrations/postgres/0008_compatible_message_times.sql"),
+        ),
+        (
+            9,
+            "compatible idle consumers",
+            include_str!("../migrations/postgres/0009_compatible_idle_consumers.sql"),
         ),
     ],
 };

@@ -10,6 +10,7 @@ use super::{ExpectedEvent, expected};
 use crate::cash;
 use crate::event_types::append;
 use crate::events::EventSource;
+use crate::idle_consumers;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
@@ -128,15 +129,16 @@ pub(crate) async fn announce_missing(
                     },
                     occurred_at: event.at,
                     max_retry_count,
+                    idle_consumers: idle_consumers::of_assets(&event.body, &order),
                     routing_key: source.routing_key(event.event_type()),
                     due: None,
                 });
                 announced.push((id, event));
             }
             if !events.is_empty() {
-                append(unit.outbox(), &events).await?;
+                let changed = events.len().try_into().unwrap_or(u64::MAX);
+                append(unit.outbox(), events).await?;
                 if let Some(audit_entry) = audit_entry {
-                    let changed = events.len().try_into().unwrap_or(u64::MAX);
                     unit.outbox()
                         .audit(&AuditEntry { matched: changed, changed, ..audit_entry.clone() })
                         .await?;

@@ -325,7 +325,7 @@ impl Consumer for AssetConsumer {
     }
 
     fn queue(&self, _: Duration) -> Queue {
-        Queue::of_events(self.queue, EVENTS)
+        Queue::of_events(self.queue, EVENTS).selective()
     }
 
     fn effect(&self) -> &'static str {

@@ -1,16 +1,17 @@
 //! Consumer `webhooks`: writes a delivery for each event and each endpoint of the tenant that asked for its type. Its queue
 //! also lets the broker route events whose type has no other consumer: it takes every event type except ORDER_TIMEOUT.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::EventType as _;
-use marketplace_domain::{EventKind, Order};
+use marketplace_domain::Order;
 
 use super::facts::{Orders, body_of, is_about_order};
 use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, NoEffects, Queue, StoredEffects};
 use crate::ports::{MarketView, Work};
+use crate::webhook_offer::OFFER;
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
 use handover_outbox::webhooks::{DeliveryWriter, EndpointDisabled, Offer};
@@ -38,15 +39,6 @@ const BINDINGS: &[&str] = &[
     "webhook.#",
 ];
 
-/// The event types that endpoints can ask for: all but the internal ORDER_TIMEOUT, and those about the webhooks themselves.
-pub fn webhook_offer() -> Offer {
-    let events = EventKind::ALL.iter().filter(|event| event.is_ordered());
-    Offer::of_events(events.map(|event| event.description()))
-}
-
-/// The offer of every instance: its schemas are expensive to derive.
-static OFFER: LazyLock<Arc<Offer>> = LazyLock::new(|| Arc::new(webhook_offer()));
-
 impl Default for Webhooks {
     fn default() -> Webhooks {
         Webhooks { offer: Arc::clone(&OFFER) }
@@ -64,7 +56,7 @@ impl Consumer for Webhooks {
     }
 
     fn queue(&self, _: Duration) -> Queue {
-        Queue::bound_to(WEBHOOK_QUEUE, BINDINGS)
+        Queue::bound_to(WEBHOOK_QUEUE, BINDINGS).selective()
     }
 
     fn effect(&self) -> &'static str {

@@ -75,8 +75,8 @@ impl Ordering {
                     let (order, sold, events) = Order::place(&product, new, &assets, rules)?;
                     unit.advance_product(&sold).await?.or_conflict("product")?;
                     unit.insert_order(&order).await?;
-                    let events = event_factory.rows(0, tenant, order.version, &events);
-                    append(unit.outbox(), &events).await?;
+                    let events = event_factory.rows(0, &order, order.version, &events);
+                    append(unit.outbox(), events).await?;
                     Ok(order)
                 })
             })

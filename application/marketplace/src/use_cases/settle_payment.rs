@@ -212,8 +212,8 @@ pub(super) async fn apply(
     let payment = match settled {
         Some((settled, event)) => {
             unit.advance_payment(&settled).await?.or_conflict("payment")?;
-            let rows = event_factory.rows(0, settled.tenant, settled.version, &[event]);
-            append(unit.outbox(), &rows).await?;
+            let rows = event_factory.rows(0, order, settled.version, &[event]);
+            append(unit.outbox(), rows).await?;
             announced_by = event_factory.first_id();
             settled
         }

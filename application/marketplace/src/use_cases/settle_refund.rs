@@ -187,13 +187,13 @@ pub(super) async fn apply(
         let event_factory = event_factory.in_trace(other.trace.as_ref());
         unit.advance_refund(&other).await?.or_conflict("refund")?;
         if let Some(event) = event {
-            append(unit.outbox(), &event_factory.rows(2, other.tenant, other.version, &[event])).await?;
+            append(unit.outbox(), event_factory.rows(2, order, other.version, &[event])).await?;
         }
     }
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = settled else { return Ok(refund.clone()) };
     unit.advance_refund(&settled).await?.or_conflict("refund")?;
-    append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit.outbox(), event_factory.rows(0, order, settled.version, &[event])).await?;
     if let Some(account) = booked_on {
         let postings = if settled.status == RefundStatus::Success {
             cash::paid_out(&settled, settled.payouts, account, order, event_factory)

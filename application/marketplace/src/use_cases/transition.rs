@@ -31,7 +31,7 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
         let freed = product.apply(ProductAction::Release, event_factory.now).map_err(OrderRefusal::from)?;
         unit.advance_product(&freed).await?.or_conflict("product")?;
     }
-    append(unit.outbox(), &event_factory.rows(skip, after.tenant, after.version, &events)).await?;
+    append(unit.outbox(), event_factory.rows(skip, &after, after.version, &events)).await?;
     Ok(after)
 }
 

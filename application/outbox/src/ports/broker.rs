@@ -1,6 +1,6 @@
 //! The broker delivers events to queues. The database is authoritative; the broker is only the transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
 use async_trait::async_trait;
@@ -51,6 +51,7 @@ pub struct Message {
 pub struct Outgoing {
     event_id: EventId,
     route: Route,
+    excluded: BTreeSet<String>,
     message: Message,
 }
 
@@ -66,12 +67,23 @@ pub enum Route {
 impl Outgoing {
     /// A message for the topic exchange with this routing key.
     pub fn new(event_id: EventId, routing_key: String, message: Message) -> Outgoing {
-        Outgoing { event_id, route: Route::Topic(routing_key), message }
+        Outgoing { event_id, route: Route::Topic(routing_key), excluded: BTreeSet::new(), message }
     }
 
     /// A message for one queue only.
     pub fn to_queue(event_id: EventId, queue: String, message: Message) -> Outgoing {
-        Outgoing { event_id, route: Route::Queue(queue), message }
+        Outgoing { event_id, route: Route::Queue(queue), excluded: BTreeSet::new(), message }
+    }
+
+    /// The same message for all matching queues except these, which MUST be selective
+    /// ([`QueueSpec::is_selective`](crate::topology::QueueSpec::is_selective)).
+    pub fn excluding(self, queues: BTreeSet<String>) -> Outgoing {
+        Outgoing { excluded: queues, ..self }
+    }
+
+    /// The queues that the message does not enter although their bindings match.
+    pub fn excluded(&self) -> &BTreeSet<String> {
+        &self.excluded
     }
 
     /// Id of the event in the message.
@@ -222,6 +234,8 @@ pub trait Broker: Send + Sync {
     ///
     /// - `Confirmed` MUST mean: durably stored in every bound queue, and routed to at least one.
     /// - A message that no queue matches MUST be `Returned`, and only that message.
+    /// - A message MUST NOT enter a selective queue that it excludes, unless the topology was declared with older relays. If it
+    ///   excludes every queue that matches it, it MUST be `Confirmed`: nobody needs it.
     /// - A message for [`Route::Queue`] MUST enter that queue and no other, regardless of bindings; `Returned` if the
     ///   queue does not exist.
     /// - `Err` MUST mean that no outcome is known (as if all were `Unknown`).

@@ -171,7 +171,8 @@ pub trait ConsumeQueries: Send {
 
     /// Events of these aggregates with an id greater than `after_id` that the consumer has not settled (no record, or
     /// one that is neither `SUCCESS` nor `DEAD`), with any status in the outbox. Their type is one of `types` or
-    /// registered for the consumer; without `types`, the result is empty. Ordered by aggregate, `aggregate_seq` and id.
+    /// registered for the consumer; without `types`, the result is empty. An event of whose idle consumers it is one MUST be
+    /// omitted, unless it has a record. Ordered by aggregate, `aggregate_seq` and id.
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -197,7 +198,8 @@ pub trait ConsumeQueries: Send {
 
     /// At most `limit` events with an id greater than `after_id`, sent after `after` and up to `until`, that have no
     /// record in the consumer's log: the broker lost them. Their type is one of `types` or registered for the consumer;
-    /// without `types`, the result is empty. Earliest `sent_time` first.
+    /// without `types`, the result is empty. An event of whose idle consumers it is one MUST be omitted. Earliest `sent_time`
+    /// first.
     async fn unconsumed_events(
         &mut self,
         consumer: &str,

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::broker::Confirmed;
 use super::error::StoreError;
+use super::idle_consumers::IdleConsumers;
 use super::leases::OwnedPartition;
 use super::relay_id::RelayId;
 
@@ -76,6 +77,8 @@ pub struct NewEvent {
     /// Routing key with which the event is published, at most 255 bytes. A relay that does not know the type needs it.
     /// `None`: the relay uses the routing key of the registered type ([`crate::EventRegistry::routing_key`]).
     pub routing_key: Option<String>,
+    /// Consumers that get no delivery of the event.
+    pub idle_consumers: IdleConsumers,
     /// Time before which the event is not published; later events of its aggregate wait for it. `None`: at once.
     pub due: Option<DateTime<Utc>>,
 }
@@ -113,6 +116,8 @@ pub struct OutboxRow {
     pub max_retry_count: u32,
     /// Routing key of the writer; `None` in a row inserted by SQL, and in a row of a process of outbox schema 2.
     pub routing_key: Option<String>,
+    /// Consumers that get no delivery of the event; none in a row of a process of outbox schema 8.
+    pub idle_consumers: IdleConsumers,
     /// Time at which a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// Error of the last failed publish.

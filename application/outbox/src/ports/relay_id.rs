@@ -8,18 +8,30 @@ pub struct RelayId(pub String);
 
 /// The first version of the outbox with text keys of aggregates.
 const TEXT_KEYS: u32 = 4;
+/// The first version whose messages exclude the queues of idle consumers: the version of this process.
+const IDLE_CONSUMERS: u32 = 5;
 
 impl RelayId {
     /// The id of a relay of this version.
     pub fn new(random: u64) -> RelayId {
-        RelayId(format!("relay-v{TEXT_KEYS}-{random:016x}"))
+        RelayId(format!("relay-v{IDLE_CONSUMERS}-{random:016x}"))
     }
 
     /// Whether the relay knows text keys of aggregates. A relay of an older version, whose id names no version, would
     /// publish an event of a text key with the number of the key.
     pub fn knows_text_keys(&self) -> bool {
+        self.is_at_least(TEXT_KEYS)
+    }
+
+    /// Whether the messages of the relay name the selective queues that they enter. Those of an older version enter queues by
+    /// their bindings alone.
+    pub fn knows_idle_consumers(&self) -> bool {
+        self.is_at_least(IDLE_CONSUMERS)
+    }
+
+    fn is_at_least(&self, first: u32) -> bool {
         let version = self.0.strip_prefix("relay-v").and_then(|rest| rest.split_once('-'));
-        version.and_then(|(version, _)| version.parse().ok()).is_some_and(|version: u32| version >= TEXT_KEYS)
+        version.and_then(|(version, _)| version.parse().ok()).is_some_and(|version: u32| version >= first)
     }
 }
 

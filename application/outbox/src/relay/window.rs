@@ -177,7 +177,11 @@ impl Window<'_> {
             span = spans.publish(row, &self.outbox.topology.exchange, routing_key);
             spans.traceparent(&span)
         })?;
-        Ok((message, span))
+        let excluded = match row.idle_consumers.is_empty() {
+            true => BTreeSet::new(),
+            false => self.outbox.queues_of(&row.idle_consumers),
+        };
+        Ok((message.excluding(excluded), span))
     }
 
     /// Finds the messages that the broker rejects, and counts a failure only for their events.

@@ -5,7 +5,9 @@ use handover_events::{AggregateRef, EventDescription, EventId, EventType};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::ports::{EndpointId, EndpointKey, EventMetadata, NewEvent, StoreError, WebhookDelivery};
+use crate::ports::{
+    EndpointId, EndpointKey, EventMetadata, IdleConsumers, NewEvent, StoreError, WebhookDelivery,
+};
 
 /// Default of the maximum number of publish retries of the events in this file.
 pub(super) const MAX_RETRY_COUNT: u32 = 3;
@@ -110,6 +112,7 @@ impl Announcement {
             metadata: EventMetadata { trace_id: Some(trace_of(endpoint.id)), ..EventMetadata::default() },
             occurred_at: at,
             max_retry_count,
+            idle_consumers: IdleConsumers::default(),
             routing_key: Some(E::ROUTING_KEY.to_owned()),
             due: None,
         })

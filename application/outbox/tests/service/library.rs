@@ -134,6 +134,7 @@ impl Library {
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             due: None,
         }

@@ -60,6 +60,7 @@ async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<A
             metadata: EventMetadata::default(),
             occurred_at: event.row.create_time,
             max_retry_count: 0,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             due: None,
         };

@@ -174,6 +174,7 @@ fn new_event(tenant: TenantId, id: &str, book: i64, at: DateTime<Utc>, payload: 
         metadata: EventMetadata::default(),
         occurred_at: at,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use chrono::TimeDelta;
 use handover_events::{AggregateRef, TenantId};
-use handover_outbox::ports::{Clock, EventMetadata, NewEvent};
+use handover_outbox::ports::{Clock, EventMetadata, IdleConsumers, NewEvent};
 use handover_system::SystemClock;
 use marketplace::ports::{END_OF_IDS, IdKind};
 use marketplace_domain::{Money, Product, ProductStatus};
@@ -203,6 +203,7 @@ async fn doctor_warns_of_clock_behind_newest_event() {
         metadata: EventMetadata::default(),
         occurred_at: SystemClock.now() + TimeDelta::hours(2),
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     };

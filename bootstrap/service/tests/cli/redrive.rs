@@ -68,6 +68,7 @@ pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> Ne
         metadata: EventMetadata::default(),
         occurred_at: now,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -14,7 +14,7 @@ use handover_bench::report::{Better, Figure, three_digits};
 use handover_bench::series::{Series, per_second};
 use handover_bench::statement_counter::{StatementTotals, kind_of};
 use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
-use handover_outbox::ports::{EventMetadata, OutboxRow};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, OutboxRow};
 use handover_outbox::relay::envelope_of;
 use tokio::time::Instant;
 
@@ -125,6 +125,7 @@ fn baseline_message_has_same_bytes_as_service() {
             status: OutboxStatus::New,
             retry_count: 0,
             max_retry_count: 3,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             next_retry_time: None,
             last_error: None,

@@ -16,6 +16,7 @@ use crate::samples::outgoing;
 pub mod dead_lettering;
 pub mod declaring;
 pub mod delivering;
+pub mod excluding;
 pub mod publishing;
 pub mod queue_addressed;
 pub mod queue_depths;
@@ -112,6 +113,13 @@ crate::rules! { broker_rules: BrokerRig;
         every_delivery_has_a_different_tag,
         unsettled_deliveries_stay_with_their_consumer,
     ]
+    excluding: [
+        a_message_does_not_enter_a_queue_that_it_excludes,
+        a_selective_queue_gets_what_its_bindings_match,
+        a_message_that_excludes_every_matching_queue_is_confirmed,
+        a_message_rejected_in_a_selective_queue_moves_only_to_the_dead_letters,
+        a_queue_becomes_selective,
+    ]
     queue_addressed: [
         a_message_for_one_queue_reaches_only_that_queue,
         a_message_for_a_missing_queue_is_returned,
@@ -197,6 +205,7 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
         bindings: bindings.iter().map(|pattern| (*pattern).to_owned()).collect(),
         ttl: None,
         dead_letter_key: None,
+        is_selective: false,
     }
 }
 

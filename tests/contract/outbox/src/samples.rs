@@ -11,8 +11,8 @@ use handover_events::{
 };
 use handover_outbox::ports::{
     AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, DeadLetter, DeadLetterStatus, Decision,
-    DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, Message, NewEvent, OnFailed, Outgoing,
-    PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
+    DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, IdleConsumers, Message, NewEvent,
+    OnFailed, Outgoing, PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
 };
 
 /// Aggregate type of the sample events.
@@ -75,6 +75,7 @@ pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata { trace_id: Some("trace-1".into()), ..EventMetadata::default() },
         occurred_at: start(),
         max_retry_count: 4,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -2,7 +2,7 @@
 //! order, an unpublishable row.
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use handover_outbox::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, OutboxFilter, OutboxRow};
 use handover_outbox::with_tx;
 use marketplace::App;
 use marketplace_domain::{
@@ -29,6 +29,7 @@ pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) 
         metadata: row.metadata.clone(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     };
@@ -133,6 +134,7 @@ fn manual_row(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, 
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: row.max_retry_count,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

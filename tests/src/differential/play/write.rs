@@ -25,6 +25,7 @@ fn new_event(event: &Event) -> NewEvent {
     NewEvent {
         aggregate: aggregate_of(event.tenant, event.kind, event.aggregate),
         occurred_at: moment(event.at),
+        idle_consumers: (event.seq % 3 == 2).then_some("inventory").into_iter().collect(),
         routing_key: (event.seq % 2 == 1).then(|| event.event_type.to_lowercase()),
         ..samples::of_type(event.event_type, samples::event(event.id, event.aggregate, event.seq))
     }

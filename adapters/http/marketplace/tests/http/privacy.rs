@@ -1,7 +1,7 @@
 //! Personal data in responses to operators, with and without the role `pii`.
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use handover_outbox::ports::{EventMetadata, NewEvent};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent};
 use marketplace::Role;
 use serde_json::{Value, json};
 
@@ -22,6 +22,7 @@ impl World {
             metadata: EventMetadata::default(),
             occurred_at: self.app.tx.now(),
             max_retry_count: 3,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             due: None,
         };

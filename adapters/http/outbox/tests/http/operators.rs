@@ -17,7 +17,7 @@ use handover_memory::{MemoryBroker, MemoryStore, MemoryUnit, SeededRandom, Virtu
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::{
-    Consumption, DeadLetter, DeadLetterStatus, EventMetadata, Expected, NewEvent, UnitOfWork,
+    Consumption, DeadLetter, DeadLetterStatus, EventMetadata, Expected, IdleConsumers, NewEvent, UnitOfWork,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::{EventSpec, Outbox, RelaySettings, Tasks, Transactor, WakeupNotifier, runtime};
@@ -91,6 +91,7 @@ impl Library {
             metadata: EventMetadata::default(),
             occurred_at: self.outbox.now(),
             max_retry_count: 0,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             due: None,
         }

@@ -3,7 +3,7 @@
 //! **Invariant:** a confirmed message is ready in a queue or delivered and unsettled, until it is acknowledged, purged,
 //! deleted with its queue, dead-lettered without a target queue, or dropped as a dead-letter cycle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -93,16 +93,16 @@ impl State {
         }
         let stored = Stored::new(Arc::new(outgoing.message().clone()));
         let routed = match outgoing.route() {
-            Route::Topic(key) => self.route(key, stored, now),
+            Route::Topic(key) => self.route(key, stored, outgoing.excluded(), now),
             Route::Queue(name) => self.enter(name, stored, now),
         };
         if routed { outgoing.confirmed() } else { outgoing.returned("312 NO_ROUTE") }
     }
 
-    /// Adds a message to each queue bound to its routing key; returns whether there is such a queue.
-    fn route(&mut self, key: &str, stored: Stored, now: DateTime<Utc>) -> bool {
+    /// Adds a message to each queue bound to its routing key that it does not exclude; returns whether a queue is bound.
+    fn route(&mut self, key: &str, stored: Stored, excluded: &BTreeSet<String>, now: DateTime<Utc>) -> bool {
         let names = self.queues_of(key);
-        for name in names.iter() {
+        for name in names.iter().filter(|name| !excluded.contains(*name)) {
             // As in RabbitMQ, a message that returns to a queue only because it expired is dropped: it would circulate
             // forever.
             if !stored.expired_in.contains(name) {
@@ -166,7 +166,8 @@ impl State {
     fn dead_letter(&mut self, queue: &str, message: Stored, now: DateTime<Utc>) {
         let key = self.queues.get(queue).and_then(|queue| queue.spec.dead_letter_key.clone());
         if let Some(key) = key {
-            self.route(&key, Stored { redelivered: false, expires_at: None, ..message }, now);
+            let message = Stored { redelivered: false, expires_at: None, ..message };
+            self.route(&key, message, &BTreeSet::new(), now);
         }
     }
 

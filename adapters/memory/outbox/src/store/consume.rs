@@ -176,7 +176,8 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
             let mut unapplied = Vec::new();
             for event in events.filter(|event| has_to_settle(statement, consumer, types, after_id, event)) {
                 let row = find(statement, consumer, &event.event_id);
-                if row.is_none_or(|row| !row.is.status.is_settled()) {
+                let is_idle = event.idle_consumers.contains(consumer);
+                if row.map_or(!is_idle, |row| !row.is.status.is_settled()) {
                     unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
                 }
             }
@@ -221,6 +222,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
         self.read_outbox(|statement| {
             sent_between(statement, after, until)
                 .filter(|event| has_to_settle(statement, consumer, types, after_id, event))
+                .filter(|event| !event.idle_consumers.contains(consumer))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
                 .take(limited(limit))
                 .cloned()

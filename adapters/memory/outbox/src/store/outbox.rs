@@ -420,6 +420,7 @@ fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {
         retry_count: 0,
         max_retry_count: event.max_retry_count,
         routing_key: event.routing_key.clone(),
+        idle_consumers: event.idle_consumers.clone(),
         next_retry_time: event.due,
         last_error: None,
         create_time: event.occurred_at,

@@ -26,7 +26,7 @@ impl Inner {
         for outgoing in &window {
             let targets = routes.target_queues(outgoing.route());
             routed.push(!targets.is_empty());
-            for queue in targets {
+            for queue in targets.into_iter().filter(|queue| !outgoing.excluded().contains(*queue)) {
                 let expiry = routes.expiry(queue, now);
                 let message = outgoing.message();
                 let new = NewMessage { queue, message, enqueued_at: now, expiry, died_in: None };

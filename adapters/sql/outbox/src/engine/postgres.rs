@@ -220,6 +220,10 @@ impl Dialect for PostgresDialect {
         format!("CAST(sum({of}) AS BIGINT)")
     }
 
+    fn position_in(&self, column: &str) -> String {
+        format!("strpos({column}, ?)")
+    }
+
     fn unindexed(&self, column: &str) -> String {
         format!("COALESCE({column}, {column})")
     }

@@ -165,7 +165,7 @@ fn unapplied_of(
 ) -> (String, Vec<Value>) {
     let mut values = values![kind, tenant];
     values.extend(types.iter().cloned());
-    values.extend(values![consumer, after_id]);
+    values.extend(values![consumer, after_id, quoted(consumer)]);
     dialect.look_up(LookUp {
         columns: &format!(
             "{}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
@@ -178,9 +178,10 @@ fn unapplied_of(
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
             "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} AND {id} > ? \
-             AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
+             AND (l.status NOT IN ('SUCCESS', 'DEAD') OR (l.status IS NULL AND {concerned}))",
             of_type = of_type(dialect, types.len()),
             id = dialect.unindexed("o.id"),
+            concerned = concerned(dialect),
         ),
         values,
         ..LookUp::default()
@@ -193,6 +194,16 @@ fn of_type(dialect: &dyn Dialect, types: usize) -> String {
     let event_type = dialect.unindexed("o.event_type");
     let registered = "SELECT t.event_type FROM outbox_consumer_types t WHERE t.consumer = ?";
     format!("({event_type} IN ({}) OR {event_type} IN ({registered}))", placeholders(types))
+}
+
+/// The condition that the event `o` concerns a consumer, whose [`quoted`] name is bound.
+fn concerned(dialect: &dyn Dialect) -> String {
+    format!("(o.idle_consumers IS NULL OR {} = 0)", dialect.position_in("o.idle_consumers"))
+}
+
+/// The name of a consumer as an element of the JSON array of idle consumers.
+fn quoted(consumer: &str) -> String {
+    serde_json::Value::from(consumer).to_string()
 }
 
 /// Joins the consumer's record of the event `o`.
@@ -304,16 +315,17 @@ impl ConsumeQueries for Session {
         let types = type_values(types);
         let sql = format!(
             "SELECT {columns} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
-             AND {id} > ? AND {of_type} AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+             AND {id} > ? AND {of_type} AND l.id IS NULL AND {concerned} ORDER BY o.sent_time, o.id LIMIT ?",
             columns = OutboxTable::COLUMNS,
             index = self.dialect.index("idx_outbox_sent"),
             record = join_record(self.dialect),
             id = self.dialect.unindexed("o.id"),
             of_type = of_type(self.dialect, types.len()),
+            concerned = concerned(self.dialect),
         );
         let mut values = values![consumer, after, until, after_id];
         values.extend(types);
-        values.extend(values![consumer, most]);
+        values.extend(values![consumer, quoted(consumer), most]);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, OutboxTable::read))
     }

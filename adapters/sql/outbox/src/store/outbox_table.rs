@@ -1,6 +1,6 @@
 //! The table of the outbox.
 
-use handover_outbox::ports::{EventMetadata, NewEvent, OutboxRow, StoreError};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, OutboxRow, StoreError};
 
 use crate::row::Fields;
 use crate::table::{Table, table};
@@ -23,6 +23,7 @@ table! {
         metadata: (metadata(row))("metadata" = event.metadata.to_text()),
         max_retry_count: count("max_retry_count" = event.max_retry_count),
         routing_key: opt_string("routing_key" = &event.routing_key),
+        idle_consumers: (idle_consumers(row))("idle_consumers" = event.idle_consumers.to_text()),
         status: named("status" = event.status().as_str()),
         next_retry_time: opt_time("next_retry_time" = event.due),
         create_time: time("create_time" = event.occurred_at),
@@ -41,6 +42,10 @@ fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
     let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
     EventMetadata::from_text(text)
         .map_err(|error| row.corrupt("metadata", format!("the value is not a JSON object: {error}")))
+}
+
+fn idle_consumers(row: Fields<'_>) -> Result<IdleConsumers, StoreError> {
+    Ok(row.opt_text("idle_consumers")?.map(IdleConsumers::from_text).unwrap_or_default())
 }
 
 pub(super) fn select() -> String {

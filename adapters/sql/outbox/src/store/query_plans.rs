@@ -11,9 +11,10 @@ use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     AfterAttempt, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _, ConsumedFilter, DeadDeliveries,
     DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery,
-    EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, NewEvent, NewWebhookDelivery,
-    OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError,
-    UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
+    EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, IdleConsumers, NewEvent,
+    NewWebhookDelivery, OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive,
+    SettledDelivery, StoreError, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint,
+    WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -376,6 +377,7 @@ fn unnumbered(id: &str) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: DateTime::UNIX_EPOCH,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -56,6 +56,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
         metadata: EventMetadata::default(),
         occurred_at: world.now(),
         max_retry_count: 0,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -26,6 +26,7 @@ fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
         metadata: EventMetadata::default(),
         occurred_at: row.create_time,
         max_retry_count: 3,
+        idle_consumers: IdleConsumers::default(),
         routing_key: None,
         due: None,
     }

@@ -118,6 +118,7 @@ impl World {
             occurred_at: self.now(),
             max_retry_count: 3,
             routing_key: None,
+            idle_consumers: IdleConsumers::default(),
             due: None,
         }
     }

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
     BodyForm, ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, DeliveryState, EndpointId,
-    EventMetadata, OutboxRow, WebhookDelivery,
+    EventMetadata, IdleConsumers, OutboxRow, WebhookDelivery,
 };
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
@@ -324,6 +324,7 @@ impl SmallDay {
             status: OutboxStatus::Sent,
             retry_count: 0,
             max_retry_count: 3,
+            idle_consumers: IdleConsumers::default(),
             routing_key: None,
             next_retry_time: None,
             last_error: None,

@@ -110,6 +110,33 @@ pub async fn only_events_of_the_requested_types_are_returned_as_unapplied(rig: &
     assert_eq!(unapplied(rig, &[], 0, &of).await, [""; 0]);
 }
 
+/// An event means no work for its idle consumers: neither they nor the sweep have to apply it. A consumer whose name is only
+/// similar has to, and so does an idle consumer that has recorded the event, because it was delivered.
+pub async fn an_event_is_not_unapplied_at_its_idle_consumers(rig: &dyn StoreRig) {
+    let idle = |id: &str, seq: i64, names: &[&str]| NewEvent {
+        idle_consumers: names.iter().copied().collect(),
+        ..event(id, 7, seq)
+    };
+    append(
+        rig,
+        &[
+            event("all", 7, 1),
+            idle("idle", 2, &["fulfillment", "inventory"]),
+            idle("similar", 3, &["Inventory", "inventory2", "ventory"]),
+            idle("recorded", 4, &["inventory"]),
+        ],
+    )
+    .await;
+    for (id, at) in [("all", 1), ("idle", 2), ("similar", 3), ("recorded", 4)] {
+        send(rig, id, at).await;
+    }
+    let recorded = idle("recorded", 4, &["inventory"]);
+    record(rig, &[in_status(ConsumeStatus::Waiting, consumption("inventory", &recorded))]).await;
+    let types = [BOOK_LENT];
+    assert_eq!(unapplied(rig, &types, 0, &[aggregate(7)]).await, ["all", "similar", "recorded"]);
+    assert_eq!(unconsumed_events(rig, &types, 0, 9, 9).await, ["all", "similar"]);
+}
+
 /// Rows up to the position of the subscription are ignored, whatever their times: the first row after the subscription
 /// has an earlier time than the subscription.
 pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {

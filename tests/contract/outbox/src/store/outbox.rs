@@ -47,6 +47,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
         status,
         retry_count: 0,
         max_retry_count: event.max_retry_count,
+        idle_consumers: event.idle_consumers,
         routing_key: event.routing_key.clone(),
         next_retry_time: event.due,
         last_error: None,
@@ -69,6 +70,7 @@ pub async fn an_appended_event_is_a_new_row_with_all_its_data(rig: &dyn StoreRig
         aggregate_seq: Some(17),
         max_retry_count: 10,
         routing_key: Some("book.lent.from-the-branch".into()),
+        idle_consumers: ["inventory", "say \"hi\""].into_iter().collect(),
         occurred_at: later(3) + TimeDelta::microseconds(1),
         ..event("full", 7, 1)
     };

@@ -193,6 +193,9 @@ impl OutboxRepoWrapper for Unit {
             self.events.extend(events);
             return Ok(());
         }
+        if self.has(Fault::IdleConsumersAreForgotten) {
+            events.iter_mut().for_each(|event| event.idle_consumers = IdleConsumers::default());
+        }
         if self.has(Fault::AppendKeepsFirstHundredOnly) {
             events.truncate(100);
         }

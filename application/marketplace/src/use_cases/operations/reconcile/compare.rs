@@ -257,6 +257,8 @@ impl Comparison<'_> {
             Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {
                 report.pending += 1;
             }
+            // An idle consumer gets no delivery. If its effect is missing, it was not idle.
+            None if row.idle_consumers.contains(consumer) && !effect.is_missing() => {}
             None => {
                 let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
                 let is_lost = sent
