@@ -9,8 +9,8 @@ use handover_outbox::{EventRegistry, EventSpan, EventSpec, append_logged_in};
 use marketplace_domain::{AggregateType, EventKind, PaymentMethod};
 use tracing::info_span;
 
-use crate::idle_consumers;
 use crate::queues::{TIMEOUT_DELAY_KEY, timeout_delay_key};
+use crate::webhook_offer::OFFER;
 
 /// Fields of rows that other programs insert. They have no personal data, and no event type has them.
 const FOREIGN_FIELDS: [&str; 3] = ["status", "updateTime", "version"];
@@ -63,7 +63,7 @@ fn event_span(event_type: &str) -> Option<EventSpan> {
 
 /// Appends events of the marketplace to the outbox; counts and logs them once they are committed.
 pub(crate) async fn append(unit: &mut dyn OutboxUnit, mut events: Vec<NewEvent>) -> Result<(), StoreError> {
-    idle_consumers::add_webhooks(unit, &mut events).await?;
+    OFFER.exclude_without_receiver(unit, &mut events).await?;
     append_logged_in(unit, &events, event_span).await
 }
 

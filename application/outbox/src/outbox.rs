@@ -124,6 +124,13 @@ impl Outbox {
         Outbox { topology: Arc::new(topology), ..self }.with_handler_of(subscriber)
     }
 
+    /// Lets events exclude this queue of the topology: it gets no message of an event of which its consumer is one of the
+    /// [`IdleConsumers`].
+    pub fn with_selective_queue(self, queue: &str) -> Outbox {
+        let topology = Topology::clone(&self.topology).selective([queue]);
+        Outbox { topology: Arc::new(topology), ..self }
+    }
+
     /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
         let added = ConsumerQueue {

@@ -220,7 +220,8 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
             }
             let record = checker.record(name, &row.event_id);
             // A consumer may have begun to process an event that is not SENT: it reads earlier events from the outbox.
-            let begun = row.status == OutboxStatus::Sent || record.is_some();
+            let is_idle = row.idle_consumers.contains(name);
+            let begun = (row.status == OutboxStatus::Sent && !is_idle) || record.is_some();
             if begun && !record.is_some_and(|record| record.status.is_settled()) {
                 let status = record.map_or("missing".to_owned(), |record| record.status.to_string());
                 pending.push(format!("{name} {} {} is {status}", row.event_type, row.event_id));

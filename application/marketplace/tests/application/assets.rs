@@ -11,6 +11,7 @@ mod lock_reaper;
 mod locks;
 pub(crate) mod market;
 mod mismatches;
+mod recipients;
 pub(crate) mod reconciliation;
 mod reconciliation_races;
 mod refund_dispatcher;

@@ -16,7 +16,8 @@ use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::metrics::{WEBHOOK_DEAD, append, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
-    Clock, EndpointId, NewWebhookDelivery, OutboxUnit, RandomSource, StoreError, UnitOfWork, WebhookEndpoint,
+    Clock, EndpointId, NewEvent, NewWebhookDelivery, OutboxUnit, RandomSource, StoreError, UnitOfWork,
+    WebhookEndpoint,
 };
 use crate::registry::{EventRegistry, EventSpec};
 
@@ -41,7 +42,31 @@ impl Outbox {
         };
         let subscriber = Subscriber::new(queue, Arc::new(writer));
         let routing_keys: Vec<&str> = offer.types().map(|offered| offered.name.as_str()).collect();
-        (outbox.with_consumer(&subscriber, &routing_keys), subscriber)
+        let outbox = outbox.with_consumer(&subscriber, &routing_keys);
+        (outbox.with_selective_queue(&subscriber.queue), subscriber)
+    }
+}
+
+impl Offer {
+    /// Adds the consumer of webhooks to the idle consumers of those events that no endpoint of their tenant asks for. Call it
+    /// in the unit of work that appends them. It reads the endpoints there: an endpoint gets the events of every unit of work
+    /// that begins after the endpoint was committed.
+    pub async fn exclude_without_receiver(
+        &self,
+        unit: &mut dyn OutboxUnit,
+        events: &mut [NewEvent],
+    ) -> Result<(), StoreError> {
+        let mut tenants: Vec<TenantId> = events.iter().map(|event| event.aggregate.tenant).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
+        let endpoints = unit.webhook_endpoints(&tenants).await?;
+        for event in events {
+            let Some(offered) = self.of_row(&event.event_type) else { continue };
+            if !endpoints.iter().any(|endpoint| self.is_receiver(endpoint, offered, &event.aggregate)) {
+                event.idle_consumers.insert(DeliveryWriter::NAME);
+            }
+        }
+        Ok(())
     }
 }
 

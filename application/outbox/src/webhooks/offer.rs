@@ -172,18 +172,6 @@ impl Offer {
         self.types.values().find(|offered| offered.event_type == event_type)
     }
 
-    /// Whether an endpoint gets an event of this type about this aggregate.
-    pub fn has_receiver(
-        &self,
-        endpoints: &[WebhookEndpoint],
-        event_type: &str,
-        aggregate: &AggregateRef,
-    ) -> bool {
-        self.of_row(event_type).is_some_and(|offered| {
-            endpoints.iter().any(|endpoint| self.is_receiver(endpoint, offered, aggregate))
-        })
-    }
-
     /// Checks that a pattern matches at least one event type.
     pub fn check_pattern(&self, pattern: &str) -> Result<(), UnknownType> {
         if self.types.keys().any(|name| matches(pattern, name)) {

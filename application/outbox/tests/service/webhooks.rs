@@ -25,6 +25,7 @@ mod in_time;
 mod keys;
 mod observed;
 mod privacy;
+mod recipients;
 mod recording;
 mod recovery;
 mod schedule;

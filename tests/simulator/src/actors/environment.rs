@@ -99,7 +99,9 @@ pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStor
         status: Some(OutboxStatus::Sent),
         ..OutboxFilter::default()
     };
-    let consumers = plain.subscribers().iter().filter(|it| it.event_types().contains(&paid)).count();
+    let subscribers = plain.subscribers();
+    let takers: Vec<&str> =
+        subscribers.iter().filter(|it| it.event_types().contains(&paid)).map(|it| it.name()).collect();
     if !faults.has(Fault::RowDeleted) {
         return;
     }
@@ -110,6 +112,7 @@ pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStor
         for row in rows {
             let consumed =
                 view.outbox_view().consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
+            let consumers = takers.iter().filter(|name| !row.idle_consumers.contains(name)).count();
             let applied = consumed.iter().filter(|it| it.record.status == ConsumeStatus::Success).count();
             if applied == consumers
                 && faults.occurs(Fault::RowDeleted)

@@ -36,12 +36,27 @@ pub(super) async fn check(
         let hold = holds.iter().find(|hold| hold.asset == asset);
         check_hold(checker, order, rows, (asset, hold));
         check_operations(checker, order, (asset, hold), &operations);
+        check_recipients(checker, order, rows, asset);
         if let Some(hold) = hold {
             add(usage, hold);
         }
     }
     check_points(checker, order, rows, &operations, usage);
     check_refunds(checker, order, &operations).await
+}
+
+/// No event of an order excludes the consumer of an asset that the order uses, and no payment or refund that of points.
+fn check_recipients(checker: &mut Checker<'_>, order: &Order, rows: &[&OutboxRow], asset: Asset) {
+    let moves_points = [EventKind::OrderPaid, EventKind::OrderRefunded].map(EventKind::as_str);
+    for row in rows.iter().filter(|row| row.idle_consumers.contains(asset.as_str())) {
+        let is_points = asset == Asset::Points && moves_points.contains(&row.event_type.as_str());
+        if order.assets.names(asset) || is_points {
+            checker.violation(format!(
+                "{} {} excludes {asset}, which has work with it",
+                row.event_type, row.event_id
+            ));
+        }
+    }
 }
 
 fn add(usage: &mut AssetUsage, hold: &Hold) {

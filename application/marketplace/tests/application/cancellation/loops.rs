@@ -79,7 +79,7 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
             ready == 3 || (ready == 6 && sent == 0),
             "{interruption:?} after {polls} polls: {ready} messages in the queue, expected 3, or 6 if no row was SENT"
         );
-        assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, ready);
+        assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, 0, "no endpoint asks for these events");
         ordered(&next).await;
         pass(Duration::from_secs(6)).await;
         assert_eq!(world.depth(INVENTORY_QUEUE).await.0, ready + 1);

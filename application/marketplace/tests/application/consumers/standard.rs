@@ -111,13 +111,22 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
     for subscriber in process.app.subscribers() {
         for row in &rows {
-            let handles = subscriber.event_types().contains(&row.event_type.as_str());
+            let takes = subscriber.event_types().contains(&row.event_type.as_str());
+            let handles = takes && !row.idle_consumers.contains(subscriber.name());
             let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
             let name = subscriber.name();
             let id = row.event_id.as_str();
             assert_eq!(world.log_status(name, id).await, expected, "{name} and {}", row.event_type);
         }
     }
+    let idle = |event_type: &str| {
+        let row = rows.iter().find(|row| row.event_type == event_type).unwrap();
+        row.idle_consumers.names().collect::<Vec<_>>()
+    };
+    let all = ["coupon", "points", "wallet", "webhooks"];
+    assert_eq!((idle("ORDER_CREATED"), idle("ORDER_CANCELLED")), (all.to_vec(), all.to_vec()));
+    assert_eq!(idle("ORDER_PAID"), ["coupon", "wallet", "webhooks"]);
+    assert_eq!((idle("ORDER_TIMEOUT"), idle("ORDER_STATUS_CHANGED")), (vec![], vec!["webhooks"]));
     let mut view = world.view().await;
     let kinds = async |view: &mut dyn MarketView, order: &Order| -> Vec<ListingChangeKind> {
         let changes = view.listing_changes(TENANT, &[order.id]).await.unwrap();
