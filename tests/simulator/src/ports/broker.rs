@@ -29,10 +29,11 @@ pub(crate) struct FaultyBroker {
 /// A copy of a message to publish; `Outgoing` is not `Clone`.
 pub(super) fn copy(outgoing: &Outgoing) -> Outgoing {
     let (event, message) = (outgoing.event_id().clone(), outgoing.message().clone());
-    match outgoing.route().clone() {
+    let copy = match outgoing.route().clone() {
         Route::Topic(key) => Outgoing::new(event, key, message),
         Route::Queue(queue) => Outgoing::to_queue(event, queue, message),
-    }
+    };
+    copy.excluding(outgoing.excluded().clone())
 }
 
 impl FaultyBroker {

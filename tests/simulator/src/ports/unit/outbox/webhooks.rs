@@ -137,6 +137,10 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         claimed: &[ClaimedDelivery],
     ) -> Result<(), StoreError> {
         let id = key.id;
+        if claim.is_repeated {
+            // It also returns what it had claimed before its commit of unknown outcome, and the endpoint may have changed since.
+            return Ok(());
+        }
         let Some(endpoint) = self.inner.outbox().webhook_endpoint(Some(key.tenant), id).await? else {
             return Ok(());
         };
