@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
-use handover_outbox::ports::DeadLetterStatus;
+use handover_outbox::ports::{DeadLetterStatus, OutboxRow};
 use marketplace_domain::{EventKind, OrderStatus};
 
 use super::promise::{Evidence, Promise, Violations, promise, seconds};
@@ -45,8 +45,8 @@ pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
     promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &violations)
 }
 
-/// Promise: every consumer has exactly one consume-log record, with status SUCCESS, for every event that it subscribes
-/// to.
+/// Promise: every consumer has exactly one consume-log record, with status SUCCESS, for every event that it subscribes to
+/// and has work with.
 pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut rows: BTreeMap<(&str, &EventId), Vec<ConsumeStatus>> = BTreeMap::new();
@@ -56,7 +56,10 @@ pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     }
     let (mut violations, mut due) = (Violations::default(), 0);
     for consumer in evidence.consumers {
-        for event in database.events.iter().filter(|event| consumer.event_types.contains(&event.event_type)) {
+        let takes = |event: &&OutboxRow| {
+            consumer.event_types.contains(&event.event_type) && !event.idle_consumers.contains(&consumer.name)
+        };
+        for event in database.events.iter().filter(takes) {
             due += 1;
             match rows.remove(&(consumer.name.as_str(), &event.event_id)).as_deref() {
                 Some([ConsumeStatus::Success]) => {}

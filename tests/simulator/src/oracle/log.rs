@@ -1,5 +1,5 @@
-//! Each consumer of a SENT event that is not idle has recorded the event as applied or DEAD, and every dead event has a dead
-//! letter.
+//! Each consumer of a SENT event, except idle ones, has recorded the event as applied or DEAD, and every dead event has a
+//! dead letter.
 
 use std::collections::BTreeSet;
 
