@@ -95,7 +95,7 @@ async fn window_of_200_rows_with_20_unroutable_messages_sends_180_rows(pair: Pai
     // The program must not have the permission to bind, because it would restore the binding as soon as a message is
     // returned.
     allow_binding(vhost, false).await;
-    vhost.unbind(EXCHANGE, "webhook.dispatch.queue", "invoice.*").await.unwrap();
+    vhost.unbind(EXCHANGE, "webhook.dispatch.queue", "to.webhook.dispatch.queue").await.unwrap();
     insert_window(&snapshot, "INVOICE_GENERATED", "{}").await;
     assert_same(&settled(&snapshot, "'SENT', 'FAILED'").await, &sendable());
     assert_same(&in_state(&snapshot, "FAILED").await, &unsendable(4));

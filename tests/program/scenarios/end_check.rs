@@ -6,7 +6,7 @@ use super::purses::With;
 use super::shop::{BUYER, Shop};
 
 /// A statement that plants an error, and the start of the invariant that must report it.
-const PLANTED: [(&str, &str); 26] = [
+const PLANTED: [(&str, &str); 27] = [
     ("UPDATE outbox_events SET event_type = 'ORDER_REFUNDED' WHERE event_type = 'ORDER_CREATED'", "an order has no ORDER_CREATED"),
     ("DELETE FROM outbox_events WHERE event_type = 'ORDER_TIMEOUT'", "an order has no ORDER_TIMEOUT"),
     ("DELETE FROM outbox_events WHERE event_type = 'ORDER_PAID'", "an order was paid without exactly one ORDER_PAID"),
@@ -23,9 +23,11 @@ const PLANTED: [(&str, &str); 26] = [
     ("UPDATE buyer_credit SET score = score + 1", "a buyer's credit is not the sum of its changes"),
     ("UPDATE shipments SET event_id = 'nobody'", "an effect belongs to no event"),
     ("UPDATE listing_changes SET aggregate_seq = 9 - aggregate_seq", "the listing changes of an order are not in the sequence of its events"),
-    ("UPDATE event_consume_log SET status = 'FAILED' WHERE consumer = 'webhooks' AND event_type = 'ORDER_PAID'
+    ("UPDATE event_consume_log SET status = 'FAILED' WHERE consumer = 'fulfillment' AND event_type = 'ORDER_PAID'
         AND event_id IN (SELECT min(event_id) FROM event_consume_log WHERE event_type = 'ORDER_PAID')",
         "a subscribed consumer has not applied one of its events"),
+    ("UPDATE outbox_events SET idle_consumers = '[\"wallet\"]' WHERE event_type = 'ORDER_CREATED'",
+        "an event is not delivered to the consumer of an asset"),
     ("UPDATE ledger_entries SET amount = amount + 1 WHERE account = 'wallet'",
         "an operation of the ledger does not sum to zero"),
     ("UPDATE ledger_entries SET account = 'platform' WHERE account = 'wallet_hold' AND amount > 0",

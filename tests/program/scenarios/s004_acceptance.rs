@@ -171,7 +171,7 @@ async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_proc
     shop.locked(order, 3).await;
     shop.settled().await;
     let created = shop.event_ids(order, "ORDER_CREATED").await.remove(0);
-    shop.expect_logged(&["[webhooks] Message consumed successfully", &created]).await;
+    shop.expect_logged(&["[inventory] Message consumed successfully", &created]).await;
 
     for lines in [found(&shop, "orderId", &json!(order)), found(&shop, "requestId", &json!("request-of-004"))]
     {
@@ -200,7 +200,7 @@ async fn s004_5_search_for_order_or_request_finds_every_step_in_logs_of_two_proc
         let mut consumers: Vec<&str> =
             applied.iter().map(|line| line["consumer"].as_str().unwrap()).collect();
         consumers.sort_unstable();
-        assert_eq!(consumers, ["coupon", "inventory", "points", "wallet", "webhooks"]);
+        assert_eq!(consumers, ["coupon", "inventory", "points", "wallet"]);
         for line in applied {
             assert_eq!(
                 (&line["traceId"], &line["requestId"], &line["span"]["orderId"]),

@@ -28,7 +28,7 @@ async fn paid_without_bindings(shop: &Shop) -> String {
     let order = shop.order().await;
     // All bindings are removed in one call, because a call takes a second and each consumer repeats its declarations
     // every 15 s.
-    shop.deployment().vhost().unbind_all(EXCHANGE, "order.paid").await.unwrap();
+    shop.deployment().vhost().unbind_all(EXCHANGE, &["order.paid", "to.asset.points.queue"]).await.unwrap();
     shop.pay(order).await;
     let event = shop.event_ids(order, "ORDER_PAID").await.remove(0);
     let tried = format!(

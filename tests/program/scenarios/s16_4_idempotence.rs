@@ -13,7 +13,7 @@ const QUEUES: [&str; 5] = [
     "order.fulfillment.queue",
     "order.status.sync.queue",
     "buyer.credit.queue",
-    "webhook.dispatch.queue",
+    "asset.points.queue",
 ];
 const EFFECTS: [&str; 5] =
     ["listing_changes", "shipments", "notifications", "buyer_credit_changes", "event_consume_log"];

@@ -30,6 +30,25 @@ async fn different_ttl_is_refused_with_queue_argument_values_and_remedy() {
     broker.declare(&delay(900)).await.unwrap();
 }
 
+/// A broker whose queue is not selective publishes as a relay of an older version.
+#[tokio::test(flavor = "multi_thread")]
+async fn selective_queue_gets_messages_of_older_relays_until_they_have_ended() {
+    let vhost = vhost().await;
+    let older = declared_once(&vhost.url()).await;
+    let newer = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let queues = [QueueSpec { is_selective: true, ..queue(QUEUE, &[KEY]) }];
+    let with_older_relays = Topology { has_older_relays: true, ..topology(&queues) };
+    newer.declare(&with_older_relays).await.unwrap();
+    publish_until_confirmed(&older, &routed("older", 1)).await;
+    publish_until_confirmed(&newer, &routed("newer", 1)).await;
+    let wanted = ["older-0", "newer-0"].map(str::to_owned).into();
+    assert_eq!(drain(&newer, QUEUE, &wanted).await.len(), 2, "each message is delivered once");
+    newer.declare(&topology(&queues)).await.unwrap();
+    assert!(confirmed(&publish(&older, &routed("late", 1)).await.unwrap()).is_empty());
+    publish_until_confirmed(&newer, &routed("after", 1)).await;
+    drain(&newer, QUEUE, &["after-0".to_owned()].into()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn different_queue_type_is_refused_with_setting_to_change() {
     let vhost = vhost().await;

@@ -7,6 +7,7 @@ mod attempts;
 mod event_flows;
 mod external;
 mod gauges;
+mod idle_consumers;
 mod jobs;
 mod library;
 mod lists;
