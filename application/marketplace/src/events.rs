@@ -144,8 +144,8 @@ impl EventFactory {
         self.metadata.trace_id.as_deref().unwrap_or_default()
     }
 
-    /// Builds the outbox rows of one change of an order, or of its payment or refund. Skips the first `skip` ids, which belong to earlier changes of
-    /// the same command.
+    /// Builds the outbox rows of one change of an order, or of its payment or refund. Skips the first `skip` ids, which
+    /// belong to earlier changes of the same command.
     pub fn rows(
         &self,
         skip: usize,
