@@ -7,6 +7,8 @@ use marketplace_domain::{AssetRefusal, OrderRefusal, ProductRefusal, RefundRefus
 use handover_outbox::UnitError;
 use handover_outbox::ports::StoreError;
 
+use crate::ports::{IdempotencyError, StoredResponse};
+
 /// Reason why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], the
 /// unit of work may have been committed.
 ///
@@ -26,9 +28,12 @@ pub enum UseCaseError<R = Infallible> {
     Refused(R),
     #[error("the idempotency key was used for another request")]
     KeyReused,
-    /// Another attempt with the same idempotency key is running, or has taken over the claim of this attempt.
+    /// Another attempt with the same idempotency key is running.
     #[error("the same request is being processed")]
     InProgress,
+    /// The request was executed before: this is its stored response.
+    #[error("the request was executed before")]
+    Replayed(StoredResponse),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -77,6 +82,17 @@ impl<B: BusinessRefusal, R: From<B>> From<B> for UseCaseError<R> {
     }
 }
 
+impl<R> From<IdempotencyError> for UseCaseError<R> {
+    fn from(error: IdempotencyError) -> UseCaseError<R> {
+        match error {
+            IdempotencyError::KeyReused => UseCaseError::KeyReused,
+            IdempotencyError::InProgress => UseCaseError::InProgress,
+            IdempotencyError::Store(error) => UseCaseError::Store(error),
+            IdempotencyError::Unavailable(cause) => UseCaseError::Store(StoreError::Unavailable(cause)),
+        }
+    }
+}
+
 impl<R: Send + 'static> UnitError for UseCaseError<R> {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
@@ -85,7 +101,8 @@ impl<R: Send + 'static> UnitError for UseCaseError<R> {
             | UseCaseError::NotAllowed(_)
             | UseCaseError::Refused(_)
             | UseCaseError::KeyReused
-            | UseCaseError::InProgress => None,
+            | UseCaseError::InProgress
+            | UseCaseError::Replayed(_) => None,
         }
     }
 }

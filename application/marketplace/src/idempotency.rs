@@ -1,13 +1,14 @@
 //! Idempotency keys: a request with a key is executed once, and a repetition returns the stored response until the key
 //! expires.
 //!
-//! One short unit of work claims the key. The command's unit of work stores the response, on condition that the claim is
-//! still valid. An effect without its response, or a second effect, cannot be committed: an attempt whose claim was taken
-//! over is rolled back.
+//! The command's unit of work claims the key, changes the market and stores the response. They are committed together:
+//! there is no effect without its response, no second effect, and a crash leaves no claim behind. A repetition that comes
+//! while the request is being processed is refused: within the process at once, among processes by the
+//! database ([`RequestRepo::claim_request`](crate::ports::RequestRepo::claim_request)).
 //!
-//! A command that needs more than one unit of work stores its response afterwards, possibly in another store
-//! ([`IdempotencyStore`]). No other attempt runs while its lease is valid, but after a crash before the response is
-//! stored, the command is executed again.
+//! A command that needs more than one unit of work claims its key before and stores its response afterwards, possibly in
+//! another store ([`IdempotencyStore`]). No other attempt runs while its lease is valid, but after a crash before the
+//! response is stored, the command is executed again.
 
 mod database;
 
@@ -24,6 +25,8 @@ use crate::ports::{
     StoredResponse,
 };
 
+use crate::claim::{KeysInProgress, stored_response};
+
 /// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentRequest {
@@ -36,7 +39,7 @@ pub struct IdempotentRequest {
 /// Result of claiming a key.
 #[derive(Debug)]
 pub enum ClaimOutcome<C> {
-    /// The key is claimed: run the command.
+    /// No other attempt at the request is known: run the command.
     New(C),
     /// The request was executed before: return this stored response.
     Replayed(StoredResponse),
@@ -45,7 +48,7 @@ pub enum ClaimOutcome<C> {
 /// Lease, retention and sweep interval of idempotency keys.
 #[derive(Debug, Clone)]
 pub struct RequestSettings {
-    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
+    /// Time for which an attempt at a request of several units of work excludes other attempts (`idempotency.lease`).
     pub lease: Duration,
     /// Retention of stored responses (`idempotency.keep`).
     pub keep: Duration,
@@ -70,31 +73,44 @@ pub struct Idempotency {
     pub(crate) settings: RequestSettings,
     /// Store for requests whose response is stored after the command.
     pub(crate) deferred: Arc<dyn IdempotencyStore>,
+    pub(crate) in_progress: KeysInProgress,
 }
 
 impl Idempotency {
     /// An instance with the default settings, whose keys are in the database.
     pub fn new(tx: MarketTransactor) -> Idempotency {
         let deferred = Arc::new(DatabaseIdempotencyStore::new(tx.clone()));
-        Idempotency { tx, settings: RequestSettings::default(), deferred }
+        Idempotency {
+            tx,
+            settings: RequestSettings::default(),
+            deferred,
+            in_progress: KeysInProgress::default(),
+        }
     }
 
-    /// Claims the key of a request whose command stores the response in its own unit of work, always in the database.
+    /// Admits a request whose command claims the key and stores the response in its own unit of work, always in the
+    /// database. Until the claim is dropped, this process admits no other request with the key.
     ///
-    /// A claim whose lease has ended is taken over; the earlier attempt can no longer commit.
+    /// That the request was executed before is usually found in the command's unit of work: [`UseCaseError::Replayed`].
     ///
     /// # Errors
-    /// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyReused`] if the
+    /// [`IdempotencyError::InProgress`] while this process processes the request, [`IdempotencyError::KeyReused`] if the
     /// key was used with another body.
+    ///
+    /// [`UseCaseError::Replayed`]: crate::use_cases::UseCaseError::Replayed
     pub async fn begin(
         &self,
         request: IdempotentRequest,
     ) -> Result<ClaimOutcome<UnitClaim>, IdempotencyError> {
-        let keys = Arc::new(DatabaseIdempotencyStore::new(self.tx.clone()));
-        Ok(match self.claim(request, keys).await? {
-            ClaimOutcome::New(claim) => ClaimOutcome::New(UnitClaim(claim)),
-            ClaimOutcome::Replayed(response) => ClaimOutcome::Replayed(response),
-        })
+        let request = self.record(request);
+        match self.in_progress.enter(&request)? {
+            Some(entry) => Ok(ClaimOutcome::New(UnitClaim::new(request, entry))),
+            // The other request may also be a repetition: then the response is stored.
+            None => match stored_response(&self.tx, &request).await? {
+                Some(response) => Ok(ClaimOutcome::Replayed(response)),
+                None => Err(IdempotencyError::InProgress),
+            },
+        }
     }
 
     /// Claims the key of a request whose response is stored after the command ([`Claim::done`]). After a crash between
@@ -103,34 +119,34 @@ impl Idempotency {
         &self,
         request: IdempotentRequest,
     ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
-        self.claim(request, Arc::clone(&self.deferred)).await
+        let request = self.record(request);
+        let keys = Arc::clone(&self.deferred);
+        Ok(match keys.claim(&request).await? {
+            Some(response) => ClaimOutcome::Replayed(response),
+            None => ClaimOutcome::New(Claim {
+                request: Arc::new(request),
+                response_token: self.token().into(),
+                keys,
+            }),
+        })
     }
 
-    async fn claim(
-        &self,
-        request: IdempotentRequest,
-        keys: Arc<dyn IdempotencyStore>,
-    ) -> Result<ClaimOutcome<Claim>, IdempotencyError> {
+    fn record(&self, request: IdempotentRequest) -> RequestRecord {
         let now = self.tx.now();
-        let random = self.tx.random();
-        let token = || format!("{:016x}{:016x}", random.next(), random.next());
-        let request = RequestRecord {
+        RequestRecord {
             scope: request.scope,
             body_hash: request.body_hash,
-            token: token(),
+            token: self.token(),
             state: RequestState::Processing { until: later(now, self.settings.lease) },
             trace_id: request.trace_id,
             create_time: now,
             expire_time: later(now, self.settings.keep),
-        };
-        Ok(match keys.claim(&request).await? {
-            Some(response) => ClaimOutcome::Replayed(response),
-            None => {
-                let request = Arc::new(request);
-                let response_token = token().into();
-                ClaimOutcome::New(Claim { request, response_token, keys, is_written: Arc::default() })
-            }
-        })
+        }
+    }
+
+    fn token(&self) -> String {
+        let random = self.tx.random();
+        format!("{:016x}{:016x}", random.next(), random.next())
     }
 }
 

@@ -43,8 +43,8 @@ pub use gateway_reports::{
 #[cfg(feature = "mocks")]
 pub use idempotency::MockIdempotencyStore;
 pub use idempotency::{
-    ClaimState, IdempotencyError, IdempotencyStore, RequestQueries, RequestQueriesWrapper, RequestRecord,
-    RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
+    ClaimState, IdempotencyError, IdempotencyStore, RequestClaim, RequestQueries, RequestQueriesWrapper,
+    RequestRecord, RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
 pub use ids::{
     END_OF_IDS, IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState, IdsExhausted,

@@ -49,7 +49,6 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "refused access of another user",
     "replayed response",
     "request repeated while in progress",
-    "request whose key lease expired",
     "webhook claimed again after its claim ended",
     "webhook waiting for an earlier one",
     "webhook interrupted by a stop",

@@ -201,7 +201,8 @@ pub enum Fault {
     NewestProductsLeakToOtherTenants,
     ListingChangesOfProductsAreSortedByOrder,
     DriftIsNotReported,
-    TakenScopesAreIgnored,
+    TakenScopesAreClaimed,
+    LockedScopesAreClaimed,
     RequestsAdvanceByAnyToken,
     AnsweredRequestsAreDropped,
 }

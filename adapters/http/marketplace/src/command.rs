@@ -1,11 +1,10 @@
-//! Callers of routes that run a command: they claim the idempotency key, and their types say how the response is stored.
+//! Callers of routes that run a command: their types say who claims the idempotency key and stores the response.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
 use handover_http::header_names::X_IDEMPOTENCY_KEY;
 use handover_http::refusal::Refusal;
 use marketplace::CommandContext;
@@ -14,9 +13,10 @@ use marketplace_domain::Order;
 
 use crate::caller::caller;
 use crate::edge::Edge;
-use crate::idempotency::{ResponseTo, Updated, claim_key, has_key};
+use crate::idempotency::{ResponseTo, Updated, claim_for_command, claim_now, has_key};
 use crate::messages;
 use crate::openapi::RequiredKey;
+use crate::refusal::RouteError;
 
 /// An authenticated caller of a command that stores the response `R` in its transaction.
 pub(crate) struct Command<R>(pub(crate) Arc<Edge>, pub(crate) StoredCall<R>);
@@ -55,11 +55,11 @@ const _: fn() = || {
 pub(crate) struct Afterwards(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 impl<R> FromRequestParts<Arc<Edge>> for Command<R> {
-    type Rejection = Response;
+    type Rejection = RouteError;
 
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
-        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
-        let claim = claim_key(parts, |request| edge.app.idempotency.begin(request)).await?;
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, RouteError> {
+        let context = caller(parts)?.clone();
+        let claim = claim_for_command(parts, &edge.app.idempotency).await?;
         Ok(Command(Arc::clone(edge), StoredCall { context, claim, response: PhantomData }))
     }
 }
@@ -78,11 +78,11 @@ impl<S: Sync> FromRequestParts<S> for RequiredKey {
 }
 
 impl FromRequestParts<Arc<Edge>> for Afterwards {
-    type Rejection = Response;
+    type Rejection = RouteError;
 
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Response> {
-        let context = caller(parts).map_err(IntoResponse::into_response)?.clone();
-        claim_key(parts, |request| edge.app.idempotency.begin_with_deferred_response(request)).await?;
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, RouteError> {
+        let context = caller(parts)?.clone();
+        claim_now(parts, &edge.app.idempotency).await?;
         Ok(Afterwards(Arc::clone(edge), context))
     }
 }

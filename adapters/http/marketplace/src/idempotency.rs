@@ -1,8 +1,8 @@
 //! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response.
 //!
-//! The layer runs after authentication and prepares the request; the caller type of the route claims the key: [`Command`],
-//! whose transaction stores the response, or [`Afterwards`]. An unauthenticated request claims no key. If the route rejects
-//! the request, the key is released.
+//! The layer runs after authentication and prepares the request; the caller type of the route says who claims the key:
+//! [`Command`], whose transaction claims it and stores the response, or [`Afterwards`]. An unauthenticated request claims no
+//! key. If the route rejects the request, the key is free.
 //!
 //! [`Command`]: crate::command::Command
 //! [`Afterwards`]: crate::command::Afterwards
@@ -14,19 +14,18 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use axum::extract::{FromRequest, OriginalUri, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_http::body::RawBody;
 use handover_http::envelope::{Code, Reply};
-use handover_http::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
+use handover_http::header_names::{KEY_HEADERS, X_IDEMPOTENCY_KEY};
 use handover_http::refusal::Refusal;
-use handover_http::response::Done;
 use handover_http::values;
 use handover_outbox::ports::StoreError;
 use marketplace::CommandContext;
-use marketplace::idempotency::{Claim, ClaimOutcome, IdempotentRequest};
-use marketplace::ports::{IdempotencyError, RequestScope, StoredResponse};
+use marketplace::idempotency::{Claim, ClaimOutcome, Idempotency, IdempotentRequest, UnitClaim};
+use marketplace::ports::{RequestScope, StoredResponse};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -57,7 +56,7 @@ impl<const STATUS: u16, T: Clone, V: From<T> + Serialize> ResponseTo<T> for Stat
     }
 }
 
-/// A request with an idempotency key, and the claim of its route.
+/// A request with an idempotency key, and the claim of a route whose response is stored afterwards.
 #[derive(Clone)]
 struct KeyedRequest {
     request: IdempotentRequest,
@@ -69,24 +68,27 @@ pub(crate) fn has_key(parts: &Parts) -> bool {
     parts.extensions.get::<KeyedRequest>().is_some()
 }
 
-/// Claims the key of the request, if it has one. The rejection is the stored response, or the reason why the key cannot be
-/// claimed.
-pub(crate) async fn claim_key<C, F>(
+/// The claim for the command of the request, if the request has a key.
+pub(crate) async fn claim_for_command(
     parts: &Parts,
-    begin: impl FnOnce(IdempotentRequest) -> F,
-) -> Result<Option<C>, Response>
-where
-    C: Into<Claim> + Clone,
-    F: Future<Output = Result<ClaimOutcome<C>, IdempotencyError>>,
-{
-    let Some(KeyedRequest { request, claim }) = parts.extensions.get().cloned() else { return Ok(None) };
-    match begin(request).await {
-        Ok(ClaimOutcome::New(claimed)) => {
-            claim.get_or_init(|| claimed.clone().into());
-            Ok(Some(claimed))
-        }
-        Ok(ClaimOutcome::Replayed(stored)) => Err(replay(stored).unwrap_or_else(IntoResponse::into_response)),
-        Err(error) => Err(RouteError::from(error).into_response()),
+    idempotency: &Idempotency,
+) -> Result<Option<UnitClaim>, RouteError> {
+    let Some(KeyedRequest { request, .. }) = parts.extensions.get().cloned() else { return Ok(None) };
+    new_claim(idempotency.begin(request).await?).map(Some)
+}
+
+/// Claims the key of the request, if it has one; the response is stored afterwards.
+pub(crate) async fn claim_now(parts: &Parts, idempotency: &Idempotency) -> Result<(), RouteError> {
+    let Some(KeyedRequest { request, claim }) = parts.extensions.get().cloned() else { return Ok(()) };
+    let claimed = new_claim(idempotency.begin_with_deferred_response(request).await?)?;
+    claim.get_or_init(|| claimed);
+    Ok(())
+}
+
+fn new_claim<C>(outcome: ClaimOutcome<C>) -> Result<C, RouteError> {
+    match outcome {
+        ClaimOutcome::New(claim) => Ok(claim),
+        ClaimOutcome::Replayed(stored) => Err(RouteError::Replayed(stored)),
     }
 }
 
@@ -135,7 +137,7 @@ pub(crate) async fn handle_idempotency_key(
     }
 }
 
-/// Runs the route, and stores its response if it has claimed the key.
+/// Runs the route, and stores its response if the route has claimed the key with [`claim_now`].
 async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> Response {
     let response = next.run(request).await;
     let outcome = match (claim.get(), to_stored(&response)) {
@@ -154,13 +156,6 @@ fn to_stored(response: &Response) -> Option<StoredResponse> {
     let reply = response.extensions().get::<Reply>().filter(|reply| reply.code == Code::DONE)?;
     let text = reply.data.storable()?.get().to_owned();
     Some(StoredResponse { code: response.status().as_u16(), text })
-}
-
-/// Builds the response to a repeated request from the stored one.
-fn replay(stored: StoredResponse) -> Result<Response, Refusal> {
-    let mut response = Done::stored(stored.code, stored.text)?.into_response();
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    Ok(response)
 }
 
 /// The idempotency key, from either header; different values are an error.

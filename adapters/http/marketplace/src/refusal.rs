@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_http::envelope::{Code, RETRY_SOON_S};
+use handover_http::header_names::REPLAYED;
 use handover_http::refusal::Refusal;
 use handover_http::response::Done;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::IdempotencyError;
+use marketplace::ports::{IdempotencyError, StoredResponse};
 use marketplace::use_cases::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
 use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 
@@ -34,14 +35,28 @@ pub(crate) const KEY_REUSED: Code = Code::new(
 /// Result of a route handler.
 pub(crate) type RouteResult = Result<Done, RouteError>;
 
-/// Error of a route handler: a refusal, into which the errors of the marketplace are converted.
+/// Why a route does not execute a request: a refusal, into which the errors of the marketplace are converted, or the
+/// response that is stored for its idempotency key.
 #[derive(Debug)]
-pub(crate) struct RouteError(Refusal);
+pub(crate) enum RouteError {
+    Refused(Refusal),
+    Replayed(StoredResponse),
+}
 
 impl IntoResponse for RouteError {
     fn into_response(self) -> Response {
-        self.0.into_response()
+        match self {
+            RouteError::Refused(refusal) => refusal.into_response(),
+            RouteError::Replayed(stored) => replay(stored).unwrap_or_else(IntoResponse::into_response),
+        }
     }
+}
+
+/// Builds the response to a repeated request from the stored one.
+fn replay(stored: StoredResponse) -> Result<Response, Refusal> {
+    let mut response = Done::stored(stored.code, stored.text)?.into_response();
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(response)
 }
 
 /// The resource does not exist, or is not visible to the caller.
@@ -51,19 +66,19 @@ pub(crate) fn not_found(what: &'static str) -> Refusal {
 
 impl From<Refusal> for RouteError {
     fn from(refusal: Refusal) -> RouteError {
-        RouteError(refusal)
+        RouteError::Refused(refusal)
     }
 }
 
 impl From<OperationError> for RouteError {
     fn from(error: OperationError) -> RouteError {
-        RouteError(error.into())
+        RouteError::Refused(error.into())
     }
 }
 
 impl From<StoreError> for RouteError {
     fn from(error: StoreError) -> RouteError {
-        RouteError(error.into())
+        RouteError::Refused(error.into())
     }
 }
 
@@ -75,6 +90,7 @@ impl<R: Into<RouteError>> From<UseCaseError<R>> for RouteError {
             UseCaseError::Refused(refusal) => refusal.into(),
             UseCaseError::KeyReused => Refusal::of(KEY_REUSED).into(),
             UseCaseError::InProgress => Refusal::of(IN_PROGRESS).into(),
+            UseCaseError::Replayed(stored) => RouteError::Replayed(stored),
             UseCaseError::Store(error) => error.into(),
         }
     }

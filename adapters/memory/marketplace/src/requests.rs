@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use handover_memory::store::limited;
 use handover_memory::store::tables::Row;
-use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState};
+use marketplace::ports::{
+    RequestClaim, RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState,
+};
 
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
@@ -43,13 +45,17 @@ impl RequestQueries for MarketUnit {
 
 #[async_trait]
 impl RequestRepo for MarketUnit {
-    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
-        self.write(vec![Lock::Request(request.scope.clone())], |statement| {
-            if statement.requests().get(&request.scope).is_some() {
-                return Err(conflict(format!("idempotency_keys {}", request.scope.key)));
+    async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError> {
+        let lock = Lock::Request(claim.scope.clone());
+        if !self.lock_if_free(lock.clone()).await? {
+            return Ok(RequestClaim::Locked);
+        }
+        self.write(vec![lock], |statement| {
+            if let Some(existing) = statement.requests().get(&claim.scope).cloned() {
+                return Ok(RequestClaim::Exists(existing));
             }
-            statement.own.requests.put(request.clone());
-            Ok(())
+            statement.own.requests.put(claim.clone());
+            Ok(RequestClaim::Inserted)
         })
         .await
     }

@@ -4,9 +4,9 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Fields, MAX_ROWS, Table, Value, padded, placeholders, table, values};
+use handover_sql::{Dialect, Fields, MAX_ROWS, RowClaim, Table, Value, padded, placeholders, table, values};
 use marketplace::ports::{
-    RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState, StoredResponse,
+    RequestClaim, RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState, StoredResponse,
 };
 
 table! {
@@ -96,8 +96,13 @@ impl RequestQueries for MarketSession {
 
 #[async_trait]
 impl RequestRepo for MarketSession {
-    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
-        self.insert_into::<RequestTable>(RequestTable::values(request), "").await
+    async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError> {
+        let existing = match self.claim_row::<RequestTable>(RequestTable::values(claim)).await? {
+            RowClaim::Inserted => return Ok(RequestClaim::Inserted),
+            RowClaim::Locked => None,
+            RowClaim::NotInserted => self.request_of(&claim.scope).await?,
+        };
+        Ok(existing.map_or(RequestClaim::Locked, RequestClaim::Exists))
     }
 
     async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {

@@ -12,6 +12,19 @@ pub enum Claiming {
     SkipLocked,
 }
 
+/// The statements that insert a row of which several transactions insert at most one, without a wait for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowClaiming {
+    /// An `INSERT`: on an engine with a single writer, no transaction is concurrent.
+    SingleWriter,
+    /// An `INSERT` under an advisory lock of the key.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    AdvisoryLock,
+    /// A locking `SELECT`, which finds rows that are not committed yet, then an `INSERT`.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    LockingRead,
+}
+
 /// The statements that assign sequence numbers to the events of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sequencing {
@@ -58,6 +71,9 @@ pub trait Dialect: Send + Sync {
 
     /// The statements that claim messages from a queue.
     fn claiming(&self) -> Claiming;
+
+    /// The statements that claim a row.
+    fn row_claiming(&self) -> RowClaiming;
 
     /// The statements that assign sequence numbers.
     fn sequencing(&self) -> Sequencing;

@@ -64,7 +64,7 @@ pub use pools::METRICS;
 pub use prefix::{InvalidTablePrefix, TablePrefix};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion, outbox_schema};
-pub use session::Session;
+pub use session::{RowClaim, Session};
 pub use store::SqlStore;
 pub use table::Table;
 pub use timing::TARGET as STATEMENT_TARGET;

@@ -10,14 +10,14 @@ use handover_events::Partition;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 use crate::connection::Connection;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, RowClaiming, placeholders};
 use crate::error::commit_error;
 use crate::lending::HasConnection;
 use crate::row::Row;
 use crate::shared::Shared;
 use crate::table::Table;
 use crate::timing::Timed;
-use crate::value::Value;
+use crate::value::{Value, values};
 
 /// Whether every statement of the session has succeeded so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,17 @@ enum State {
     /// A statement is running, or its future was dropped.
     Running,
     Failed(String),
+}
+
+/// Result of [`Session::claim_row`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowClaim {
+    /// The row was inserted.
+    Inserted,
+    /// A row with this key exists, or (on PostgreSQL) a concurrent transaction is inserting one, if none can be read.
+    NotInserted,
+    /// A concurrent transaction has locked or is inserting the row. The unit of work can only be rolled back.
+    Locked,
 }
 
 /// A connection in use: a unit of work in a transaction, or a view outside a transaction.
@@ -114,6 +125,44 @@ impl Session {
     pub async fn insert_or_update<T: Table>(&mut self, rows: Vec<Value>) -> Result<(), StoreError> {
         let after = self.dialect.or_replace(T::KEY, T::UPDATED);
         self.insert_into::<T>(rows, &after).await
+    }
+
+    /// Inserts a row unless its key exists, or a concurrent transaction is inserting it: then this call does not wait for
+    /// that transaction. `row` are the [`Table::values`] of a table whose key is [`Table::KEY`].
+    ///
+    /// If two transactions claim a key at the same moment on MySQL, one of them waits and gets a conflict.
+    pub async fn claim_row<T: Table>(&mut self, row: Vec<Value>) -> Result<RowClaim, StoreError> {
+        let columns: Vec<&str> = T::KEY.split(", ").collect();
+        let key = row.get(..columns.len()).unwrap_or_default().to_vec();
+        let inserted = match self.dialect.row_claiming() {
+            RowClaiming::SingleWriter => {
+                self.insert(T::INSERT, T::INSERTED, row, &self.dialect.or_ignore(T::KEY)).await?
+            }
+            RowClaiming::AdvisoryLock => {
+                let sql = format!(
+                    "{} SELECT {} WHERE pg_try_advisory_xact_lock(hashtextextended(current_schema() || ?, 0)) {}",
+                    T::INSERT,
+                    placeholders(row.len()),
+                    self.dialect.or_ignore(T::KEY)
+                );
+                let name = key.iter().fold(T::NAME.to_owned(), |name, part| format!("{name}\n{part:?}"));
+                self.execute(&sql, [row, values![name]].concat()).await?
+            }
+            RowClaiming::LockingRead => {
+                let sql = format!(
+                    "SELECT 1 FROM {} WHERE {} = ? FOR UPDATE NOWAIT",
+                    T::NAME,
+                    columns.join(" = ? AND ")
+                );
+                match self.fetch_one(&sql, key).await {
+                    Err(StoreError::Transient(_)) => return Ok(RowClaim::Locked),
+                    Err(error) => return Err(error),
+                    Ok(Some(_)) => 0,
+                    Ok(None) => self.insert(T::INSERT, T::INSERTED, row, "").await?,
+                }
+            }
+        };
+        Ok(if inserted == 0 { RowClaim::NotInserted } else { RowClaim::Inserted })
     }
 
     /// The current time of the database, plus the offset that tests set.

@@ -76,7 +76,8 @@ impl Consumer for OrderTimeoutConsumer {
                 UseCaseError::NotAllowed(_)
                 | UseCaseError::Refused(_)
                 | UseCaseError::KeyReused
-                | UseCaseError::InProgress => HandlerError::Recoverable(error.to_string()),
+                | UseCaseError::InProgress
+                | UseCaseError::Replayed(_) => HandlerError::Recoverable(error.to_string()),
             })?;
             applied.push(Applied::result(match closed {
                 Closed::Now => "order closed".to_owned(),

@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 
+use crate::claim::claim_in;
 use crate::ports::MarketTransactor;
-use crate::ports::{
-    ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse, Work,
-};
+use crate::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::{UnitError, with_tx};
 
@@ -50,25 +49,5 @@ impl IdempotencyStore for DatabaseIdempotencyStore {
             Box::pin(async move { Ok(unit.drop_request(scope, token).await?) })
         })
         .await
-    }
-}
-
-/// Adds the claim, takes over an expired claim, or returns the stored response.
-async fn claim_in(
-    unit: &mut Work,
-    claim: &RequestRecord,
-) -> Result<Option<StoredResponse>, IdempotencyError> {
-    let Some(existing) = unit.request_of(&claim.scope).await? else {
-        unit.insert_request(claim).await?;
-        return Ok(None);
-    };
-    let token = existing.token.clone();
-    match existing.decide_claim(claim, claim.create_time)? {
-        ClaimState::Own => Ok(None),
-        ClaimState::Completed(response) => Ok(Some(response)),
-        ClaimState::Replaceable => match unit.advance_request(&token, claim).await? {
-            Changed::One => Ok(None),
-            Changed::None => Err(StoreError::Conflict { what: "idempotency key".to_owned() }.into()),
-        },
     }
 }

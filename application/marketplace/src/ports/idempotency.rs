@@ -126,9 +126,9 @@ impl RequestRecord {
 
 /// Stores idempotency records. Each call is atomic.
 ///
-/// The database can also store a response in the transaction of its command ([`idempotency`](crate::idempotency)). With
-/// [`store_response`](IdempotencyStore::store_response), the response is stored after the command, so the command MUST
-/// be safe to execute twice.
+/// A command of one unit of work needs no such store: it claims its key and stores its response in its own unit of work
+/// ([`idempotency`](crate::idempotency)). With [`store_response`](IdempotencyStore::store_response), the response is stored
+/// after the command, so the command MUST be safe to execute twice.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync {
@@ -148,6 +148,17 @@ pub trait IdempotencyStore: Send + Sync {
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError>;
 }
 
+/// Result of claiming a scope in a unit of work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestClaim {
+    /// The scope had no record: the claim was inserted.
+    Inserted,
+    /// The scope has this record; the claim was not inserted.
+    Exists(RequestRecord),
+    /// Another unit of work has claimed the scope and has not ended. This unit of work must be rolled back.
+    Locked,
+}
+
 /// Reads requests.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -160,8 +171,10 @@ pub trait RequestQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestRepo: Send {
-    /// Inserts a record. An existing record of the scope MUST be a `Conflict`.
-    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError>;
+    /// Inserts the claim unless its scope has a record. Of concurrent units of work, at most one MUST insert its claim. The
+    /// others MUST NOT wait for it if the store runs units of work concurrently: they get [`RequestClaim::Locked`], or a
+    /// `Conflict` if they claim the scope at the same moment.
+    async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError>;
 
     /// Replaces the record of this scope if its token is `token`: one conditional write. Replacing a record by an identical
     /// one MUST be [`Changed::One`], because a commit of unknown outcome is repeated.

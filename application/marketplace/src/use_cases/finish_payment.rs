@@ -100,7 +100,8 @@ impl Payments {
                 | UseCaseError::NotAllowed(_)
                 | UseCaseError::Refused(_)
                 | UseCaseError::KeyReused
-                | UseCaseError::InProgress,
+                | UseCaseError::InProgress
+                | UseCaseError::Replayed(_),
             ) => Ok(None),
         }
     }

@@ -124,6 +124,7 @@ pub(super) fn failed_to_find<R: Error>(
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
         | UseCaseError::InProgress
+        | UseCaseError::Replayed(_)
         | UseCaseError::Store(_)) => failed(operator, error),
     }
 }
@@ -135,6 +136,7 @@ pub(super) fn failed<R: Error>(operator: &Operator, error: UseCaseError<R>) -> F
         | UseCaseError::NotAllowed(_)
         | UseCaseError::Refused(_)
         | UseCaseError::KeyReused
-        | UseCaseError::InProgress) => CommandFailure::Refused { why: error.to_string() }.into(),
+        | UseCaseError::InProgress
+        | UseCaseError::Replayed(_)) => CommandFailure::Refused { why: error.to_string() }.into(),
     }
 }

@@ -173,12 +173,13 @@ handover_contract::rules! { store_rules: MarketRig;
     ]
     requests: [
         request_is_read_as_written,
-        duplicate_scope_is_conflict,
+        claim_of_taken_scope_returns_its_record,
         idempotency_keys_are_compared_byte_by_byte,
         request_advances_only_with_its_token,
         request_without_response_is_dropped_with_its_token,
         expired_requests_are_removed_earliest_first,
-        concurrent_request_inserts_succeed_exactly_once,
+        uncommitted_claim_locks_its_scope,
+        concurrent_request_claims_succeed_exactly_once,
         concurrent_request_takeovers_succeed_exactly_once,
     ]
     coupons: [

@@ -186,9 +186,12 @@ faults! { broken_by(Fault) {
     acknowledged_findings_are_counted: AcknowledgedFindingsAreCounted breaks [
         "open_findings_are_counted_by_kind",
     ]
-    taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
-        "duplicate_scope_is_conflict",
-        "concurrent_request_inserts_succeed_exactly_once",
+    taken_scopes_are_claimed: TakenScopesAreClaimed breaks [
+        "claim_of_taken_scope_returns_its_record",
+    ]
+    locked_scopes_are_claimed: LockedScopesAreClaimed breaks [
+        "uncommitted_claim_locks_its_scope",
+        "concurrent_request_claims_succeed_exactly_once",
     ]
     requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
         "request_advances_only_with_its_token",

@@ -202,7 +202,8 @@ impl Journal {
             UseCaseError::NotFound { .. }
             | UseCaseError::NotAllowed(_)
             | UseCaseError::Refused(_)
-            | UseCaseError::KeyReused => {
+            | UseCaseError::KeyReused
+            | UseCaseError::Replayed(_) => {
                 self.record(who, ClientResponse::Refused(context.trace.trace_id.clone(), error.to_string()));
             }
             // The outcome is not recorded: the client may repeat the request, and the repetition may succeed.

@@ -1,8 +1,8 @@
 //! Sellers who list products with an idempotency key and repeat the request: at the same time, later, at another
-//! process, after the key lease has expired, with another body.
+//! process, with another body.
 
 use marketplace::App;
-use marketplace::idempotency::{Call, Claim, ClaimOutcome, IdempotentRequest};
+use marketplace::idempotency::{Call, ClaimOutcome, IdempotentRequest};
 use marketplace::ports::{IdempotencyError, RequestScope, StoredResponse};
 use marketplace::use_cases::{ListProduct, UseCaseError};
 use marketplace_domain::{Money, Product, Title};
@@ -59,50 +59,62 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
     let keyed = keyed_request(request, request.title.as_str(), &context.trace.trace_id);
     let claim = match app.idempotency.begin(keyed).await {
         Ok(ClaimOutcome::New(claim)) => claim,
-        Ok(ClaimOutcome::Replayed(stored)) => {
-            faults.cover(|coverage| coverage.situation("replayed response"));
-            return journal.record_keyed_response(request, &stored.text);
-        }
-        Err(IdempotencyError::KeyReused) => {
-            return faults.violation(format!(
-                "a repetition with {} was treated as another request",
-                request.scope.key
-            ));
-        }
-        Err(IdempotencyError::InProgress) => {
-            return faults.cover(|coverage| coverage.situation("request repeated while in progress"));
-        }
+        Ok(ClaimOutcome::Replayed(stored)) => return replayed(faults, journal, request, &stored),
+        Err(IdempotencyError::KeyReused) => return treated_as_another(faults, request),
+        Err(IdempotencyError::InProgress) => return in_progress(faults),
         Err(error) => return faults.note(&who, || format!("outcome unknown: {error}")),
     };
     if faults.random.permille(250) {
-        // The command starts after a pause that is sometimes longer than the lease of the key.
+        // Another process may execute the request first.
         app.tx.sleep(faults.random.millis(1..3_000)).await;
     }
     let call = Call::new(&context, Some(&claim), encode);
-    let price = Money::from_minor(1_000).expect("a valid price");
-    match app.ordering.list_product(call, ListProduct { title: request.title.clone(), price }).await {
+    let command = ListProduct { title: request.title.clone(), price: price() };
+    match app.ordering.list_product(call, command).await {
         Ok(product) => match encode(&product) {
             Ok(response) => journal.record_keyed_response(request, &response.text),
             Err(error) => faults.violation(format!("the response cannot be serialized: {error}")),
         },
-        Err(error) => {
-            if matches!(error, UseCaseError::InProgress) {
-                faults.cover(|coverage| coverage.situation("request whose key lease expired"));
-            }
-            faults.note(&who, || format!("outcome unknown: {error}"));
-            if let Err(error) = Claim::from(claim).refused().await {
-                faults.note(&who, || format!("could not release the idempotency key: {error}"));
-            }
-        }
+        Err(UseCaseError::Replayed(stored)) => replayed(faults, journal, request, &stored),
+        Err(UseCaseError::KeyReused) => treated_as_another(faults, request),
+        Err(UseCaseError::InProgress) => in_progress(faults),
+        Err(error) => faults.note(&who, || format!("outcome unknown: {error}")),
     }
+}
+
+fn replayed(faults: &Faults, journal: &Journal, request: &KeyedListing, stored: &StoredResponse) {
+    faults.cover(|coverage| coverage.situation("replayed response"));
+    journal.record_keyed_response(request, &stored.text);
+}
+
+fn in_progress(faults: &Faults) {
+    faults.cover(|coverage| coverage.situation("request repeated while in progress"));
+}
+
+fn treated_as_another(faults: &Faults, request: &KeyedListing) {
+    faults.violation(format!("a repetition with {} was treated as another request", request.scope.key));
 }
 
 /// Sends another body with the key of a completed request; it must be rejected.
 async fn send_another_body(app: &App, faults: &Faults, request: &KeyedListing) {
     let keyed = keyed_request(request, "another body", "otherwise");
-    if let Ok(begun) = app.idempotency.begin(keyed).await {
-        faults.violation(format!("another body with {} was accepted: {begun:?}", request.scope.key));
+    let Ok(ClaimOutcome::New(claim)) = app.idempotency.begin(keyed).await else { return };
+    let context = by_user(faults, request.scope.tenant, request.scope.user);
+    let call = Call::new(&context, Some(&claim), encode);
+    let command = ListProduct { title: request.title.clone(), price: price() };
+    match app.ordering.list_product(call, command).await {
+        Ok(product) => {
+            faults.violation(format!("another body with {} was accepted: {}", request.scope.key, product.id));
+        }
+        Err(UseCaseError::Replayed(stored)) => {
+            faults.violation(format!("another body with {} got {}", request.scope.key, stored.text));
+        }
+        Err(_) => {}
     }
+}
+
+fn price() -> Money {
+    Money::from_minor(1_000).expect("a valid price")
 }
 
 fn keyed_request(request: &KeyedListing, body: &str, trace_id: &str) -> IdempotentRequest {

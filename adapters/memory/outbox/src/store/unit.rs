@@ -111,18 +111,32 @@ impl<X: Tables> MemoryUnit<X> {
     pub(super) async fn lock_free(&mut self, locks: Vec<Lock>) -> Result<Vec<Lock>, StoreError> {
         yield_now().await;
         self.check()?;
-        let mut state = self.shared.state();
         let mut free = Vec::new();
         for lock in locks {
-            let own = AnyLock::Outbox(lock.clone());
-            match state.locks.try_take(&own, self.id, &self.ended) {
-                LockAttempt::Acquired => self.held.push(own),
-                LockAttempt::AlreadyHeld => {}
-                LockAttempt::Busy(_) | LockAttempt::Deadlock => continue,
+            if self.try_lock(AnyLock::Outbox(lock.clone())) {
+                free.push(lock);
             }
-            free.push(lock);
         }
         Ok(free)
+    }
+
+    /// Acquires this lock of the application if no other unit of work holds it, without waiting.
+    pub async fn lock_if_free(&mut self, lock: X::Lock) -> Result<bool, StoreError> {
+        yield_now().await;
+        self.check()?;
+        Ok(self.try_lock(AnyLock::Own(lock)))
+    }
+
+    fn try_lock(&mut self, lock: AnyLock<X::Lock>) -> bool {
+        let attempt = self.shared.state().locks.try_take(&lock, self.id, &self.ended);
+        match attempt {
+            LockAttempt::Acquired => {
+                self.held.push(lock);
+                true
+            }
+            LockAttempt::AlreadyHeld => true,
+            LockAttempt::Busy(_) | LockAttempt::Deadlock => false,
+        }
     }
 
     async fn run<T>(

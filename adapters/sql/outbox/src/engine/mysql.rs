@@ -14,7 +14,7 @@ use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{LOCK_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_health, mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, Sequencing};
+use crate::dialect::{Claiming, Dialect, RowClaiming, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
@@ -211,6 +211,10 @@ impl Dialect for MysqlDialect {
         Claiming::SkipLocked
     }
 
+    fn row_claiming(&self) -> RowClaiming {
+        RowClaiming::LockingRead
+    }
+
     fn sequencing(&self) -> Sequencing {
         Sequencing::Counters
     }
@@ -272,10 +276,10 @@ pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
 /// Class of an error number of the server (ER_*), or of its file layer (EE_*, below 100).
 const fn class_of(number: u16) -> ErrorClass {
     match number {
-        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot, a statement that has to be prepared
+        // Deadlock, lock wait timeout, a lock that is not available at once, a row changed since MariaDB's snapshot, a statement that has to be prepared
         // again. After a lock wait timeout the server keeps the earlier changes of the transaction; the session does
         // not commit them.
-        1213 | 1205 | 1020 | 1615 => ErrorClass::Transient,
+        1213 | 1205 | 3572 | 1020 | 1615 => ErrorClass::Transient,
         // Blocked host, server shutdown, interrupted statement, killed or lost connection, timed-out statement or
         // client.
         1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031 => ErrorClass::Unavailable,
@@ -350,7 +354,7 @@ mod tests {
             (&[1290, 1792, 1836], rolled_back(SystemFaultKind::ReadOnly)),
             (&[3, 28, 1021, 1026, 1030, 1037, 1038, 1041, 1114], fault(SystemFaultKind::Storage)),
             (&[1040, 1203, 1226, 1461], fault(SystemFaultKind::Limit)),
-            (&[1205, 1213], ErrorClass::Transient),
+            (&[1205, 1213, 3572], ErrorClass::Transient),
             (&[1053, 1927, 2013], ErrorClass::Unavailable),
             // Data too long, out of range, a violated check, a syntax error.
             (&[1406, 1264, 4025, 1064], ErrorClass::Permanent),

@@ -14,7 +14,9 @@ use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::postgres_settings::{self, LENDING, set_up};
 use super::{postgres_health, postgres_wakeup};
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, LookUp, Sequencing, insert_values, numbered, placeholders};
+use crate::dialect::{
+    Claiming, Dialect, LookUp, RowClaiming, Sequencing, insert_values, numbered, placeholders,
+};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
@@ -182,6 +184,10 @@ impl Dialect for PostgresDialect {
 
     fn claiming(&self) -> Claiming {
         Claiming::SkipLocked
+    }
+
+    fn row_claiming(&self) -> RowClaiming {
+        RowClaiming::AdvisoryLock
     }
 
     fn sequencing(&self) -> Sequencing {

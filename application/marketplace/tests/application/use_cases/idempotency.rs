@@ -1,14 +1,12 @@
-//! Requests with an idempotency key: takeover of a claim, replayed responses and deferred responses.
-
-use std::time::Duration;
+//! Requests with an idempotency key: concurrent attempts, replayed responses and deferred responses.
 
 use marketplace::App;
 use marketplace::idempotency::*;
-use marketplace::ports::{RequestScope, StoredResponse};
+use marketplace::ports::{IdempotencyError, RequestScope, StoredResponse};
 use marketplace::use_cases::*;
 use marketplace_domain::Product;
 
-use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass, secs};
+use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass};
 
 fn keyed_request(key: &str) -> IdempotentRequest {
     IdempotentRequest {
@@ -27,99 +25,113 @@ fn write_response(product: &Product) -> Result<StoredResponse, serde_json::Error
     Ok(StoredResponse { code: 201, text: product.id.to_string() })
 }
 
-async fn listed(app: &App, claim: UnitClaim) -> Option<String> {
+/// The product that a claimed request lists, or the stored one.
+async fn listed(app: &App, claim: UnitClaim) -> Result<String, UseCaseError> {
     let seller = by(SELLER);
     let call = Call::new(&seller, Some(&claim), write_response);
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
-    app.ordering.list_product(call, command).await.ok().map(|product| product.id.to_string())
+    app.ordering.list_product(call, command).await.map(|product| product.id.to_string())
 }
 
-/// An attempt whose lease has expired finishes while another attempt takes over its claim. In each tested interleaving,
-/// exactly one of the two attempts is committed.
+async fn admitted(app: &App) -> UnitClaim {
+    match app.idempotency.begin(keyed_request("key")).await.unwrap() {
+        ClaimOutcome::New(claim) => claim,
+        ClaimOutcome::Replayed(response) => panic!("expected a new claim, not {response:?}"),
+    }
+}
+
+/// Two processes execute a request at the same time: in each tested interleaving one of them lists the product, and the
+/// other is refused at once or gets the stored response.
 #[tokio::test(start_paused = true)]
-async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
-    let mut late = 0;
-    let mut taken_over = 0;
+async fn request_is_executed_once_by_processes_that_get_it_at_the_same_time() {
+    let mut refused = 0;
+    let mut replayed = 0;
     for steps in 0..20 {
         let world = World::new().await;
-        let lease = Duration::from_secs(5);
-        let settings = RequestSettings { lease, ..RequestSettings::default() };
-        let one = world.process();
-        let other = world.process();
-        let app = one.app.clone().with_requests(settings.clone());
-        let ClaimOutcome::New(slow) = app.idempotency.begin(keyed_request("key")).await.unwrap() else {
-            panic!("expected a new claim")
-        };
-        pass(secs(6)).await;
-        one.faults.next_commits([CommitFault::Slow; 2]);
+        let [one, other] = [world.process(), world.process()];
+        let [first, second] = [admitted(&one.app).await, admitted(&other.app).await];
+        // The first commit is that of the block of ids.
+        one.faults.next_commits([CommitFault::None, CommitFault::Slow]);
         let second = async {
             pass(millis(steps * 150)).await;
-            other.app.with_requests(settings).idempotency.begin(keyed_request("key")).await
+            listed(&other.app, second).await
         };
-        let (first, second) = tokio::join!(listed(&app, slow), second);
-        match (first, second.unwrap()) {
-            (None, ClaimOutcome::New(claim)) => {
-                taken_over += 1;
-                assert!(
-                    listed(&app, claim).await.is_some(),
-                    "after {steps} steps of 150 ms: the attempt that took over the claim was not committed"
-                );
-            }
-            (Some(id), ClaimOutcome::Replayed(response)) => {
-                late += 1;
-                assert_eq!(response.text, id);
-            }
-            other => {
-                panic!("after {steps} steps of 150 ms: {other:?}, expected exactly one committed attempt")
-            }
+        let (first, second) = tokio::join!(listed(&one.app, first), second);
+        let (Ok(id), Err(lost)) = (if first.is_ok() { (first, second) } else { (second, first) }) else {
+            panic!("after {steps} steps of 150 ms: expected one listed product");
+        };
+        if let UseCaseError::Replayed(response) = lost {
+            replayed += 1;
+            assert_eq!(response.text, id, "after {steps} steps of 150 ms");
+        } else {
+            refused += 1;
+            assert!(matches!(lost, UseCaseError::InProgress), "after {steps} steps of 150 ms: {lost}");
         }
+        let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
+        assert_eq!(listed.len(), 1, "after {steps} steps of 150 ms");
     }
     assert!(
-        late > 0 && taken_over > 0,
-        "{late} late attempts and {taken_over} takeovers were committed, expected at least one of each"
+        refused > 0 && replayed > 0,
+        "{refused} requests were refused and {replayed} replayed, expected at least one of each"
     );
 }
 
-/// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait
-/// until the clock has caught up.
+/// While a process executes a request, it refuses a repetition without a query; when the attempt has ended, the key is free.
+#[tokio::test(start_paused = true)]
+async fn process_refuses_a_key_until_its_attempt_has_ended() {
+    let world = World::new().await;
+    let app = world.process().app;
+    let claim = admitted(&app).await;
+    let again = app.idempotency.begin(keyed_request("key")).await;
+    assert!(matches!(again, Err(IdempotencyError::InProgress)), "{again:?}");
+    let other_body = IdempotentRequest { body_hash: "c".into(), ..keyed_request("key") };
+    let other_body = app.idempotency.begin(other_body).await;
+    assert!(matches!(other_body, Err(IdempotencyError::KeyReused)), "{other_body:?}");
+    drop(claim);
+    let id = listed(&app, admitted(&app).await).await.unwrap();
+    // While one repetition is answered, another one gets the stored response, too.
+    let _repetition = admitted(&app).await;
+    let again = app.idempotency.begin(keyed_request("key")).await.unwrap();
+    assert!(matches!(&again, ClaimOutcome::Replayed(response) if response.text == id), "{again:?}");
+}
+
+/// A process crashed during a request of several units of work, then the clock was set back by more than the lease. The
+/// client MUST NOT wait until the clock has caught up.
 #[tokio::test(start_paused = true)]
 async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let world = World::new().await;
-    let one = world.process();
-    let other = world.process();
-    let ClaimOutcome::New(lost) = one.app.idempotency.begin(keyed_request("key")).await.unwrap() else {
-        panic!("expected a new claim")
-    };
+    let [one, other] = [world.process(), world.process()];
+    let begun = one.app.idempotency.begin_with_deferred_response(keyed_request("key")).await.unwrap();
+    let ClaimOutcome::New(lost) = begun else { panic!("expected a new claim") };
+    let busy = other.app.idempotency.begin_with_deferred_response(keyed_request("key")).await;
+    assert!(matches!(busy, Err(IdempotencyError::InProgress)), "{busy:?}");
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
-    let ClaimOutcome::New(claim) = other.app.idempotency.begin(keyed_request("key")).await.unwrap() else {
-        panic!("expected the claim to be taken over")
-    };
-    assert_eq!(
-        listed(&one.app, lost).await,
-        None,
-        "the attempt whose claim was taken over must not be committed"
-    );
-    assert!(listed(&other.app, claim).await.is_some());
+    let begun = other.app.idempotency.begin_with_deferred_response(keyed_request("key")).await.unwrap();
+    let ClaimOutcome::New(claim) = begun else { panic!("expected the claim to be taken over") };
+    let response = |text: &str| StoredResponse { code: 200, text: text.into() };
+    lost.done(response("lost")).await.unwrap();
+    claim.done(response("stored")).await.unwrap();
+    let again = one.app.idempotency.begin_with_deferred_response(keyed_request("key")).await.unwrap();
+    assert!(matches!(&again, ClaimOutcome::Replayed(found) if found.text == "stored"), "{again:?}");
 }
 
-/// A unit of work whose commit reply is lost is repeated and finds its own changes. The fault affects the claim of the
-/// key, the reservation of an id block, or the command.
+/// A unit of work whose commit reply is lost is repeated and finds its own changes. The fault affects the reservation of an
+/// id block or the command.
 #[tokio::test(start_paused = true)]
 async fn response_is_replayed_after_a_lost_commit_reply() {
-    for nth in 0..4 {
+    for nth in 0..3 {
         let world = World::new().await;
         let process = world.process();
         let mut faults = vec![CommitFault::None; nth];
         faults.push(CommitFault::ReplyLost);
         process.faults.next_commits(faults);
-        let ClaimOutcome::New(claim) = process.app.idempotency.begin(keyed_request("key")).await.unwrap()
-        else {
-            panic!("expected a new claim")
-        };
-        let id = listed(&process.app, claim).await.expect("the product must be listed");
-        let again = process.app.idempotency.begin(keyed_request("key")).await.unwrap();
-        let ClaimOutcome::Replayed(response) = again else { panic!("{nth}: {again:?}") };
-        assert_eq!(response.text, id);
+        let id =
+            listed(&process.app, admitted(&process.app).await).await.expect("the product must be listed");
+        let again = listed(&process.app, admitted(&process.app).await).await;
+        assert!(
+            matches!(&again, Err(UseCaseError::Replayed(response)) if response.text == id),
+            "{nth}: {again:?}"
+        );
         let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
         assert_eq!(listed.len(), 1, "{nth}");
     }
@@ -137,6 +149,6 @@ async fn deferred_response_is_stored_in_the_database_and_replayed() {
         panic!("expected a new claim")
     };
     claim.done(StoredResponse { code: 200, text: "1".into() }).await.unwrap();
-    let again = app.idempotency.begin(keyed_request("key")).await.unwrap();
-    assert!(matches!(again, ClaimOutcome::Replayed(StoredResponse { code: 200, .. })), "{again:?}");
+    let again = listed(&app, admitted(&app).await).await;
+    assert!(matches!(again, Err(UseCaseError::Replayed(StoredResponse { code: 200, .. }))), "{again:?}");
 }

@@ -3,8 +3,10 @@
 use chrono::TimeDelta;
 use handover_contract::concurrency::{one_changed, one_succeeded, race};
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, tenant};
-use handover_contract::work::{changes_none, changes_one, is_conflict};
-use marketplace::ports::{RequestRecord, RequestScope, RequestState};
+use handover_contract::work::{changes_none, changes_one};
+use handover_contract::{eventually, within};
+use handover_outbox::ports::StoreError;
+use marketplace::ports::{RequestClaim, RequestRecord, RequestScope, RequestState};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{completed_request, processing_request, scope, user};
@@ -12,7 +14,7 @@ use crate::samples::{completed_request, processing_request, scope, user};
 async fn add(rig: &dyn MarketRig, requests: &[RequestRecord]) {
     in_unit!(rig, |unit| {
         for request in requests {
-            unit.insert_request(request).await.expect("cannot insert a request");
+            assert_eq!(unit.claim_request(request).await.unwrap(), RequestClaim::Inserted);
         }
     });
 }
@@ -54,11 +56,15 @@ pub async fn request_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, &scope("z")).await, None);
 }
 
-/// A duplicate scope is a conflict; the same key with another tenant, user or route is another request.
-pub async fn duplicate_scope_is_conflict(rig: &dyn MarketRig) {
+/// The claim of a scope with a record returns that record; the same key with another tenant, user or route is another
+/// request.
+pub async fn claim_of_taken_scope_returns_its_record(rig: &dyn MarketRig) {
     let first = processing_request("key", "t1");
     add(rig, std::slice::from_ref(&first)).await;
-    is_conflict(begin(rig).await.insert_request(&processing_request("key", "t2")).await);
+    in_unit!(rig, |unit| {
+        let claimed = unit.claim_request(&processing_request("key", "t2")).await.unwrap();
+        assert_eq!(claimed, RequestClaim::Exists(first.clone()));
+    });
     let others = [
         RequestScope { tenant: tenant(2), ..scope("key") },
         RequestScope { user: user(11), ..scope("key") },
@@ -146,9 +152,46 @@ pub async fn expired_requests_are_removed_earliest_first(rig: &dyn MarketRig) {
     assert!(stored(rig, &scope("d")).await.is_some());
 }
 
-pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
+/// A scope that another unit of work has claimed and not committed is locked: the claim does not wait. If that unit of work
+/// is rolled back, the scope is free.
+pub async fn uncommitted_claim_locks_its_scope(rig: &dyn MarketRig) {
+    if !rig.capabilities().concurrent_units {
+        return;
+    }
+    let mut first = begin(rig).await;
+    assert_eq!(first.claim_request(&processing_request("key", "t1")).await.unwrap(), RequestClaim::Inserted);
+    for _ in 0..2 {
+        let mut second = begin(rig).await;
+        let locked = within("a claim", second.claim_request(&processing_request("key", "t2"))).await.unwrap();
+        assert_eq!(locked, RequestClaim::Locked);
+    }
+    add(rig, &[processing_request("other", "t2")]).await;
+    drop(first);
+    // The rollback of a dropped unit of work may take a moment.
+    let claimed = eventually("a claim after a rollback", async || {
+        let mut third = begin(rig).await;
+        match third.claim_request(&processing_request("key", "t3")).await.unwrap() {
+            RequestClaim::Locked => None,
+            claimed @ (RequestClaim::Inserted | RequestClaim::Exists(_)) => {
+                Some(third.commit().await.map(|()| claimed))
+            }
+        }
+    })
+    .await;
+    assert_eq!(claimed.unwrap(), RequestClaim::Inserted);
+    assert_eq!(stored(rig, &scope("key")).await.map(|request| request.token).as_deref(), Some("t3"));
+}
+
+pub async fn concurrent_request_claims_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
-        Box::pin(async move { unit.insert_request(&processing_request("key", &format!("t{n}"))).await })
+        Box::pin(async move {
+            match unit.claim_request(&processing_request("key", &format!("t{n}"))).await? {
+                RequestClaim::Inserted => Ok(()),
+                RequestClaim::Exists(_) | RequestClaim::Locked => {
+                    Err(StoreError::Conflict { what: "key".to_owned() })
+                }
+            }
+        })
     })
     .await;
     let winner = one_succeeded(outcomes);

@@ -8,14 +8,12 @@ use super::super::{Fault, Faulty, Unit, Wraps};
 impl<U: MarketView + ?Sized> RequestQueriesWrapper for Faulty<U> {}
 
 impl RequestRepoWrapper for Unit {
-    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
-        if self.has(Fault::TakenScopesAreIgnored) {
-            self.serialize().await;
-            if self.inner().request_of(&request.scope).await?.is_some() {
-                return Ok(());
-            }
-        }
-        self.inner().insert_request(request).await
+    async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError> {
+        Ok(match self.inner().claim_request(claim).await? {
+            RequestClaim::Exists(_) if self.has(Fault::TakenScopesAreClaimed) => RequestClaim::Inserted,
+            RequestClaim::Locked if self.has(Fault::LockedScopesAreClaimed) => RequestClaim::Inserted,
+            claimed => claimed,
+        })
     }
 
     async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {

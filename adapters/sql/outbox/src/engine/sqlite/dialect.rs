@@ -1,6 +1,6 @@
 //! The SQL dialect of SQLite.
 
-use crate::dialect::{Claiming, Dialect, Sequencing};
+use crate::dialect::{Claiming, Dialect, RowClaiming, Sequencing};
 
 pub(crate) struct SqliteDialect;
 
@@ -35,6 +35,10 @@ impl Dialect for SqliteDialect {
 
     fn claiming(&self) -> Claiming {
         Claiming::UpdateReturning
+    }
+
+    fn row_claiming(&self) -> RowClaiming {
+        RowClaiming::SingleWriter
     }
 
     fn sequencing(&self) -> Sequencing {
