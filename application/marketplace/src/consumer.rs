@@ -290,7 +290,7 @@ impl Consumers {
         self.iter().map(|consumer| consumer.queue(pending_timeout)).fold(topology, |topology, queue| {
             let topology = queue.delay.into_iter().fold(topology, Topology::with_queue);
             let added = topology.with(&queue.name, &queue.bindings);
-            if queue.is_selective { added.selective([queue.name.as_str()]) } else { added }
+            if queue.is_selective { added.selective(&queue.name) } else { added }
         })
     }
 

@@ -21,6 +21,8 @@ pub struct EventFlow {
     pub queue: Option<String>,
     /// How often an event takes effect at the consumer.
     pub guarantee: Option<Guarantee>,
+    /// Whether the queue is selective: it gets only events with which the consumer has work.
+    pub is_selective: bool,
 }
 
 impl Outbox {
@@ -35,6 +37,7 @@ impl Outbox {
                 consumer: consumer.map(|consumer| consumer.consumer.clone()),
                 queue: consumer.map(|consumer| consumer.queue.clone()),
                 guarantee: consumer.map(|consumer| consumer.guarantee),
+                is_selective: consumer.is_some_and(|consumer| self.is_selective(&consumer.queue)),
             };
             let takes =
                 |consumer: &&ConsumerQueue| consumer.event_types.iter().any(|taken| taken == event_type);
@@ -65,6 +68,7 @@ impl Outbox {
                 eventTypes = event_types.join(","),
                 ordered = is_ordered,
                 guarantee = guarantee.as_str(),
+                selective = self.is_selective(queue),
                 "[Outbox] consumer"
             );
         }

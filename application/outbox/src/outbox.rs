@@ -126,8 +126,11 @@ impl Outbox {
 
     /// Lets events exclude this queue of the topology: it gets no message of an event of which its consumer is one of the
     /// [`IdleConsumers`].
+    ///
+    /// Every process needs this call. With RabbitMQ, add or remove it only while no relay of the application is running: the
+    /// messages of a relay that does not know of it do not enter the queue.
     pub fn with_selective_queue(self, queue: &str) -> Outbox {
-        let topology = Topology::clone(&self.topology).selective([queue]);
+        let topology = Topology::clone(&self.topology).selective(queue);
         Outbox { topology: Arc::new(topology), ..self }
     }
 
@@ -159,10 +162,13 @@ impl Outbox {
 
     /// The selective queues of these consumers.
     pub(crate) fn queues_of(&self, consumers: &IdleConsumers) -> BTreeSet<String> {
-        let is_selective =
-            |name: &str| self.topology.queues.iter().any(|spec| spec.is_selective && spec.name == name);
         let queues = self.consumers.iter().filter(|it| consumers.contains(&it.consumer)).map(|it| &it.queue);
-        queues.filter(|queue| is_selective(queue)).cloned().collect()
+        queues.filter(|queue| self.is_selective(queue)).cloned().collect()
+    }
+
+    /// Whether the queue gets only events with which its consumer has work.
+    pub(crate) fn is_selective(&self, queue: &str) -> bool {
+        self.topology.queues.iter().any(|spec| spec.is_selective && spec.name == queue)
     }
 
     /// Topology that the broker must provide.

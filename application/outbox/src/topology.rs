@@ -14,7 +14,7 @@ pub struct QueueSpec {
     pub ttl: Option<Duration>,
     /// Routing key for rejected and expired messages. With `None` they are dropped.
     pub dead_letter_key: Option<String>,
-    /// Whether a message can exclude this queue ([`Outgoing::excluding`](crate::ports::Outgoing::excluding)).
+    /// Whether the queue is selective: a message can exclude it ([`Outgoing::excluding`](crate::ports::Outgoing::excluding)).
     pub is_selective: bool,
 }
 
@@ -65,12 +65,10 @@ impl Topology {
         })
     }
 
-    /// The same topology in which a message can exclude these queues.
-    pub fn selective<'q>(mut self, queues: impl IntoIterator<Item = &'q str>) -> Topology {
-        for queue in queues {
-            for spec in self.queues.iter_mut().filter(|spec| spec.name == queue) {
-                spec.is_selective = true;
-            }
+    /// The same topology in which a message can exclude this queue.
+    pub fn selective(mut self, queue: &str) -> Topology {
+        for spec in self.queues.iter_mut().filter(|spec| spec.name == queue) {
+            spec.is_selective = true;
         }
         self
     }

@@ -1,6 +1,6 @@
 //! Builds an outbox, and refuses parts that do not fit together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +179,10 @@ impl<DB: Database> Builder<DB> {
         check_routing(&self.name, &events, &self.consumers)?;
         let prefix = TablePrefix::new(self.table_prefix.clone())?;
         let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
-        let enqueuer = Enqueuer::<DB>::new(events, self.clock.clone(), OsRandom::seeded()?, prefix);
+        let selective = self.consumers.iter().filter(|consumer| consumer.is_selective);
+        let selective: BTreeSet<String> = selective.map(|consumer| consumer.name.clone()).collect();
+        let enqueuer =
+            Enqueuer::<DB>::new(events, selective, self.clock.clone(), OsRandom::seeded()?, prefix);
         self.resources.insert(enqueuer.clone());
         self.check_data()?;
         let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
@@ -193,6 +196,7 @@ impl<DB: Database> Builder<DB> {
         let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
             routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
             subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
+            is_selective: consumer.is_selective,
         });
         let consumers: Vec<ConnectedConsumer> = consumers.collect();
         let Builder { name, broker, roles, summary, .. } = self;

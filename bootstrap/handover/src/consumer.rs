@@ -32,6 +32,7 @@ pub trait IntoConsumer<DB: Database> {
 pub struct Consumer {
     pub(crate) name: String,
     pub(crate) settings: OwnSettings,
+    pub(crate) is_selective: bool,
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
     pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
@@ -58,6 +59,7 @@ fn consumer<F: Send + Sync + 'static>(
     Consumer {
         name: name.clone(),
         settings: handlers.settings.clone(),
+        is_selective: handlers.is_selective,
         events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
         connect: Box::new(move |queue, shared| {

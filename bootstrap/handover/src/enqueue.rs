@@ -1,6 +1,6 @@
 //! Enqueues events in the caller's own transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,6 +60,8 @@ pub struct Options {
     sequence: Option<i64>,
     /// See [`Options::max_retries`].
     max_retries: Option<u32>,
+    /// See [`Options::idle_consumer`].
+    idle_consumers: IdleConsumers,
 }
 
 impl Options {
@@ -107,6 +109,15 @@ impl Options {
     pub fn max_retries(self, retries: u32) -> Options {
         Options { max_retries: Some(retries), ..self }
     }
+
+    /// Names a consumer that has no work with the event; more than one by further calls. The event is not delivered to it, and it
+    /// neither waits for the event nor records it. It MUST be a consumer of the same builder with
+    /// [`selective`](crate::Handlers::selective).
+    #[must_use]
+    pub fn idle_consumer(mut self, consumer: impl Into<String>) -> Options {
+        self.idle_consumers.insert(consumer);
+        self
+    }
 }
 
 /// Enqueues events in transactions of an application. An [`Outbox`](crate::Outbox) dereferences to it, and a handler gets
@@ -118,6 +129,8 @@ pub struct Enqueuer<DB> {
 
 struct Inner {
     events: BTreeMap<&'static str, Registration>,
+    /// Names of the consumers that an event can exclude.
+    selective: BTreeSet<String>,
     prefix: TablePrefix,
     clock: OutboxClock,
     random: OsRandom,
@@ -305,6 +318,10 @@ impl<DB: Database> Enqueuer<DB> {
             Json::parse(&payload).map_err(|cause| EnqueueError::Unreadable { event: E::NAME, cause })?;
         let is_consistent = registered.spec.check(E::AGGREGATE, &id, &written);
         is_consistent.map_err(|why| EnqueueError::Contradiction { event: E::NAME, why })?;
+        let is_unknown = |name: &&str| !self.inner.selective.contains(*name);
+        if let Some(consumer) = options.idle_consumers.names().find(is_unknown) {
+            return Err(EnqueueError::NotSelective { event: E::NAME, consumer: consumer.to_owned() });
+        }
         let now = self.inner.clock.now();
         let trace = options.trace;
         #[cfg(feature = "otel")]
@@ -328,7 +345,7 @@ impl<DB: Database> Enqueuer<DB> {
             metadata,
             occurred_at: options.occurred_at.unwrap_or(now),
             max_retry_count: options.max_retries.unwrap_or(3),
-            idle_consumers: IdleConsumers::default(),
+            idle_consumers: options.idle_consumers,
             routing_key: Some(registered.routing_key.to_owned()),
             due: options.due,
         })
@@ -371,12 +388,14 @@ impl<DB: Database> Enqueuer<DB> {
 impl<DB> Enqueuer<DB> {
     pub(crate) fn new(
         events: BTreeMap<&'static str, Registration>,
+        selective: BTreeSet<String>,
         clock: OutboxClock,
         random: OsRandom,
         prefix: TablePrefix,
     ) -> Enqueuer<DB> {
         let inner = Inner {
             events,
+            selective,
             prefix,
             clock,
             random,

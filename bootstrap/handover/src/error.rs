@@ -230,6 +230,17 @@ pub enum EnqueueError {
         /// The error of serde.
         cause: serde_json::Error,
     },
+    /// The event names a consumer as idle that no event can exclude.
+    #[error(
+        "the event {event:?} names {consumer:?} as idle, and this outbox has no selective consumer of this name; add \
+         `.selective()` to the functions of the consumer, or leave `idle_consumer` out"
+    )]
+    NotSelective {
+        /// Name of the event type.
+        event: &'static str,
+        /// The name in [`Options::idle_consumer`](crate::Options::idle_consumer).
+        consumer: String,
+    },
     /// The database refused the row, or the connection was lost. Roll the transaction back: on PostgreSQL it cannot be
     /// committed any more.
     #[error("the event was not stored: {0}")]
@@ -246,6 +257,7 @@ impl EnqueueError {
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Contradiction { .. }
             | EnqueueError::Key { .. }
+            | EnqueueError::NotSelective { .. }
             | EnqueueError::Payload { .. }
             | EnqueueError::Unreadable { .. }
             | EnqueueError::Unregistered { .. }

@@ -246,6 +246,8 @@ pub(crate) struct Function<F> {
 pub struct Handlers<F> {
     pub(crate) functions: Vec<Function<F>>,
     pub(crate) settings: OwnSettings,
+    /// See [`Handlers::selective`].
+    pub(crate) is_selective: bool,
 }
 
 /// The functions of a consumer from [`in_transaction`], on connections of type `C`.
@@ -378,7 +380,7 @@ impl AtLeastOnce {
 
 impl<F> Handlers<F> {
     fn empty() -> Handlers<F> {
-        Handlers { functions: Vec::new(), settings: OwnSettings::default() }
+        Handlers { functions: Vec::new(), settings: OwnSettings::default(), is_selective: false }
     }
 
     /// Sets the retry policy for failed attempts. The default of [`in_transaction`] is three retries, after 200, 400 and 800 ms;
@@ -407,6 +409,41 @@ impl<F> Handlers<F> {
     #[must_use]
     pub fn unordered(mut self) -> Handlers<F> {
         self.settings.order = ConsumeOrder::Any;
+        self
+    }
+
+    /// Makes the queue of the consumer selective: an event that names the consumer in
+    /// [`Options::idle_consumer`](crate::Options::idle_consumer) is not delivered to it. Every other event is.
+    ///
+    /// Set it in every process. With RabbitMQ, add or remove it only while no relay of the service is running: the messages of a
+    /// relay that does not know of it do not enter the queue.
+    ///
+    /// ```
+    /// use handover::{Event, Options, Outbox, at_least_once};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// # use sqlx::{Sqlite, SqlitePool};
+    ///
+    /// async fn mail(event: Event<BookLent>) -> handover::Result {
+    ///     // write to the reader ...
+    ///     Ok(())
+    /// }
+    ///
+    /// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, handover::BuildError> {
+    ///     Outbox::builder(pool).consumer("mail", at_least_once(mail).selective()).build()
+    /// }
+    ///
+    /// /// A reader without an address gets no mail.
+    /// fn options(has_address: bool) -> Options {
+    ///     if has_address { Options::default() } else { Options::default().idle_consumer("mail") }
+    /// }
+    /// # let _ = (outbox, options);
+    /// ```
+    #[must_use]
+    pub fn selective(mut self) -> Handlers<F> {
+        self.is_selective = true;
         self
     }
 

@@ -168,6 +168,9 @@ impl<DB: Database> Outbox<DB> {
         }
         for consumer in consumers {
             services = services.with_consumer(&consumer.subscriber, &consumer.routing_keys);
+            if consumer.is_selective {
+                services = services.with_selective_queue(&consumer.subscriber.queue);
+            }
         }
         services
     }

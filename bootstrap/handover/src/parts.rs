@@ -47,4 +47,6 @@ pub(crate) struct Parts {
 pub(crate) struct ConnectedConsumer {
     pub(crate) routing_keys: Vec<&'static str>,
     pub(crate) subscriber: Subscriber<Session>,
+    /// Whether events can exclude the queue.
+    pub(crate) is_selective: bool,
 }

@@ -24,7 +24,8 @@ impl Report {
         let consumers = parts.consumers.iter().map(|consumer| {
             let subscriber = &consumer.subscriber;
             let guarantee = subscriber.handler.guarantee().as_str();
-            format!("{} ({guarantee}: {})", subscriber.name(), subscriber.event_types().join(", "))
+            let selective = if consumer.is_selective { ", selective" } else { "" };
+            format!("{} ({guarantee}{selective}: {})", subscriber.name(), subscriber.event_types().join(", "))
         });
         let roles: Vec<String> = parts.roles.iter().map(|role| format!("{role:?}").to_lowercase()).collect();
         Report {

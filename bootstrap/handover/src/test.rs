@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, EventType, OutboxStatus};
+use handover_outbox::ConsumerQueue;
 use handover_outbox::consumers::{Event as StoredEvent, HandlerError};
 use handover_outbox::ports::{BrokerError, Consumed, OutboxFilter, OutboxRow, Redrive, StoreError};
 use handover_system::EntropyError;
@@ -188,8 +189,10 @@ impl<DB> Running<DB> {
             if row.status != OutboxStatus::Sent {
                 continue;
             }
-            for consumer in services.consumers().iter().filter(|it| it.event_types.contains(&row.event_type))
-            {
+            let has_work = |it: &&ConsumerQueue| {
+                it.event_types.contains(&row.event_type) && !row.idle_consumers.contains(&it.consumer)
+            };
+            for consumer in services.consumers().iter().filter(has_work) {
                 let is_of = |it: &&Consumed| it.event_id == row.event_id && it.consumer == consumer.consumer;
                 let Some(Consumed { record, .. }) = consumed.iter().find(is_of) else { return false };
                 let key = (consumer.consumer.as_str(), &row.aggregate);

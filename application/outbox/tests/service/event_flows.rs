@@ -22,6 +22,7 @@ async fn event_types_and_queues_without_a_consumer_are_reported() {
         consumer: Some("loans".to_owned()),
         queue: Some(QUEUE.to_owned()),
         guarantee: Some(Guarantee::ExactlyOnce),
+        is_selective: false,
     };
     let of_lost = EventFlow {
         event_type: "BOOK_LOST".to_owned(),
@@ -30,8 +31,11 @@ async fn event_types_and_queues_without_a_consumer_are_reported() {
         consumer: None,
         queue: None,
         guarantee: None,
+        is_selective: false,
     };
-    assert_eq!(flows, [of_lent, of_lost]);
+    assert_eq!(flows, [of_lent.clone(), of_lost.clone()]);
+    let selective = library.outbox.clone().with_selective_queue(QUEUE).event_flows();
+    assert_eq!(selective, [EventFlow { is_selective: true, ..of_lent }, of_lost]);
 
     let unread = QueueSpec {
         name: "unread".to_owned(),
@@ -43,12 +47,13 @@ async fn event_types_and_queues_without_a_consumer_are_reported() {
     let topology = library.outbox.topology().as_ref().clone().with_queue(unread);
     let outbox = Outbox::new(library.outbox.tx.clone(), Arc::clone(&library.outbox.broker), topology)
         .with_registry(Arc::clone(&library.outbox.registry))
-        .with_handler_of(&Subscriber::new(QUEUE, Arc::new(Loans)));
+        .with_handler_of(&Subscriber::new(QUEUE, Arc::new(Loans)))
+        .with_selective_queue(QUEUE);
     assert_eq!(outbox.queues_without_consumer(), ["unread"]);
     outbox.log_event_flows();
     let lines = log::lines();
     for parts in [
-        ["[Outbox] consumer", "consumer=\"loans\"", "guarantee=\"exactly once\""],
+        ["[Outbox] consumer", "consumer=\"loans\"", "selective=true"],
         ["no consumer of this program takes events", "BOOK_LOST", "book.lost"],
         ["no consumer of this program takes messages", "unread", "they stay in it"],
     ] {

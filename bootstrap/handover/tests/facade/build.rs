@@ -139,11 +139,11 @@ async fn report_lists_types_consumers_and_guarantees() -> TestResult {
         .builder()
         .data(Mailer)
         .consumer("reminders", in_transaction(remind))
-        .consumer("mail", at_least_once(mail));
+        .consumer("mail", at_least_once(mail).selective());
     assert_eq!(
         builder.build()?.report().to_string(),
         "outbox library: broker: tables of the database; roles: relay, consumers; events: book.lent (in order); \
-         consumers: reminders (exactly once: book.lent), mail (at least once: book.lent)"
+         consumers: reminders (exactly once: book.lent), mail (at least once, selective: book.lent)"
     );
     assert_eq!(
         library.builder().roles([Role::Relay]).build()?.report().to_string(),

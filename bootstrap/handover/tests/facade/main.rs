@@ -17,6 +17,7 @@ mod operators;
 mod prefix;
 mod readme;
 mod routing;
+mod selective;
 mod start;
 mod test_helpers;
 mod traces;

@@ -93,14 +93,22 @@ fn of_queue(queue: &QueueSpec, topology: &Topology, timeout: Duration) -> Value 
 
 fn description(queue: &QueueSpec) -> String {
     let keys = queue.bindings.join("`, `");
+    let messages = if queue.is_selective {
+        format!(
+            "Selective: gets a message with the routing key `{keys}` only if its consumer has work with the event. In RabbitMQ it is bound to `to.{}`, which the relay adds in the header `CC`.",
+            queue.name
+        )
+    } else {
+        format!("Bound to `{keys}`.")
+    };
     match (&queue.ttl, &queue.dead_letter_key) {
         (Some(_), Some(to)) => {
-            format!("Bound to `{keys}`. An expired message is dead-lettered with the routing key `{to}`.")
+            format!("{messages} An expired message is dead-lettered with the routing key `{to}`.")
         }
         (_, Some(to)) => format!(
-            "Bound to `{keys}`. A message that no consumer can process is dead-lettered with the routing key `{to}`."
+            "{messages} A message that no consumer can process is dead-lettered with the routing key `{to}`."
         ),
-        (_, None) => format!("Bound to `{keys}`."),
+        (_, None) => messages,
     }
 }
 

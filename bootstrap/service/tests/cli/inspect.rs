@@ -99,9 +99,12 @@ fn topology_shows_every_event_type_with_its_consumers_and_their_guarantee() {
     let rows = listed["items"].as_array().unwrap();
     let paid = json!({
         "eventType": "ORDER_PAID", "routingKey": "order.paid", "ordered": true, "consumer": "fulfillment",
-        "queue": "order.fulfillment.queue", "guarantee": "exactly once",
+        "queue": "order.fulfillment.queue", "guarantee": "exactly once", "selective": false,
     });
     assert!(rows.contains(&paid), "{rows:#?}");
+    let selective = rows.iter().filter(|row| row["selective"] == true);
+    let selective: BTreeSet<&str> = selective.filter_map(|row| row["consumer"].as_str()).collect();
+    assert_eq!(selective, ["coupon", "points", "wallet", "webhooks"].into());
     let names =
         |field: &str| -> BTreeSet<&str> { rows.iter().filter_map(|row| row[field].as_str()).collect() };
     assert!(names("eventType").len() > 10, "{rows:#?}");
@@ -118,6 +121,7 @@ fn outbox_show_prints_the_whole_event() {
     let id = event["eventId"].as_str().unwrap();
     assert_eq!(&world.run(&format!("outbox show {id} --output json")).json(), event);
     assert_eq!(event["payload"]["orderId"], json!(1));
+    assert_eq!(event["idleConsumers"], json!(["coupon", "points", "wallet", "webhooks"]));
     let text = world.run(&format!("outbox show {id}"));
     for part in [format!("eventId        {id}\n"), format!("payload        {}\n", event["payload"])] {
         assert!(text.done().contains(&part), "{part} is not in {}", text.stdout);

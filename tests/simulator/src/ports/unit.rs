@@ -11,7 +11,7 @@ use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
 use super::Process;
-use super::unit_writes::UnitWrites;
+use super::unit_writes::{StatusChange, UnitWrites};
 use crate::fault_kinds::{CrashPoint, Fault};
 use crate::faults::OpenView;
 use crate::machines::NOTHING;
@@ -62,6 +62,13 @@ impl<I: ?Sized> Faulty<I> {
     ) {
         if let (Changed::One, Some(from)) = (changed, from) {
             self.transition((machine, from, to), what);
+        }
+    }
+
+    /// Records that an order, payment or refund, whose status was `from`, was written, if its status changed.
+    fn written(&mut self, changed: Changed, from: Option<&'static str>, after: StatusChange) {
+        if changed == Changed::One && from != Some(after.status) {
+            self.writes.record_status_change(after);
         }
     }
 

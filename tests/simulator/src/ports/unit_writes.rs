@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition};
-use handover_outbox::ports::{OwnedPartition, RelayId, StoreError, Unapplied};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
+use handover_outbox::ports::{NewEvent, OwnedPartition, RelayId, StoreError, Unapplied};
 use marketplace::ports::Work;
-use marketplace_domain::{Balance, EventKind};
+use marketplace_domain::{AggregateType, Balance, EventKind, Order, Payment, Refund};
 
 use super::Process;
 use super::webhook_writes::WebhookWrites;
@@ -60,6 +60,10 @@ pub(super) struct UnitWrites {
     /// Partitions of the rows whose publish results were recorded.
     pub(super) settled: BTreeSet<Partition>,
     pub(super) webhooks: WebhookWrites,
+    /// Status changes of orders, payments and refunds.
+    status_changes: Vec<StatusChange>,
+    /// Aggregates and `aggregate_seq` of the events that the unit of work appended.
+    appended: BTreeSet<(AggregateRef, i64)>,
     /// Violations; they count only if the unit of work is committed.
     pub(super) violations: Vec<String>,
 }
@@ -71,7 +75,63 @@ struct OrderedEvent {
     position: (i64, i64),
 }
 
+/// A change of the status of an order, payment or refund.
+pub(super) struct StatusChange {
+    aggregate: AggregateRef,
+    /// Version of the aggregate after the change.
+    version: i64,
+    pub(super) status: &'static str,
+}
+
+impl StatusChange {
+    pub(super) fn of_order(after: &Order) -> StatusChange {
+        let aggregate = aggregate(AggregateType::Order, after.tenant, after.id.get());
+        StatusChange { aggregate, version: after.version, status: after.status.as_str() }
+    }
+
+    pub(super) fn of_payment(after: &Payment) -> StatusChange {
+        let aggregate = aggregate(AggregateType::Payment, after.tenant, after.id.get());
+        StatusChange { aggregate, version: after.version, status: after.status.as_str() }
+    }
+
+    pub(super) fn of_refund(after: &Refund) -> StatusChange {
+        let aggregate = aggregate(AggregateType::Refund, after.tenant, after.id.get());
+        StatusChange { aggregate, version: after.version, status: after.status.as_str() }
+    }
+}
+
+fn aggregate(kind: AggregateType, tenant: TenantId, id: i64) -> AggregateRef {
+    AggregateRef { tenant, kind: kind.as_str().to_owned(), id: id.into() }
+}
+
 impl UnitWrites {
+    /// Records a change that must have an event: every status of an order is announced, and every status of a payment or
+    /// refund except `PROCESSING`.
+    pub(super) fn record_status_change(&mut self, change: StatusChange) {
+        if change.status != "PROCESSING" {
+            self.status_changes.push(change);
+        }
+    }
+
+    /// Records the events that the application appends, also those whose rows are lost by a fault.
+    pub(super) fn record_appended(&mut self, events: &[NewEvent]) {
+        let versions =
+            events.iter().filter_map(|event| Some((event.aggregate.clone(), event.aggregate_seq?)));
+        self.appended.extend(versions);
+    }
+
+    /// The status changes without an event of the same version in the same unit of work.
+    fn unannounced(&self) -> impl Iterator<Item = String> {
+        let is_announced =
+            |change: &&StatusChange| self.appended.contains(&(change.aggregate.clone(), change.version));
+        self.status_changes.iter().filter(move |change| !is_announced(change)).map(|change| {
+            let StatusChange { aggregate, version, status } = change;
+            let name = aggregate.kind.to_lowercase();
+            let id = &aggregate.id;
+            format!("{name} {id} became {status} without an event of its version {version}")
+        })
+    }
+
     /// Records the unapplied events that the consumer read to find the events that it must apply first.
     pub(super) fn read_unapplied(&mut self, consumer: &str, unapplied: &[Unapplied]) {
         let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventKind::is_ordered);
@@ -182,8 +242,8 @@ impl UnitWrites {
             self.backoffs.iter().for_each(|(event, backoff)| observed.record_backoff(event, *backoff));
             self.redriven.iter().for_each(|event| observed.record_redrive(event));
         });
-        for violation in &self.violations {
-            process.faults.violation(violation.clone());
+        for violation in self.violations.iter().cloned().chain(self.unannounced()) {
+            process.faults.violation(violation);
         }
     }
 

@@ -27,6 +27,8 @@ crate::views! {
         update_time: Time,
         sent_time: Option<Time>,
         released_time: Option<Time>,
+        /// Consumers that have no work with the event; it is not delivered to them.
+        idle_consumers: Vec<String>,
         trace_id: String,
         payload: Json,
     }
@@ -57,6 +59,7 @@ impl From<OutboxRow> for EventView {
             update_time: Time(row.update_time),
             sent_time: row.sent_time.map(Time),
             released_time: row.released_time.map(Time),
+            idle_consumers: row.idle_consumers.names().map(str::to_owned).collect(),
         }
     }
 }

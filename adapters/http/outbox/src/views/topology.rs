@@ -16,12 +16,14 @@ crate::views! {
         queue: Option<String>,
         /// `exactly once` or `at least once`.
         guarantee: Option<String>,
+        /// Whether the queue gets only events with which the consumer has work.
+        selective: bool,
     }
 }
 
 impl Listed for EventFlowView {
     const COLUMNS: &'static [&'static str] =
-        &["eventType", "routingKey", "ordered", "consumer", "queue", "guarantee"];
+        &["eventType", "routingKey", "ordered", "consumer", "queue", "guarantee", "selective"];
 }
 
 impl From<EventFlow> for EventFlowView {
@@ -33,6 +35,7 @@ impl From<EventFlow> for EventFlowView {
             consumer: flow.consumer,
             queue: flow.queue,
             guarantee: flow.guarantee.map(|guarantee| guarantee.as_str().to_owned()),
+            selective: flow.is_selective,
         }
     }
 }

@@ -26,6 +26,13 @@ fn texts(timeline: &Timeline, kind: TimelineKind) -> Vec<&str> {
     timeline.items.iter().filter(|item| item.kind == kind).map(|item| item.what.as_str()).collect()
 }
 
+fn detail_of_event(timeline: &Timeline, event_type: &str) -> Option<String> {
+    let is_it = |item: &&TimelineItem| {
+        item.kind == TimelineKind::Event && item.event_type.as_deref() == Some(event_type)
+    };
+    timeline.items.iter().find(is_it).unwrap().detail.clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_effect() {
     let (_world, process) = running().await;
@@ -40,7 +47,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     pass(secs(1)).await;
     app.ordering.complete(&by(BUYER), order).await.unwrap();
     pass(secs(1)).await;
-    let shown = app.operations.timeline(&by(BUYER), None, order).await.unwrap();
+    let mut shown = app.operations.timeline(&by(BUYER), None, order).await.unwrap();
     assert_eq!(shown.order, order);
     assert!(shown.items.is_sorted_by_key(|item| item.at));
     let states = ["order placed", "order paid", "order shipped", "order completed"];
@@ -81,9 +88,28 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     let reports = ["report 1 of the gateway: payment SUCCESS; order_paid"];
     assert_eq!(texts(&everything, TimelineKind::GatewayReport), reports);
     everything.items.retain(|item| item.kind != TimelineKind::GatewayReport);
+    // The order uses no assets, and no endpoint asks for its events. A payment earns points.
+    let sellers = app.operations.timeline(&by(SELLER), None, order).await.unwrap();
+    let no_work = [
+        ("ORDER_CREATED", [Some("coupon, points, wallet, webhooks"), Some("coupon, points, wallet"), None]),
+        ("ORDER_PAID", [Some("coupon, wallet, webhooks"), Some("coupon, wallet"), None]),
+        ("ORDER_TIMEOUT", [None; 3]),
+    ];
+    for (event_type, expected) in no_work {
+        let timelines = [&everything, &shown, &sellers];
+        let expected = expected.map(|names| names.map(|names| format!("no work for {names}")));
+        assert_eq!(timelines.map(|timeline| detail_of_event(timeline, event_type)), expected, "{event_type}");
+    }
+    for timeline in [&mut everything, &mut shown] {
+        timeline
+            .items
+            .iter_mut()
+            .filter(|item| item.kind == TimelineKind::Event)
+            .for_each(|item| item.detail = None);
+    }
     assert_eq!(
         everything, shown,
-        "without errors and reports of the gateway, the timeline of an operator must equal that of the buyer"
+        "without errors, reports of the gateway and consumers of operators, the timeline of an operator must equal that of the buyer"
     );
     let masked = app.operations.timeline(&operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {

@@ -79,7 +79,7 @@ pub struct TimelineItem {
     pub balance_after: Option<String>,
     /// Description.
     pub what: String,
-    /// Details. Errors and the reasons of redrives and dead-letter decisions are only for operators.
+    /// Details, for an event the consumers that have no work with it. Errors and the reasons of redrives and dead-letter decisions are only for operators.
     pub detail: Option<String>,
     pub trace_id: Option<String>,
 }

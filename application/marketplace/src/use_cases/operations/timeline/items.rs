@@ -85,7 +85,9 @@ impl<'a> Items<'a> {
             self.push(&row.event_id, item);
         }
         let what = format!("{} committed to the outbox", row.event_type);
-        self.push(&row.event_id, new_item(row.create_time, TimelineKind::Event, what));
+        let detail = self.idle_consumers(row);
+        let committed = new_item(row.create_time, TimelineKind::Event, what);
+        self.push(&row.event_id, TimelineItem { detail, ..committed });
         let mut is_in_history = false;
         for entry in history {
             let (status, what) = match entry.kind {
@@ -296,6 +298,13 @@ impl<'a> Items<'a> {
         item.event_type = row.map(|row| row.event_type.clone());
         item.trace_id = row.map(|row| row.trace_id().to_owned()).or(item.trace_id);
         self.items.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
+    }
+
+    /// The consumers that have no work with the event, without those whose results the reader does not see.
+    fn idle_consumers(&self, row: &OutboxRow) -> Option<String> {
+        let names = row.idle_consumers.names().filter(|name| !self.hidden.contains(*name));
+        let names: Vec<&str> = names.collect();
+        (!names.is_empty()).then(|| format!("no work for {}", names.join(", ")))
     }
 
     /// Returns text of buyer or seller, masked if the reader may not see it.

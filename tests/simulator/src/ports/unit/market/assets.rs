@@ -11,6 +11,7 @@ use marketplace_domain::{
     Refund, RefundStatus,
 };
 
+use super::super::super::unit_writes::StatusChange;
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
 
@@ -62,6 +63,7 @@ impl RefundRepoWrapper for Unit {
         self.check_cap(refund).await?;
         self.inner.insert_refund(refund).await?;
         self.inserted("refund", refund.status.as_str(), || of_refund(refund));
+        self.written(Changed::One, None, StatusChange::of_refund(refund));
         Ok(())
     }
 
@@ -72,6 +74,7 @@ impl RefundRepoWrapper for Unit {
         self.writes.records_refund_request |= is_requested && changed == Changed::One;
         let from = before.map(|before| before.status.as_str());
         self.advanced(changed, ("refund", from, after.status.as_str()), || of_refund(after));
+        self.written(changed, from, StatusChange::of_refund(after));
         Ok(changed)
     }
 }

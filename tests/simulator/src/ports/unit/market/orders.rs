@@ -4,6 +4,7 @@ use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{MarketUnit, OrderRepoWrapper, PaymentRepoWrapper, ProductRepoWrapper};
 use marketplace_domain::{HoldStatus, Order, OrderStatus, Payment, Product};
 
+use super::super::super::unit_writes::StatusChange;
 use super::super::{Faulty, Unit};
 
 fn of_product(product: &Product) -> String {
@@ -35,6 +36,7 @@ impl OrderRepoWrapper for Unit {
         self.inner.insert_order(order).await?;
         let what = || format!("order {} of product {}", order.id, order.product);
         self.inserted("order", order.status.as_str(), what);
+        self.written(Changed::One, None, StatusChange::of_order(order));
         Ok(())
     }
 
@@ -46,6 +48,7 @@ impl OrderRepoWrapper for Unit {
         let changed = self.inner.advance_order(after).await?;
         let from = before.map(|before| before.status.as_str());
         self.advanced(changed, ("order", from, after.status.as_str()), || format!("order {}", after.id));
+        self.written(changed, from, StatusChange::of_order(after));
         Ok(changed)
     }
 }
@@ -54,6 +57,7 @@ impl PaymentRepoWrapper for Unit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
         self.inner.insert_payment(payment).await?;
         self.inserted("payment", payment.status.as_str(), || of_payment(payment));
+        self.written(Changed::One, None, StatusChange::of_payment(payment));
         Ok(())
     }
 
@@ -62,6 +66,7 @@ impl PaymentRepoWrapper for Unit {
         let changed = self.inner.advance_payment(after).await?;
         let from = before.map(|before| before.status.as_str());
         self.advanced(changed, ("payment", from, after.status.as_str()), || of_payment(after));
+        self.written(changed, from, StatusChange::of_payment(after));
         Ok(changed)
     }
 }

@@ -22,6 +22,7 @@ use crate::run_settings::RELAY_BACKOFF;
 
 impl OutboxRepoWrapper for Unit {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        self.writes.record_appended(events);
         let events = &*self.without_lost_rows(events);
         let repaired = self.repaired(events).await?;
         if !repaired.is_empty() {
