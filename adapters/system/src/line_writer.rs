@@ -19,6 +19,8 @@ pub const LOG_LINES_DROPPED: Metric = Metric::counter(
 const BATCH_BYTES: usize = 4096;
 /// Memory that a queued line needs in addition to its text.
 const LINE_OVERHEAD_BYTES: usize = 64;
+/// Time for which the thread gathers lines: waking it for each line costs more than writing it.
+const GATHER: Duration = Duration::from_millis(5);
 /// Pause before a write is repeated on a destination that does not block (`O_NONBLOCK`) and is full.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,7 +45,7 @@ pub struct LineWriter(Arc<Shared>);
 struct Shared {
     options: LineWriterOptions,
     queue: Mutex<Queue>,
-    /// Signals the writing thread: lines were added.
+    /// Signals the writing thread: a line was added while it waited for one, or a line that must not wait.
     added: Condvar,
     /// Signals [`LineWriter::flush`]: everything is written.
     written: Condvar,
@@ -61,6 +63,11 @@ struct Queue {
     dropped: u64,
     /// Whether the thread writes or calls back.
     is_busy: bool,
+    /// Whether the thread waits for a line.
+    is_idle: bool,
+    /// Whether the thread must not gather lines: an important line is queued, the queue is half full, or somebody waits
+    /// for the lines.
+    is_urgent: bool,
 }
 
 struct Line {
@@ -95,7 +102,9 @@ impl LineWriter {
 
     /// Waits until all queued lines are written. Returns whether this was the case within the time.
     pub fn flush(&self, within: Duration) -> bool {
-        let queue = self.0.queue();
+        let mut queue = self.0.queue();
+        queue.is_urgent = true;
+        self.0.added.notify_one();
         let (_queue, timeout) = self
             .0
             .written
@@ -115,9 +124,15 @@ impl fmt::Debug for LineWriter {
 impl Write for LineWriter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let is_important = (self.0.options.is_important)(text);
-        let dropped = self.0.queue().add(text, is_important, self.0.options.max_bytes);
+        let mut queue = self.0.queue();
+        let dropped = queue.add(text, is_important, self.0.options.max_bytes);
+        queue.is_urgent |= is_important || queue.bytes > self.0.options.max_bytes / 2;
+        let wakes_thread = queue.is_idle || queue.is_urgent;
+        drop(queue);
         self.0.dropped.fetch_add(dropped, Ordering::Relaxed);
-        self.0.added.notify_one();
+        if wakes_thread {
+            self.0.added.notify_one();
+        }
         Ok(text.len())
     }
 
@@ -132,6 +147,19 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for a line, and then for more.
+    fn gather<'q>(&self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        queue.is_idle = true;
+        queue.is_urgent = false;
+        queue = self
+            .added
+            .wait_while(queue, |queue| queue.is_written() && !queue.is_urgent)
+            .unwrap_or_else(PoisonError::into_inner);
+        queue.is_idle = false;
+        let gathered = self.added.wait_timeout_while(queue, GATHER, |queue| !queue.is_urgent);
+        gathered.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// The thread: writes lines as long as the process runs.
     fn write_all(&self, mut destination: impl Write) {
         let mut queue = self.queue();
@@ -141,7 +169,7 @@ impl Shared {
             let (batch, lines) = if dropped == 0 { queue.take(BATCH_BYTES) } else { (Vec::new(), 0) };
             if dropped == 0 && lines == 0 {
                 self.written.notify_all();
-                queue = self.added.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.gather(queue);
                 continue;
             }
             queue.is_busy = true;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use handover_system::{LineWriter, LineWriterOptions};
+use memchr::memmem;
 
 /// The queue of this process, if it has one.
 static QUEUE: OnceLock<LineWriter> = OnceLock::new();
@@ -61,7 +62,7 @@ fn own_stderr() -> Box<dyn Write + Send> {
 }
 
 fn is_important(line: &[u8]) -> bool {
-    let contains = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
+    let contains = |part: &[u8]| memmem::find(line, part).is_some();
     contains(ALERT) || contains(LINES_DROPPED.as_bytes())
 }
 
