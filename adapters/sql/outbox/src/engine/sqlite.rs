@@ -8,6 +8,7 @@ mod checkpoints;
 mod connections;
 mod dialect;
 mod error;
+mod group_sync;
 mod log_check;
 mod storage;
 #[cfg(test)]
@@ -34,13 +35,12 @@ use crate::prefix::TablePrefix;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
 
-use checkpoints::Checkpoints;
 use connections::{BEGIN, Reader, Writer};
 pub(crate) use dialect::SqliteDialect;
 pub(crate) use error::classify;
 use error::to_store_error;
 pub use log_check::ForeignLog;
-use storage::{Problem, Storage};
+use storage::Problem;
 use upkeep::Upkeep;
 
 /// Time limit for waiting for a connection of the pool, or for another process that writes.
@@ -120,11 +120,7 @@ impl SqliteEngine {
         let log = log_of(&options.path);
         log_check::check(&options.path, &log).await?;
         create_private(&options.path);
-        let upkeep = Arc::new(Upkeep {
-            checkpoints: Checkpoints::new(log.clone()),
-            storage: Storage::new(&options.path, &log),
-            marked: AtomicBool::new(false),
-        });
+        let upkeep = Arc::new(Upkeep::new(&options.path, &log));
         let connect = options
             .connect
             .clone()
@@ -135,7 +131,8 @@ impl SqliteEngine {
             .immutable(false)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
-            .synchronous(SqliteSynchronous::Full)
+            // The store flushes the log itself: see `group_sync`.
+            .synchronous(SqliteSynchronous::Normal)
             .statement_cache_capacity(256)
             // The driver's thread sends rows one by one; the buffer holds all rows of a relay window.
             .row_buffer_size(256)
@@ -233,16 +230,16 @@ impl Engine for SqliteEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        self.upkeep.storage.check()?;
+        self.upkeep.check()?;
         let acquired = pools::wait_for(WRITER, self.writer.acquire()).await;
         let connection = acquired.map_err(to_store_error)?;
         let in_transaction = self.in_transaction.clone();
-        Ok(Box::new(Writer { connection, in_transaction, upkeep: self.upkeep.clone() }))
+        Ok(Box::new(Writer::new(connection, in_transaction, self.upkeep.clone())))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         let acquired = pools::wait_for(READER, self.readers.acquire()).await;
-        Ok(Box::new(Reader(acquired.map_err(to_store_error)?)))
+        Ok(Box::new(Reader::new(acquired.map_err(to_store_error)?, self.upkeep.sync.clone())))
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
@@ -257,7 +254,13 @@ impl Engine for SqliteEngine {
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(|error| StoreError::Backend(Box::new(error)))?;
-        transaction.commit().await.map_err(to_store_error)
+        let committing = self.upkeep.sync.begin();
+        let number = committing.number();
+        let committed = transaction.commit().await.map_err(to_store_error);
+        drop(committing);
+        drop(writer);
+        committed?;
+        self.upkeep.sync.durable(number).await
     }
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
@@ -276,6 +279,9 @@ impl Engine for SqliteEngine {
     async fn storage_problem(&self) -> Option<String> {
         if self.upkeep.storage.check().is_err() {
             return Some(Problem::Replaced.to_string());
+        }
+        if let Err(why) = self.upkeep.sync.check() {
+            return Some(why);
         }
         let problem = self.upkeep.storage.problem()?;
         // No other write may follow, so this one finds out whether the problem is solved.

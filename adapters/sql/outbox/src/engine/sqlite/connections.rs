@@ -10,6 +10,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
+use super::group_sync::GroupSync;
 use super::upkeep::Upkeep;
 use crate::connection::{Connection, DriverConnection, no_transaction, transaction_ended};
 use crate::engine::transactions;
@@ -22,20 +23,39 @@ pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 
 /// The writer connection; tracks whether it may be in a transaction.
 pub(super) struct Writer {
-    pub(super) connection: PoolConnection<Sqlite>,
-    pub(super) in_transaction: Arc<AtomicBool>,
-    pub(super) upkeep: Arc<Upkeep>,
+    /// `None` after a commit: the next unit of work uses it while the log is flushed.
+    connection: Option<PoolConnection<Sqlite>>,
+    in_transaction: Arc<AtomicBool>,
+    upkeep: Arc<Upkeep>,
+}
+
+/// Error of a statement after the commit.
+fn committed_already() -> StoreError {
+    StoreError::Backend("the transaction is committed, and its connection is in use by another one".into())
 }
 
 impl Writer {
+    pub(super) fn new(
+        connection: PoolConnection<Sqlite>,
+        in_transaction: Arc<AtomicBool>,
+        upkeep: Arc<Upkeep>,
+    ) -> Writer {
+        Writer { connection: Some(connection), in_transaction, upkeep }
+    }
+
+    fn connection(&mut self) -> Result<&mut PoolConnection<Sqlite>, StoreError> {
+        self.connection.as_mut().ok_or_else(committed_already)
+    }
+
     /// Runs a checkpoint if one is due and no transaction is open.
     async fn checkpoint(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
         if self.in_transaction.load(Ordering::Acquire) || !self.upkeep.checkpoints.is_due() {
             return;
         }
         // This future may be dropped while the mark is written.
         self.in_transaction.store(true, Ordering::Release);
-        match self.upkeep.checkpoints.run(&mut self.connection).await {
+        match self.upkeep.checkpoints.run(connection).await {
             Ok(()) => self.in_transaction.store(false, Ordering::Release),
             Err(error) => tracing::debug!(%error, "sqlite: checkpoint failed; the next commit repeats it"),
         }
@@ -49,34 +69,40 @@ impl Writer {
 #[async_trait]
 impl Connection for Writer {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        let changed = self.connection.statements().execute_with(sql, values).await;
+        let changed = self.connection()?.statements().execute_with(sql, values).await;
         let changed = self.named(changed)?;
         self.checkpoint().await;
         Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let rows = self.connection.statements().fetch_with(sql, values).await;
+        let rows = self.connection()?.statements().fetch_with(sql, values).await;
         let rows = self.named(rows)?;
         self.checkpoint().await;
         Ok(rows)
     }
 
     async fn begin(&mut self) -> Result<(), StoreError> {
+        let connection = self.connection.as_mut().ok_or_else(committed_already)?;
         // The flag is set before BEGIN is sent: this future may be dropped while the statement runs.
         self.in_transaction.store(true, Ordering::Release);
-        self.upkeep.mark_empty_log(&mut self.connection).await;
-        let begun = self.connection.begin(Some(BEGIN)).await;
+        self.upkeep.mark_empty_log(connection).await;
+        let begun = connection.begin(Some(BEGIN)).await;
         self.named(begun)
     }
 
     async fn commit(&mut self) -> Result<(), StoreError> {
-        self.upkeep.storage.check()?;
-        let committed = self.connection.commit().await;
+        self.upkeep.check()?;
+        let connection = self.connection.as_mut().ok_or_else(committed_already)?;
+        let committing = self.upkeep.sync.begin();
+        let number = committing.number();
+        let committed = connection.commit().await;
+        drop(committing);
         self.named(committed)?;
         self.in_transaction.store(false, Ordering::Release);
         self.checkpoint().await;
-        Ok(())
+        self.connection = None;
+        self.upkeep.sync.durable(number).await
     }
 
     async fn lend(&mut self) -> Result<(), StoreError> {
@@ -84,12 +110,12 @@ impl Connection for Writer {
             return Err(no_transaction());
         }
         // The end of the transaction removes the savepoint.
-        let begun = self.connection.simple("SAVEPOINT handover_lent").await;
+        let begun = self.connection()?.simple("SAVEPOINT handover_lent").await;
         self.named(begun).map(drop)
     }
 
     async fn reclaim(&mut self) -> Result<(), StoreError> {
-        match self.connection.simple("RELEASE handover_lent").await {
+        match self.connection()?.simple("RELEASE handover_lent").await {
             Err(StoreError::Backend(cause)) if cause.to_string().contains("no such savepoint") => {
                 Err(transaction_ended())
             }
@@ -98,7 +124,7 @@ impl Connection for Writer {
     }
 
     fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
-        Some(self.connection.driver())
+        Some(self.connection.as_mut()?.driver())
     }
 }
 
@@ -129,7 +155,16 @@ pub(super) async fn roll_back(writer: &mut SqliteConnection) -> Result<(), sqlx:
 }
 
 /// A connection that reads committed data.
-pub(super) struct Reader(pub(super) PoolConnection<Sqlite>);
+pub(super) struct Reader {
+    connection: PoolConnection<Sqlite>,
+    sync: Arc<GroupSync>,
+}
+
+impl Reader {
+    pub(super) fn new(connection: PoolConnection<Sqlite>, sync: Arc<GroupSync>) -> Reader {
+        Reader { connection, sync }
+    }
+}
 
 /// Error of a transaction on a reader.
 fn read_only() -> StoreError {
@@ -139,11 +174,13 @@ fn read_only() -> StoreError {
 #[async_trait]
 impl Connection for Reader {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        self.0.statements().execute_with(sql, values).await
+        self.connection.statements().execute_with(sql, values).await
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.0.statements().fetch_with(sql, values).await
+        let rows = self.connection.statements().fetch_with(sql, values).await?;
+        self.sync.seen_durable().await?;
+        Ok(rows)
     }
 
     async fn begin(&mut self) -> Result<(), StoreError> {
@@ -163,6 +200,6 @@ impl Connection for Reader {
     }
 
     fn driver(&mut self) -> Option<&mut (dyn Any + Send)> {
-        Some(self.0.driver())
+        Some(self.connection.driver())
     }
 }

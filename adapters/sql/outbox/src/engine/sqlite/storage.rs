@@ -1,10 +1,10 @@
 //! Problems of the database file: a full disk, a read-only file system, a file that was deleted or replaced.
 
 use std::fmt::Display;
-use std::fs::Metadata;
-use std::io::ErrorKind;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use handover_outbox::ports::{StoreError, SystemFault, SystemFaultKind};
 
@@ -54,7 +54,20 @@ impl Problem {
 pub(super) struct Storage {
     database: PathBuf,
     log: PathBuf,
+    opened_log: OpenedLog,
     state: Mutex<State>,
+}
+
+/// The log that is open, also if its path leads to another file by now. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct OpenedLog(Arc<Mutex<Option<File>>>);
+
+impl OpenedLog {
+    /// Blocks until the log is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.as_ref().ok_or_else(|| io::Error::other("it is not open"))?.sync_data()
+    }
 }
 
 #[derive(Default)]
@@ -90,7 +103,12 @@ fn identity_at(path: &Path) -> Option<Identity> {
 
 impl Storage {
     pub(super) fn new(database: &Path, log: &Path) -> Storage {
-        Storage { database: database.to_owned(), log: log.to_owned(), state: Mutex::default() }
+        Storage {
+            database: database.to_owned(),
+            log: log.to_owned(),
+            opened_log: OpenedLog::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Remembers which files are open. Called for each new connection that has the log open: SQLite deletes the log with
@@ -99,6 +117,17 @@ impl Storage {
         let Ok(mut state) = self.state.lock() else { return };
         state.opened.database = state.opened.database.or_else(|| identity_at(&self.database));
         state.opened.log = identity_at(&self.log);
+        // The log has no locks that closing a handle would release.
+        *self.opened_log.0.lock().unwrap_or_else(PoisonError::into_inner) = File::open(&self.log).ok();
+    }
+
+    pub(super) fn opened_log(&self) -> OpenedLog {
+        self.opened_log.clone()
+    }
+
+    /// The error of a commit that is refused because the log cannot be flushed.
+    pub(super) fn unflushed(&self, why: &str) -> StoreError {
+        self.refused(Problem::Io, why)
     }
 
     /// Fails if the path leads to another file than the open one: commits would be lost with the open file.

@@ -5,8 +5,10 @@ use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use super::error::class_of;
+use super::group_sync::GroupSync;
 use super::*;
 use crate::error::{ErrorClass, commit_error};
 
@@ -282,4 +284,108 @@ async fn backup_contains_every_earlier_commit_while_another_connection_writes() 
 async fn rows(path: &Path) -> i64 {
     let mut copy = SqliteConnectOptions::new().filename(path).read_only(true).connect().await.unwrap();
     sqlx::query_scalar("SELECT count(*) FROM numbers").fetch_one(&mut copy).await.unwrap()
+}
+
+/// A log whose flushes the test counts, delays and lets fail.
+#[derive(Clone, Default)]
+struct Flushes {
+    is_held_up: Arc<AtomicBool>,
+    count: Arc<std::sync::atomic::AtomicU64>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Flushes {
+    fn sync(&self) -> Arc<GroupSync> {
+        let flushes = self.clone();
+        GroupSync::new(move || {
+            while flushes.is_held_up.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            flushes.count.fetch_add(1, Ordering::SeqCst);
+            if flushes.fails.load(Ordering::SeqCst) { Err(std::io::Error::other("no disk")) } else { Ok(()) }
+        })
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn commits_that_wait_during_a_flush_share_the_next_one() {
+    let flushes = Flushes::default();
+    let sync = flushes.sync();
+    flushes.is_held_up.store(true, Ordering::SeqCst);
+    let mut waiting = JoinSet::new();
+    for _ in 0..20 {
+        let number = sync.begin().number();
+        let of_commit = Arc::clone(&sync);
+        waiting.spawn(async move { of_commit.durable(number).await });
+        // The flush of the first commit begins before the others are written.
+        tokio::task::yield_now().await;
+    }
+    assert!(waiting.try_join_next().is_none());
+    flushes.is_held_up.store(false, Ordering::SeqCst);
+    for durable in waiting.join_all().await {
+        durable.unwrap();
+    }
+    assert_eq!(flushes.count(), 2);
+    sync.seen_durable().await.unwrap();
+    assert_eq!(flushes.count(), 2, "nothing is left to be flushed");
+}
+
+#[tokio::test]
+async fn reader_waits_for_a_commit_that_it_may_have_seen_also_if_its_owner_is_gone() {
+    let flushes = Flushes::default();
+    let sync = flushes.sync();
+    let committing = sync.begin();
+    let mut reading = JoinSet::new();
+    let of_reader = Arc::clone(&sync);
+    reading.spawn(async move { of_reader.seen_durable().await });
+    tokio::task::yield_now().await;
+    assert!(reading.try_join_next().is_none());
+    assert_eq!(flushes.count(), 0, "the commit is not in the log yet");
+    drop(committing);
+    reading.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(flushes.count(), 1);
+}
+
+/// After a failed flush the system may report later flushes as successful although earlier writes are lost.
+#[tokio::test]
+async fn failed_flush_leaves_its_commits_unknown_and_refuses_all_later_ones() {
+    let flushes = Flushes::default();
+    let sync = flushes.sync();
+    flushes.fails.store(true, Ordering::SeqCst);
+    let number = sync.begin().number();
+    let error = commit_error(sync.durable(number).await.unwrap_err());
+    assert!(matches!(&error, StoreError::CommitUnknown(_)), "{error}");
+    flushes.fails.store(false, Ordering::SeqCst);
+    let why = sync.check().unwrap_err();
+    assert!(why.contains("no disk") && why.contains("start the process again"), "{why}");
+    let number = sync.begin().number();
+    assert!(sync.durable(number).await.is_err());
+    assert_eq!(flushes.count(), 1);
+}
+
+/// The connection for writing is free while a commit waits for its flush.
+#[tokio::test]
+async fn concurrent_units_of_work_are_all_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Arc::new(engine(&folder).await);
+    let mut units = JoinSet::new();
+    for _ in 0..100 {
+        let engine = Arc::clone(&engine);
+        units.spawn(async move { commit(&engine, 10).await });
+    }
+    for committed in units.join_all().await {
+        committed.unwrap();
+    }
+    assert_eq!(count(&engine).await, 100);
+    let mut writer = engine.writer().await.unwrap();
+    writer.begin().await.unwrap();
+    writer.commit().await.unwrap();
+    let error = writer.execute("DELETE FROM numbers", Vec::new()).await.unwrap_err();
+    assert!(error.to_string().contains("committed"), "{error}");
+    commit(&engine, 10).await.unwrap();
+    drop(writer);
 }
