@@ -4,6 +4,7 @@
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
+mod low_water_mark;
 mod ownership;
 mod settlement;
 mod window;
@@ -20,6 +21,7 @@ use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
+use low_water_mark::LowWaterMark;
 use ownership::Ownership;
 use settlement::Settlement;
 use window::Window;
@@ -43,6 +45,7 @@ pub struct Relay {
     ownership: Ownership,
     pause: Duration,
     next_late_retry_search: Instant,
+    low_water: LowWaterMark,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
 }
@@ -52,6 +55,7 @@ impl Relay {
     pub fn new(outbox: Outbox, wake: WakeupNotifier, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         let next_late_retry_search = Instant::now();
+        let low_water = LowWaterMark::new(settings.scan_interval, settings.slow_search);
         Relay {
             outbox,
             wake,
@@ -59,6 +63,7 @@ impl Relay {
             ownership,
             pause: FIRST_PAUSE,
             next_late_retry_search,
+            low_water,
             blocked: false,
         }
     }
@@ -177,23 +182,29 @@ impl Relay {
         Ok(())
     }
 
-    async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.outbox.view().await?;
+        let from_id = self.low_water.begin(owned);
         let query = DueQuery {
             partitions: owned,
             now,
             on_failed: self.outbox.on_failed,
             unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
+            from_id,
         };
-        view.outbox_view().outbox_due(&query).await
+        let begun = Instant::now();
+        let due = view.outbox_view().outbox_due(&query).await?;
+        self.low_water.found(from_id, &due, begun.elapsed());
+        Ok(due)
     }
 
     /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
-    async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
+    async fn idle_for(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
         let next_due = self.outbox.view().await?.outbox_view().outbox_next_due(owned, now).await?;
         let until_due =
             next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);
+        self.low_water.full_within(until_due);
         Ok(until_due.min(self.settings.scan_interval).min(self.ownership.until_tick()))
     }
 

@@ -65,6 +65,8 @@ impl RunSettings {
                 confirm_timeout: second * 4,
                 scan_interval: second * 3,
                 batch: NonZeroU32::MIN.saturating_add(below(20)),
+                // In half of the runs, every search begins at the mark.
+                slow_search: if random.permille(500) { Duration::ZERO } else { second },
                 ..RelaySettings::default()
             },
             consumer: ConsumerSettings {

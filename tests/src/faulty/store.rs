@@ -38,6 +38,8 @@ pub enum Fault {
     UpdatesIgnoreVersion,
     DueIncludesBlockedRows,
     BlockedRowsCountAgainstLimit,
+    DueStartsAfterFirstId,
+    DueIgnoresRowsBelowFirstId,
     NextDueIsNotAfterNow,
     MarkSentMovesFailedRows,
     RetriesWithinBoundAreBroughtForward,

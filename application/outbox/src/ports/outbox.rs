@@ -186,6 +186,8 @@ pub struct DueQuery {
     pub unordered: UnorderedTypes,
     /// Maximum number of returned rows.
     pub limit: u32,
+    /// Rows with smaller ids may be left out, unless a returned row needs them before it. 0: none may.
+    pub from_id: i64,
 }
 
 /// Effect of a `FAILED` row on later rows of its aggregate (`outbox.on-failed`).

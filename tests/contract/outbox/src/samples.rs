@@ -94,6 +94,7 @@ pub fn due_at(now: DateTime<Utc>) -> DueQuery {
         on_failed: OnFailed::Continue,
         unordered: unordered(),
         limit: 100,
+        from_id: 0,
     }
 }
 

@@ -129,6 +129,8 @@ crate::rules! { store_rules: StoreRig;
         rows_with_the_same_sequence_are_ordered_by_id,
         a_row_blocks_greater_sequence_numbers_even_if_its_id_is_greater,
         a_limit_never_skips_an_earlier_due_row_of_an_aggregate,
+        due_rows_from_an_id_include_its_row_and_all_later_ones,
+        due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates,
         blocked_rows_do_not_count_against_the_limit,
         a_unit_of_work_sees_its_own_changes_when_it_reads_due_rows,
         the_next_due_time_is_the_earliest_after_now,

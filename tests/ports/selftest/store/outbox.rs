@@ -70,6 +70,12 @@ faults! { broken_by(Fault) {
     blocked_rows_count_against_limit: BlockedRowsCountAgainstLimit breaks [
         "blocked_rows_do_not_count_against_the_limit",
     ]
+    due_starts_after_first_id: DueStartsAfterFirstId breaks [
+        "due_rows_from_an_id_include_its_row_and_all_later_ones",
+    ]
+    due_ignores_rows_below_first_id: DueIgnoresRowsBelowFirstId breaks [
+        "due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates",
+    ]
     next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
         "a_redriven_row_is_due_at_the_requested_time_and_not_before",
         "the_next_due_time_is_the_earliest_after_now",

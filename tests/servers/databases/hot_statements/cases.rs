@@ -105,6 +105,11 @@ pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
+    view!("due rows from the low-water mark", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
+        limit: 200,
+        from_id: 9,
+        ..due_at(later(60))
+    })),
     view!("due rows behind failed rows with `hold`", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
         on_failed: OnFailed::Hold,
         limit: 200,

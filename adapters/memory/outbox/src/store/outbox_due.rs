@@ -60,7 +60,9 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     let most = limited(query.limit);
     let outbox = statement.outbox();
     let pending = outbox
-        .select(|table| table.index.pending.iter().filter_map(|id| Some((*id, table.get(id)?))))
+        .select(|table| {
+            table.index.pending.range(query.from_id..).filter_map(|id| Some((*id, table.get(id)?)))
+        })
         .filter(|row| query.partitions.contains(row.partition()) && is_due(row, query.now));
     let mut queues: BTreeMap<&AggregateRef, AggregateQueue<'_>> = BTreeMap::new();
     let mut due = Vec::new();

@@ -69,16 +69,22 @@ fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The due rows in id order. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id.
+/// The due rows in id order. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id, or one that
+/// is left out.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
     let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
     let (conditions, condition_values) = conditions(dialect, query);
+    let starts_later = query.from_id > 0;
+    let (or_left_out, and_from) = if starts_later { (" OR e.id < ?", " AND o.id >= ?") } else { ("", "") };
+    if starts_later {
+        values.push(query.from_id.into());
+    }
     let sql = format!(
         "SELECT {columns}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
-           AND e.aggregate_seq < o.aggregate_seq AND {id} > o.id) THEN 1 ELSE 0 END AS overtaken \
-         FROM outbox_events o {pending} WHERE {conditions} ORDER BY o.id LIMIT ?",
+           AND e.aggregate_seq < o.aggregate_seq AND ({id} > o.id{or_left_out})) THEN 1 ELSE 0 END AS overtaken \
+         FROM outbox_events o {pending} WHERE {conditions}{and_from} ORDER BY o.id LIMIT ?",
         columns = OutboxTable::COLUMNS,
         is_ordered = is_ordered("o.event_type", unordered),
         order = dialect.index("idx_outbox_order"),
@@ -87,6 +93,9 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         id = dialect.unindexed("e.id"),
     );
     values.extend(condition_values);
+    if starts_later {
+        values.push(query.from_id.into());
+    }
     values.push(query.limit.into());
     (sql, values)
 }

@@ -48,6 +48,7 @@ fn due(on_failed: OnFailed) -> DueQuery {
         on_failed,
         unordered: unordered(),
         limit: 200,
+        from_id: 0,
     }
 }
 
@@ -69,12 +70,15 @@ async fn due_query_scans_pending_rows_in_id_order_without_sort() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory).await;
     let mut session = store.reading().await.unwrap();
+    let dialect = session.dialect;
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        let scan = in_order_of_ids(session.dialect, &due(on_failed));
-        let plan = plan(&mut session, scan).await;
-        assert!(plan.contains("SCAN o USING INDEX idx_outbox_pending"), "{plan}");
-        assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
-        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        for (from_id, access) in [(0, "SCAN o"), (9, "SEARCH o")] {
+            let query = DueQuery { from_id, ..due(on_failed) };
+            let plan = plan(&mut session, in_order_of_ids(dialect, &query)).await;
+            assert!(plan.contains(&format!("{access} USING INDEX idx_outbox_pending")), "{plan}");
+            assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Windows: size, failures, and wake-up of the relay.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
@@ -125,4 +126,27 @@ async fn events_of_concurrent_commits_are_all_published_exactly_once() {
     eventually(secs(5), async || world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent)).await;
     let ids = windows.ids().concat();
     assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (300, 300));
+}
+
+/// A search that begins at the low-water mark does not find a row whose transaction committed after those of greater ids;
+/// the next full search does.
+#[tokio::test(start_paused = true)]
+async fn row_below_the_low_water_mark_is_published_within_the_scan_interval() {
+    let (broker, _) = confirming_broker();
+    let settings = RelaySettings { slow_search: Duration::ZERO, ..RelaySettings::default() };
+    let (world, process) = relay_on(broker, settings).await;
+    let mut late = process.app.tx.begin().await.unwrap();
+    late.outbox().append(&[world.event("late", 1, &sample::paid(1))]).await.unwrap();
+    process.commit(vec![world.event("first", 1, &sample::paid(2))]).await;
+    pass(millis(5_500)).await;
+    process.commit(vec![world.event("second", 1, &sample::paid(3))]).await;
+    pass(millis(100)).await;
+    for published in ["first", "second"] {
+        assert_eq!(world.status(published).await, OutboxStatus::Sent, "{published}");
+    }
+    late.commit().await.unwrap();
+    pass(millis(100)).await;
+    assert_eq!(world.status("late").await, OutboxStatus::New, "the mark is not used");
+    pass(secs(5)).await;
+    assert_eq!(world.status("late").await, OutboxStatus::Sent);
 }

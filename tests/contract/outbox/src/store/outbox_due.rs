@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, Partition, PartitionSet};
-use handover_outbox::ports::{DueQuery, NewEvent, OnFailed};
+use handover_outbox::ports::{DueQuery, NewEvent, OnFailed, OutboxRow};
 
 use super::{StoreRig, in_unit, view};
 use crate::samples::{
@@ -360,4 +360,33 @@ pub async fn the_next_due_time_is_of_a_pending_row_in_a_requested_partition(rig:
     in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap());
     fail(rig, "b").await;
     assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, Some(later(7)));
+}
+
+async fn due_from(rig: &dyn StoreRig, from_id: i64) -> Vec<OutboxRow> {
+    view(rig).await.outbox_view().outbox_due(&DueQuery { from_id, ..due_at(start()) }).await.unwrap()
+}
+
+/// A search that begins at an id returns the row of this id and all later ones.
+pub async fn due_rows_from_an_id_include_its_row_and_all_later_ones(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1), event("d", 4, 1)]).await;
+    let all = due_from(rig, 0).await;
+    for (n, first) in all.iter().enumerate() {
+        let rows = due_from(rig, first.id).await;
+        assert!(rows.ends_with(&all[n..]), "from id {}: {rows:?}", first.id);
+    }
+    assert!(due_from(rig, all[3].id + 1).await.iter().all(|row| row.id <= all[3].id));
+}
+
+/// A search that begins at an id returns an event only after the earlier ones of its aggregate, also if their ids are
+/// smaller.
+pub async fn due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1), event("d", 1, 2)]).await;
+    let all = due_from(rig, 0).await;
+    let of_first: Vec<&str> =
+        all.iter().filter(|row| row.aggregate.id == 1).map(|row| row.event_id.as_str()).collect();
+    let rows = due_from(rig, all[1].id).await;
+    let found: Vec<&str> =
+        rows.iter().filter(|row| row.aggregate.id == 1).map(|row| row.event_id.as_str()).collect();
+    assert_eq!(found, of_first);
+    assert!(rows.iter().any(|row| row.id == all[2].id), "{rows:?}");
 }

@@ -53,7 +53,15 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
                 return Ok(first);
             }
         }
-        self.inner().outbox_view().outbox_due(query).await
+        if self.has(Fault::DueStartsAfterFirstId) && query.from_id > 0 {
+            let query = DueQuery { from_id: query.from_id + 1, ..query.clone() };
+            return self.inner().outbox_view().outbox_due(&query).await;
+        }
+        let mut due = self.inner().outbox_view().outbox_due(query).await?;
+        if self.has(Fault::DueIgnoresRowsBelowFirstId) {
+            due.retain(|row| row.id >= query.from_id);
+        }
+        Ok(due)
     }
 
     async fn outbox_next_due(
