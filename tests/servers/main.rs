@@ -14,5 +14,6 @@ mod databases;
 mod differential;
 mod facade;
 mod limits;
+mod order_cost;
 mod rabbitmq;
 mod versions;

@@ -32,6 +32,8 @@ pub struct DatabaseServer {
     kind: ServerKind,
     durability: Durability,
     encryption: Encryption,
+    /// Whether MariaDB writes a binary log.
+    has_binary_log: bool,
     port: u16,
     folder: PathBuf,
     watched: Mutex<Option<ServerProcess>>,
@@ -52,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl DatabaseServer {
     /// Creates and starts a server, and waits until it accepts statements.
     pub async fn start(kind: ServerKind, durability: Durability) -> Result<Arc<DatabaseServer>, BoxError> {
-        DatabaseServer::start_as(kind, durability, Encryption::None).await
+        DatabaseServer::start_as(kind, durability, Encryption::None, false).await
     }
 
     /// Like [`DatabaseServer::start`], for a server that accepts TLS connections only, with a certificate for
@@ -61,13 +63,20 @@ impl DatabaseServer {
         kind: ServerKind,
         durability: Durability,
     ) -> Result<Arc<DatabaseServer>, BoxError> {
-        DatabaseServer::start_as(kind, durability, Encryption::Offered).await
+        DatabaseServer::start_as(kind, durability, Encryption::Offered, false).await
+    }
+
+    /// Like [`DatabaseServer::start`], for a server that is not durable and, if it is MariaDB, writes a binary log with the
+    /// changed rows. PostgreSQL always writes a WAL.
+    pub async fn start_with_binary_log(kind: ServerKind) -> Result<Arc<DatabaseServer>, BoxError> {
+        DatabaseServer::start_as(kind, Durability::None, Encryption::None, true).await
     }
 
     async fn start_as(
         kind: ServerKind,
         durability: Durability,
         encryption: Encryption,
+        has_binary_log: bool,
     ) -> Result<Arc<DatabaseServer>, BoxError> {
         let folder = match kind {
             ServerKind::MariaDb => server_folder("mariadb")?,
@@ -77,6 +86,7 @@ impl DatabaseServer {
             kind,
             durability,
             encryption,
+            has_binary_log,
             port: free_port()?,
             folder: folder.clone(),
             watched: Mutex::default(),
@@ -116,7 +126,12 @@ impl DatabaseServer {
     pub async fn restart(&self) -> Result<(), BoxError> {
         let (command, end): (_, EndWith) = match self.kind {
             ServerKind::MariaDb => {
-                (mariadb::command(&self.folder, self.port, self.durability, self.encryption)?, mariadb::END)
+                let mut command =
+                    mariadb::command(&self.folder, self.port, self.durability, self.encryption)?;
+                if self.has_binary_log {
+                    command.extend(mariadb::BINARY_LOG.map(str::to_owned));
+                }
+                (command, mariadb::END)
             }
             ServerKind::Postgres => {
                 (postgres::command(&self.folder, self.port, self.durability, self.encryption)?, postgres::END)

@@ -10,6 +10,9 @@ use crate::process::BoxError;
 
 pub(super) const END: EndWith = EndWith::Kill;
 
+/// Options of a server with a binary log.
+pub(super) const BINARY_LOG: [&str; 3] = ["--log-bin=binary-log", "--binlog-format=ROW", "--server-id=1"];
+
 fn program(name: &str) -> Result<PathBuf, BoxError> {
     let folders = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin"].map(PathBuf::from);
     find(name, &folders).ok_or_else(|| {

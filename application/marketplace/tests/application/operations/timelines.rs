@@ -5,13 +5,13 @@ use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use handover_outbox::{MASK, RelaySettings};
 use marketplace::Settings;
-use marketplace::consumers;
+use marketplace::consumers::{self, INVENTORY_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE};
 use marketplace::service;
 use marketplace::use_cases::operations::*;
 use marketplace_domain::*;
 
 use super::operators::*;
-use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};
+use crate::support::{BUYER, Process, SELLER, TENANT, World, by, first_record, pass, secs};
 
 /// A deployment with the whole service running.
 async fn running() -> (World, Process) {
@@ -332,4 +332,75 @@ async fn error_details_are_shown_only_to_operators() {
     let without_details: Vec<_> = details.into_iter().map(|(what, status, _)| (what, status, None)).collect();
     assert_eq!(seen_by(by(BUYER)).await, without_details);
     assert_eq!(seen_by(by(SELLER)).await, without_details);
+}
+
+/// A consumer has a consume-log record only of events that it has work with: an item of the wallet consumer would tell the
+/// seller that the buyer paid from a wallet.
+#[tokio::test(start_paused = true)]
+async fn items_of_a_consumer_are_shown_only_to_readers_that_see_its_effects() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await.id;
+    let row = world.rows().await.remove(0);
+    let now = world.now();
+    let of_parties = ("inventory", INVENTORY_QUEUE);
+    let of_buyer = ("wallet", WALLET_QUEUE);
+    let of_operators = ("webhooks", WEBHOOK_QUEUE);
+    let mut unit = world.store.begin().await.unwrap();
+    for (consumer, queue) in [of_parties, of_buyer, of_operators] {
+        let outbox = unit.outbox();
+        outbox.record(&[first_record(row.clone(), consumer, ConsumeStatus::Success, now)]).await.unwrap();
+        let duplicate = HistoryEntry {
+            tenant: TENANT,
+            event_id: row.event_id.clone(),
+            kind: HistoryKind::Duplicate,
+            consumer: Some(consumer.into()),
+            attempts: 0,
+            detail: None,
+            at: now,
+        };
+        outbox.add_history(&[duplicate]).await.unwrap();
+        let dead_letter = DeadLetter {
+            queue: queue.into(),
+            key: row.event_id.to_string(),
+            tenant: TENANT,
+            event_type: None,
+            trace_id: None,
+            body: row.payload.clone(),
+            reason: "the handler failed".into(),
+            died_at: now,
+            status: DeadLetterStatus::Open,
+            decided_at: None,
+            note: None,
+        };
+        outbox.park(&[dead_letter]).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    // A dead letter of an applied event is closed as replayed.
+    let selection = keys(&[row.event_id.as_str()]);
+    let discard = DiscardDeadLetters { selection, dry_run: false, reason: reason() };
+    discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
+    let readers = [
+        ("seller", by(SELLER), vec![of_parties]),
+        ("buyer", by(BUYER), vec![of_parties, of_buyer]),
+        ("operator", operator(), vec![of_parties, of_buyer, of_operators]),
+    ];
+    for (reader, context, consumers) in readers {
+        let shown = process.app.operations.timeline(&context, None, order).await.unwrap();
+        let with_consumer = shown.items.into_iter().filter_map(|item| Some((item.consumer?, item.what)));
+        let mut with_consumer: Vec<(String, String)> = with_consumer.collect();
+        with_consumer.sort();
+        let mut expected = Vec::new();
+        for (consumer, _) in consumers {
+            let items = [
+                &format!("applied by {consumer}"),
+                "replayed to its consumer",
+                &format!("duplicate ignored by {consumer}"),
+                "parked as dead letter",
+            ];
+            expected.extend(items.map(|what| (consumer.to_owned(), what.to_owned())));
+        }
+        expected.sort();
+        assert_eq!(with_consumer, expected, "{reader}");
+    }
 }

@@ -21,7 +21,7 @@ pub enum TimelineKind {
     /// A consumer, job or use case wrote an effect. A consumer writes it in the same transaction as its consume-log
     /// record.
     Effect,
-    /// A consumer recorded an event in its consume log.
+    /// A consumer recorded an event in its consume log. Only for readers that see its effects.
     Consumed,
     /// The event is delivered to a webhook endpoint. Only for operators.
     Webhook,
@@ -79,13 +79,14 @@ pub struct TimelineItem {
     pub balance_after: Option<String>,
     /// Description.
     pub what: String,
-    /// Details, for an event the consumers that have no work with it. Errors and the reasons of redrives and dead-letter decisions are only for operators.
+    /// Details; for an event, the consumers that have no work with it. Errors and the reasons of redrives and dead-letter
+    /// decisions are only for operators.
     pub detail: Option<String>,
     pub trace_id: Option<String>,
 }
 
 impl Visibility {
-    /// Whether the reader sees effects and results for this audience.
+    /// Whether the reader sees the effects and the processing of a consumer with this audience.
     pub(super) fn includes(self, audience: Audience) -> bool {
         match audience {
             Audience::Parties => true,

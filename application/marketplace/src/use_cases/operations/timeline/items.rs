@@ -29,7 +29,8 @@ pub(super) struct Items<'a> {
     visibility: Visibility,
     /// Consumer of each queue.
     consumers: BTreeMap<String, String>,
-    /// Consumers whose results the reader does not see.
+    /// Consumers of whose processing the reader sees nothing: that a consumer of the buyer's assets has work with an event
+    /// tells which assets the buyer uses.
     hidden: BTreeSet<String>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
     items: Vec<(SortKey, TimelineItem)>,
@@ -148,9 +149,13 @@ impl<'a> Items<'a> {
         }
     }
 
+    /// Adds the state of an event at a consumer.
     pub(super) fn of_consumption(&mut self, consumed: Consumed) {
         let record = consumed.record;
         let consumer = consumed.consumer;
+        if self.hidden.contains(&consumer) {
+            return;
+        }
         let what = match record.status {
             ConsumeStatus::Processing => format!("being applied by {consumer}"),
             ConsumeStatus::Waiting => format!("waiting at {consumer} for an earlier event"),
@@ -159,7 +164,6 @@ impl<'a> Items<'a> {
             ConsumeStatus::Dead => format!("failed permanently at {consumer}"),
         };
         let detail = match record.status {
-            ConsumeStatus::Success if self.hidden.contains(&consumer) => None,
             ConsumeStatus::Success => consumed.consume_result,
             ConsumeStatus::Processing
             | ConsumeStatus::Waiting
@@ -179,6 +183,9 @@ impl<'a> Items<'a> {
     /// Adds a duplicate delivery that a consumer ignored.
     pub(super) fn of_duplicate(&mut self, entry: &HistoryEntry) {
         let (HistoryKind::Duplicate, Some(consumer)) = (entry.kind, &entry.consumer) else { return };
+        if self.hidden.contains(consumer) {
+            return;
+        }
         let item = TimelineItem {
             consumer: Some(consumer.clone()),
             status: Some(ConsumeStatus::Success.as_str()),
@@ -191,6 +198,9 @@ impl<'a> Items<'a> {
     pub(super) fn of_dead_letter(&mut self, dead_letter: DeadLetter) {
         let Ok(event) = dead_letter.key.parse::<EventId>() else { return };
         let consumer = self.consumers.get(&dead_letter.queue).cloned();
+        if consumer.as_ref().is_some_and(|consumer| self.hidden.contains(consumer)) {
+            return;
+        }
         let parked = TimelineItem {
             consumer: consumer.clone(),
             status: Some(DeadLetterStatus::Open.as_str()),
@@ -300,7 +310,7 @@ impl<'a> Items<'a> {
         self.items.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
     }
 
-    /// The consumers that have no work with the event, without those whose results the reader does not see.
+    /// The consumers that have no work with the event, without the hidden ones.
     fn idle_consumers(&self, row: &OutboxRow) -> Option<String> {
         let names = row.idle_consumers.names().filter(|name| !self.hidden.contains(*name));
         let names: Vec<&str> = names.collect();
