@@ -46,6 +46,10 @@ impl RequestQueries for MarketUnit {
 #[async_trait]
 impl RequestRepo for MarketUnit {
     async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError> {
+        // A claim that is not inserted locks nothing.
+        if let Some(existing) = self.request_of(&claim.scope).await? {
+            return Ok(RequestClaim::Exists(existing));
+        }
         let lock = Lock::Request(claim.scope.clone());
         if !self.lock_if_free(lock.clone()).await? {
             return Ok(RequestClaim::Locked);

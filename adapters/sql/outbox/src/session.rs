@@ -149,12 +149,12 @@ impl Session {
                 self.execute(&sql, [row, values![name]].concat()).await?
             }
             RowClaiming::LockingRead => {
-                let sql = format!(
-                    "SELECT 1 FROM {} WHERE {} = ? FOR UPDATE NOWAIT",
-                    T::NAME,
-                    columns.join(" = ? AND ")
-                );
-                match self.fetch_one(&sql, key).await {
+                let find = format!("SELECT 1 FROM {} WHERE {} = ?", T::NAME, columns.join(" = ? AND "));
+                // A committed row is not locked: a rollback of this transaction would keep the lock for a moment.
+                if self.fetch_one(&find, key.clone()).await?.is_some() {
+                    return Ok(RowClaim::NotInserted);
+                }
+                match self.fetch_one(&format!("{find} FOR UPDATE NOWAIT"), key).await {
                     Err(StoreError::Transient(_)) => return Ok(RowClaim::Locked),
                     Err(error) => return Err(error),
                     Ok(Some(_)) => 0,

@@ -178,6 +178,12 @@ impl Subscription for DatabaseSubscription {
             // Notifications are marked as seen before the query: if a message becomes ready after the query, its
             // notification ends the wait below.
             notifications.borrow_and_update();
+            // The same for the notification of settled messages, which is stored.
+            tokio::select! {
+                biased;
+                () = self.state.changed.notified() => {}
+                () = std::future::ready(()) => {}
+            }
             self.broker.upkeep(Upkeep::WhenDue).await.map_err(broker_error)?;
             self.check_open()?;
             let claimed = self.claim().await.map_err(broker_error)?;
