@@ -94,8 +94,8 @@ impl Idempotency {
     /// That the request was executed before is usually found in the command's unit of work: [`UseCaseError::Replayed`].
     ///
     /// # Errors
-    /// [`IdempotencyError::InProgress`] while this process processes the request, [`IdempotencyError::KeyReused`] if the
-    /// key was used with another body.
+    /// While this process processes a request with this key: [`IdempotencyError::InProgress`], or
+    /// [`IdempotencyError::KeyReused`] if one with another body was executed.
     ///
     /// [`UseCaseError::Replayed`]: crate::use_cases::UseCaseError::Replayed
     pub async fn begin(
@@ -103,9 +103,9 @@ impl Idempotency {
         request: IdempotentRequest,
     ) -> Result<ClaimOutcome<UnitClaim>, IdempotencyError> {
         let request = self.record(request);
-        match self.in_progress.enter(&request)? {
+        match self.in_progress.enter(&request.scope) {
             Some(entry) => Ok(ClaimOutcome::New(UnitClaim::new(request, entry))),
-            // The other request may also be a repetition: then the response is stored.
+            // The other request may be a repetition, too: then the response is stored.
             None => match stored_response(&self.tx, &request).await? {
                 Some(response) => Ok(ClaimOutcome::Replayed(response)),
                 None => Err(IdempotencyError::InProgress),

@@ -1,29 +1,21 @@
 //! The keys of the requests that this process is executing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ports::{IdempotencyError, RequestRecord, RequestScope};
+use crate::ports::RequestScope;
 
-/// The keys of the requests that this process is executing, with the hashes of their bodies. Clones are the same set.
+/// The keys of the requests that this process is executing. Clones are the same set.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KeysInProgress(Arc<Mutex<BTreeMap<RequestScope, String>>>);
+pub(crate) struct KeysInProgress(Arc<Mutex<BTreeSet<RequestScope>>>);
 
 impl KeysInProgress {
-    /// Enters the key of a request; `None` if the request is in progress.
-    pub(crate) fn enter(&self, request: &RequestRecord) -> Result<Option<KeyEntry>, IdempotencyError> {
-        let mut keys = self.keys();
-        match keys.get(&request.scope) {
-            Some(body) if *body != request.body_hash => Err(IdempotencyError::KeyReused),
-            Some(_) => Ok(None),
-            None => {
-                keys.insert(request.scope.clone(), request.body_hash.clone());
-                Ok(Some(KeyEntry { keys: self.clone(), scope: request.scope.clone() }))
-            }
-        }
+    /// Enters the key of a request; `None` if a request with this key is in progress.
+    pub(crate) fn enter(&self, scope: &RequestScope) -> Option<KeyEntry> {
+        self.keys().insert(scope.clone()).then(|| KeyEntry { keys: self.clone(), scope: scope.clone() })
     }
 
-    fn keys(&self) -> MutexGuard<'_, BTreeMap<RequestScope, String>> {
+    fn keys(&self) -> MutexGuard<'_, BTreeSet<RequestScope>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

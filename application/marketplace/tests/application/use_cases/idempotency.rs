@@ -84,13 +84,18 @@ async fn process_refuses_a_key_until_its_attempt_has_ended() {
     let claim = admitted(&app).await;
     let again = app.idempotency.begin(keyed_request("key")).await;
     assert!(matches!(again, Err(IdempotencyError::InProgress)), "{again:?}");
-    let other_body = IdempotentRequest { body_hash: "c".into(), ..keyed_request("key") };
-    let other_body = app.idempotency.begin(other_body).await;
-    assert!(matches!(other_body, Err(IdempotencyError::KeyReused)), "{other_body:?}");
     drop(claim);
     let id = listed(&app, admitted(&app).await).await.unwrap();
     // While one repetition is answered, another one gets the stored response, too.
-    let _repetition = admitted(&app).await;
+    let other_body = || IdempotentRequest { body_hash: "c".into(), ..keyed_request("key") };
+    let repetition = admitted(&app).await;
+    let again = app.idempotency.begin(keyed_request("key")).await.unwrap();
+    assert!(matches!(&again, ClaimOutcome::Replayed(response) if response.text == id), "{again:?}");
+    let reused = app.idempotency.begin(other_body()).await;
+    assert!(matches!(reused, Err(IdempotencyError::KeyReused)), "{reused:?}");
+    drop(repetition);
+    // A request with another body does not stop a repetition: its own key was not used with this body.
+    let _other_body = app.idempotency.begin(other_body()).await.unwrap();
     let again = app.idempotency.begin(keyed_request("key")).await.unwrap();
     assert!(matches!(&again, ClaimOutcome::Replayed(response) if response.text == id), "{again:?}");
 }
