@@ -39,7 +39,31 @@ impl OrderStatus {
             OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => false,
         }
     }
+
+    /// State of the shipment task of an order in this status.
+    pub const fn shipment_state(self) -> ShipmentState {
+        match self {
+            OrderStatus::Pending | OrderStatus::Paid => ShipmentState::Open,
+            OrderStatus::Shipped
+            | OrderStatus::Completed
+            | OrderStatus::Cancelled
+            | OrderStatus::Refunded => ShipmentState::Closed,
+        }
+    }
 }
+
+/// State of the seller's task to ship an order. It follows from the status of the order, so that every transition of the
+/// order also opens or closes its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShipmentState {
+    /// The order is to be shipped.
+    Open,
+    /// The order was shipped, cancelled or refunded.
+    Closed,
+}
+
+named!(ShipmentState { Open => "open", Closed => "closed" });
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

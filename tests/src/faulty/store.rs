@@ -64,6 +64,7 @@ pub enum Fault {
     CreditIsCountedFromStaleRead,
     CreditLeaksToOtherTenants,
     ScoresHaveNoUpperLimit,
+    ShipmentPagesIgnoreState,
     IdBlocksOverlap,
     IdBlocksAreNotRaised,
     IdBlocksHaveNoEnd,

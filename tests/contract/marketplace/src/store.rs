@@ -254,6 +254,7 @@ handover_contract::rules! { store_rules: MarketRig;
         effects_are_isolated_by_tenant_and_seller,
         listing_pages_are_ordered_by_descending_product,
         shipment_pages_filter_by_seller_or_buyer,
+        shipment_pages_filter_by_state_of_order,
     ]
     notifications: [
         notifications_are_read_in_order_written,

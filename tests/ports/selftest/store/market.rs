@@ -75,6 +75,9 @@ faults! { broken_by(Fault) {
     credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
         "credit_is_isolated_by_tenant",
     ]
+    shipment_pages_ignore_state: ShipmentPagesIgnoreState breaks [
+        "shipment_pages_filter_by_state_of_order",
+    ]
     scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
         "score_depends_only_on_counts",
     ]

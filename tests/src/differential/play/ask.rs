@@ -197,15 +197,15 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::ListingPage { tenant: t, before, limit } => {
             rendered(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
         }
-        Query::ShipmentPage { tenant: t, side, skip, limit } => {
+        Query::ShipmentPage { tenant: t, side, state, skip, limit } => {
             let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
             let all = view
-                .shipments_page(tenant(t), who, side, None, 1_000)
+                .shipments_page(tenant(t), who, side, None, None, 1_000)
                 .await
                 .expect("cannot read the shipments");
             rendered(
-                view.shipments_page(tenant(t), who, side, number_before(&all, skip), limit)
+                view.shipments_page(tenant(t), who, side, state, number_before(&all, skip), limit)
                     .await
                     .map(without_numbers),
             )

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, OnFailed};
 use marketplace::ports::OrderSide;
-use marketplace_domain::{OrderStatus, ProductStatus};
+use marketplace_domain::{OrderStatus, ProductStatus, ShipmentState};
 
 use super::{
     CONSUMERS, EVENTS, KEYS, KINDS, QUEUES, Query, Small, TYPES, at, event_type, limit, one_of, small, some,
@@ -116,8 +116,20 @@ pub(super) fn other_query() -> impl Strategy<Value = Query> {
             before,
             limit
         }),
-        (tenant(), select(&[OrderSide::Buyer, OrderSide::Seller][..]), 0..=3_usize, limit())
-            .prop_map(|(tenant, side, skip, limit)| Query::ShipmentPage { tenant, side, skip, limit }),
+        (
+            tenant(),
+            select(&[OrderSide::Buyer, OrderSide::Seller][..]),
+            some(select(ShipmentState::ALL)),
+            0..=3_usize,
+            limit()
+        )
+            .prop_map(|(tenant, side, state, skip, limit)| Query::ShipmentPage {
+                tenant,
+                side,
+                state,
+                skip,
+                limit
+            }),
         (tenant(), small()).prop_map(|(tenant, order)| Query::Notifications(tenant, order)),
         (tenant(), small(), 0..=3_usize, limit())
             .prop_map(|(tenant, user, skip, limit)| Query::NotificationPage { tenant, user, skip, limit }),
