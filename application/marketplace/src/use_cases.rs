@@ -20,7 +20,7 @@ pub(crate) mod transition;
 pub use close_overdue_order::Closed;
 pub(crate) use finish_payment::{FinishPayment, Finished};
 pub use list_product::ListProduct;
-pub use ordering::Ordering;
+pub use ordering::{CancelOrder, Ordering};
 pub use payments::Payments;
 pub use place_order::PlaceOrder;
 pub use queries::{AccountBalance, Queries};

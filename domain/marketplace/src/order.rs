@@ -170,7 +170,7 @@ impl Order {
                 return Ok((after, Vec::new()));
             }
             // A refund that had failed may succeed later, also while another refund of the order is in progress.
-            OrderAction::Refund { refund, amount } => {
+            OrderAction::Refund { refund, amount, .. } => {
                 after.refund = Some(*refund);
                 EventBody::OrderRefunded(OrderRefunded {
                     order,
@@ -223,12 +223,16 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
         // If the remaining amount is zero, the service itself marks the order as paid.
         OrderAction::Pay => matches!(actor, OrderActor::Gateway | OrderActor::System),
-        OrderAction::Ship(_) => matches!(actor, OrderActor::Seller),
+        OrderAction::Ship(_) | OrderAction::Cancel(CancelCause::Seller { .. }) => {
+            matches!(actor, OrderActor::Seller)
+        }
         OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
         OrderAction::Cancel(
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),
-        OrderAction::BeginRefund { .. } => matches!(actor, OrderActor::Buyer | OrderActor::Operator),
+        OrderAction::BeginRefund { .. } => {
+            matches!(actor, OrderActor::Buyer | OrderActor::Seller | OrderActor::Operator)
+        }
         // An operator settles a refund by hand.
         OrderAction::Refund { .. } => {
             matches!(actor, OrderActor::Gateway | OrderActor::System | OrderActor::Operator)

@@ -69,6 +69,8 @@ named!(ShipmentState { Open => "open", Closed => "closed" });
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
     Buyer,
+    /// The seller declined the order.
+    Seller,
     Timeout,
     /// The lock of a coupon, wallet amount or points failed permanently.
     AssetLockFailed,
@@ -77,5 +79,6 @@ pub enum CancelReason {
 }
 
 named!(CancelReason {
-    Buyer => "buyer", Timeout => "timeout", AssetLockFailed => "asset_lock_failed", PaymentFailed => "payment_failed"
+    Buyer => "buyer", Seller => "seller", Timeout => "timeout", AssetLockFailed => "asset_lock_failed",
+    PaymentFailed => "payment_failed"
 });

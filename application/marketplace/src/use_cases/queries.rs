@@ -2,7 +2,7 @@
 
 use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
-    ProductStatus, Purse, Refund, RefundCause, ShipmentState,
+    ProductStatus, Purse, Refund, ShipmentState,
 };
 
 use super::UseCaseError;
@@ -188,7 +188,7 @@ impl Queries {
         if !is_party {
             self.record_refunds_read(context, id, count(refunds.len())).await?;
         }
-        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
+        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause.is_of_party()) {
             refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
         }
         Ok(refunds)

@@ -3,6 +3,7 @@
 mod asset_grants;
 mod asset_payments;
 mod consistency_repair;
+mod declines;
 mod event_permutations;
 mod findings;
 mod gateway_money;
