@@ -52,6 +52,7 @@ pub struct Order {
     pub version: i64,
     pub create_time: DateTime<Utc>,
     pub pay_time: Option<DateTime<Utc>>,
+    /// Time of the last change; of a shipped order, the time at which it was shipped.
     pub update_time: DateTime<Utc>,
 }
 
@@ -226,7 +227,8 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
         OrderAction::Ship(_) | OrderAction::Cancel(CancelCause::Seller { .. }) => {
             matches!(actor, OrderActor::Seller)
         }
-        OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
+        OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
+        OrderAction::Complete => matches!(actor, OrderActor::Buyer | OrderActor::System),
         OrderAction::Cancel(
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),

@@ -1,4 +1,5 @@
-//! Sellers decline orders (004: the merchant refuses an order), and races for one order.
+//! Ends of orders without the buyer: sellers decline them (004: the merchant refuses an order), the service completes them;
+//! and races for one order.
 
 use futures_util::future::join_all;
 use handover_tests::deployment::Pair;
@@ -116,7 +117,30 @@ async fn one_of_64_concurrent_declines_cancellations_payments_and_timeouts_wins(
     shop.assert_invariants_except(&[]).await;
 }
 
+async fn shipped_order_is_completed_automatically_unless_it_is_switched_off(pair: Pair) {
+    let days = "HANDOVER_ORDER__AUTO_COMPLETE_DAYS";
+    let shop = Shop::open(pair, &[(days, "0")]).await;
+    let order = shop.paid_order().await;
+    shop.api.ship(SELLER, order).await.unwrap().value();
+    shop.settled().await;
+    assert_eq!(shop.order_field(order, "status").await, "shipped");
+    let (deployment, _) = shop.close();
+    let shop = Shop::open_on(deployment, &[(days, "0.000001")], None).await;
+    shop.expect_count(1, &format!("SELECT count(*) FROM orders WHERE id = {order} AND status = 'completed'"))
+        .await;
+    shop.expect_logged(&["[AutoCompletion]", "order completed", &order.to_string()]).await;
+    let late = shop.api.complete(BUYER, order).await.unwrap();
+    assert_eq!(late.outcome(), (409, "A0409"));
+    shop.settled().await;
+    assert_eq!(shop.notified_statuses(order).await, ["shipped", "completed"]);
+    let jobs =
+        "SELECT count(*) FROM outbox_jobs WHERE job = 'AutoCompletion' AND last_success_time IS NOT NULL";
+    assert_eq!(shop.snapshot.number(jobs).await, 1);
+    shop.assert_invariants_except(&[]).await;
+}
+
 super::by_turns! {
+    shipped_order_is_completed_automatically_unless_it_is_switched_off,
     declined_orders_return_assets_and_their_products_go_where_the_seller_says,
 }
 // On each engine, because their transactions differ.

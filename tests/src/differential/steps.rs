@@ -189,6 +189,11 @@ pub(crate) enum Query {
         before: Option<Small>,
         limit: u32,
     },
+    Shipped {
+        by: Small,
+        after: Option<(Small, Small)>,
+        limit: u32,
+    },
     Overdue {
         at: Small,
         limit: u32,

@@ -35,6 +35,8 @@ pub enum Fault {
     OrdersLeakToOtherTenants,
     PagesRepeatLastRow,
     OverdueExcludesDeadline,
+    ShippedExcludesLimit,
+    ShippedPagesIgnoreCursor,
     UpdatesIgnoreVersion,
     DueIncludesBlockedRows,
     BlockedRowsCountAgainstLimit,

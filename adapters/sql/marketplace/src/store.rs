@@ -34,6 +34,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             "declined orders",
             include_str!("../../../../migrations/marketplace/sqlite/0004_declined_orders.sql"),
         ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/sqlite/0005_compatible_shipped_orders.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -54,6 +59,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             "declined orders",
             include_str!("../../../../migrations/marketplace/mysql/0004_declined_orders.sql"),
         ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/mysql/0005_compatible_shipped_orders.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -73,6 +83,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             4,
             "declined orders",
             include_str!("../../../../migrations/marketplace/postgres/0004_declined_orders.sql"),
+        ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/postgres/0005_compatible_shipped_orders.sql"),
         ),
     ],
 };

@@ -2,6 +2,7 @@
 
 mod asset_grants;
 mod asset_payments;
+mod auto_completion;
 mod consistency_repair;
 mod declines;
 mod event_permutations;

@@ -75,7 +75,7 @@ pub enum OrderAction {
     Pay,
     /// The seller shipped the order.
     Ship(Shipment),
-    /// The buyer confirmed receipt.
+    /// The buyer confirmed receipt, or did not within the time for it.
     Complete,
     /// Cancels an unpaid order.
     Cancel(CancelCause),

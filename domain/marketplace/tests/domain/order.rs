@@ -26,7 +26,7 @@ const LEGAL: [(&str, &str, &[&str], &str); 12] = [
     ("refunding", "refund fails", &["gateway", "system"], "paid"),
     ("refunding", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
     ("paid", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
-    ("shipped", "complete", &["buyer"], "completed"),
+    ("shipped", "complete", &["buyer", "system"], "completed"),
 ];
 
 /// Every action; the timeout is past the payment deadline.
@@ -260,6 +260,16 @@ fn transition_changes_only_the_expected_fields() {
             _ => {}
         }
         assert_eq!(after, expected, "{}", label(&action));
+    }
+}
+
+/// The automatic completion relies on it.
+#[test]
+fn shipped_order_keeps_the_time_of_its_shipment_until_it_is_completed() {
+    for (before, action, actor) in triples().filter(|(order, _, _)| order.status == OrderStatus::Shipped) {
+        if let Ok((after, _)) = before.apply(&action, actor, now()) {
+            assert_eq!(after.status, OrderStatus::Completed, "{}", label(&action));
+        }
     }
 }
 
