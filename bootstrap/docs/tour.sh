@@ -174,6 +174,17 @@ expect '"frozen":0.00'
 answer=$(curl -sS "$base/api/v1/orders/$second" -H "$buyer")
 expect '"status":"refunded"'
 
+step "Another user orders the lamp; the seller declines the order and takes the lamp off the shelf"
+answer=$(curl -sS "$base/api/v1/orders" -H "$other" -H "$json" -H "X-Idempotency-Key: third-$run" -d '{"productId":'"$floor_lamp"'}')
+expect '"code":"00000"' '"status":"pending"'
+third=$(field orderId)
+answer=$(curl -sS "$base/api/v1/orders/$third/cancel" -H "$seller" -H "$json" -d '{"offShelf":true}')
+expect '"code":"00000"' '"cancelReason":"seller"'
+answer=$(curl -sS "$base/api/v1/products/$floor_lamp" -H "$seller")
+expect '"status":"off_shelf"'
+answer=$(curl -sS "$base/api/v1/notifications" -H "$other")
+expect '"orderId":'"$third"',' '"newStatus":"cancelled"'
+
 step "An operator reads the outbox, the timeline and the totals"
 eventually '"status":"SENT"' curl -sS "$base/api/v1/ops/outbox?aggregateId=$order&eventType=ORDER_PAID" -H "$operator"
 expect '"eventType":"ORDER_PAID"'

@@ -68,6 +68,7 @@ mod s004_acceptance;
 mod s004_any_order;
 mod s004_concurrency;
 mod s004_contradictions;
+mod s004_declines;
 mod s004_lost_rows;
 mod s004_refunds;
 mod s16_1_integration;

@@ -2,7 +2,7 @@
 
 use marketplace_domain::{
     Account, Asset, AssetOperation, Capture, Entry, OperationKey, OperationKind, Order, Payment, Posting,
-    Refund, RefundCause, RefundId, RefundStatus,
+    Refund, RefundId, RefundStatus,
 };
 
 use crate::events::EventFactory;
@@ -104,13 +104,9 @@ fn reversals(refund: &Refund) -> u32 {
 /// The account that a payout was made from. Only the first payout of a refund of the order is made from the platform's
 /// account if the money came back later.
 fn payout_account(refund: &Refund, number: u32, reversals: u32, capture: &Capture) -> Account {
-    let is_of_order = match refund.cause {
-        RefundCause::Buyer | RefundCause::Operator => true,
-        RefundCause::LatePayment | RefundCause::SecondCapture | RefundCause::WrongAmount => false,
-    };
     if refund.is_excess {
         Account::Suspense
-    } else if number == 1 && reversals > 0 && is_of_order {
+    } else if number == 1 && reversals > 0 && refund.cause.is_of_order() {
         Account::Platform
     } else {
         capture.account()

@@ -1,6 +1,7 @@
 //! Periodic jobs. To add a job, create a file here, decide in its `start` whether every process or the leader runs it,
 //! and start it in `service`.
 
+mod auto_completion;
 mod consistency_repair;
 mod lock_timeout_reaper;
 mod refund_dispatcher;
@@ -8,9 +9,10 @@ mod request_sweep;
 mod settings;
 mod timeout_sweep;
 
+pub use auto_completion::AutoCompletion;
 pub use consistency_repair::ConsistencyRepair;
 pub use lock_timeout_reaper::{LockTimeoutReaper, ReaperReport};
 pub use refund_dispatcher::RefundDispatcher;
 pub use request_sweep::RequestSweep;
-pub use settings::{ConsistencySettings, RefundSettings, TimeoutSettings};
+pub use settings::{AutoCompletionSettings, ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use timeout_sweep::TimeoutSweep;

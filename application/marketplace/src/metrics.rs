@@ -4,6 +4,9 @@ use handover_outbox::Metric;
 
 use crate::state::{OLDEST_REFUND, OPEN_FINDINGS, OPEN_REPORTS, OVERDUE, OVERDUE_HOLDS, REFUNDS};
 
+/// Orders that the job completed.
+pub(crate) const COMPLETED: &str = "handover.orders.auto.completed";
+
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
 pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
@@ -22,6 +25,7 @@ pub const METRICS: &[Metric] = &[
         "consistency.event.repaired",
         "Findings repaired: events appended or redriven, effects applied again",
     ),
+    Metric::counter(COMPLETED, "Shipped orders that were completed automatically"),
     Metric::counter(LIMIT_REFUSED, "Requests rejected by the rate limit"),
     Metric::counter(
         LIMIT_FALLBACK,

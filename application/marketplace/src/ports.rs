@@ -29,7 +29,7 @@ pub use credit::{
 };
 pub use effects::{
     EffectKind, EffectOfFact, EffectQueries, EffectQueriesWrapper, EffectRepo, EffectRepoWrapper,
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
+    ListedShipment, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
     notification_fact,
 };
 pub use findings::{FindingFilter, FindingQueries, FindingQueriesWrapper, FindingRepo, FindingRepoWrapper};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::jobs::{
-    ConsistencyRepair, ConsistencySettings, LockTimeoutReaper, RefundDispatcher, RefundSettings,
-    RequestSweep, TimeoutSettings, TimeoutSweep,
+    AutoCompletion, AutoCompletionSettings, ConsistencyRepair, ConsistencySettings, LockTimeoutReaper,
+    RefundDispatcher, RefundSettings, RequestSweep, TimeoutSettings, TimeoutSweep,
 };
 use handover_outbox::WakeupNotifier;
 use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
@@ -22,6 +22,8 @@ pub struct Settings {
     pub consumer: ConsumerSettings,
     /// Order timeout sweep.
     pub timeout: TimeoutSettings,
+    /// Automatic completion of shipped orders.
+    pub auto_completion: AutoCompletionSettings,
     /// Refund dispatcher.
     pub refund: RefundSettings,
     /// Lock reaper and consistency repair.
@@ -52,10 +54,11 @@ pub fn start_jobs(app: &App, settings: &Settings) {
     RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
     TimeoutSweep { tx: tx.clone(), handlers: app.handlers.clone(), settings: settings.timeout.clone() }
         .start(&leader);
+    let events = app.handlers.events.clone();
+    AutoCompletion::new(tx.clone(), events.clone(), settings.auto_completion.clone()).start(&leader);
     RefundDispatcher { tx: tx.clone(), gateway: Arc::clone(&app.gateway), settings: settings.refund.clone() }
         .start();
     let consistency = &settings.consistency;
-    LockTimeoutReaper { tx: tx.clone(), events: app.handlers.events.clone(), settings: consistency.clone() }
-        .start(&leader);
+    LockTimeoutReaper { tx: tx.clone(), events, settings: consistency.clone() }.start(&leader);
     ConsistencyRepair { payments: app.payments.clone(), settings: consistency.clone() }.start(&leader);
 }

@@ -3,6 +3,7 @@
 //! and add a route in the HTTP adapter.
 
 pub mod close_overdue_order;
+pub mod complete_shipped_order;
 mod finish_payment;
 mod list_product;
 pub mod operations;
@@ -18,9 +19,10 @@ mod start_payment;
 pub(crate) mod transition;
 
 pub use close_overdue_order::Closed;
+pub use complete_shipped_order::Completed;
 pub(crate) use finish_payment::{FinishPayment, Finished};
 pub use list_product::ListProduct;
-pub use ordering::Ordering;
+pub use ordering::{CancelOrder, Ordering};
 pub use payments::Payments;
 pub use place_order::PlaceOrder;
 pub use queries::{AccountBalance, Queries};

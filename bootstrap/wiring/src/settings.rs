@@ -84,6 +84,7 @@ impl Configuration for Config {
         let refund = gateway_and_assets::refund(reader);
         let pending_timeout = order_timeout::pending_timeout(reader);
         let timeout = order_timeout::timeout(reader);
+        let auto_completion = order_timeout::auto_completion(reader);
         let outbox = outbox(reader);
         let consumer = consumer(reader);
         let keys_store = redis::store(reader, RedisUse::Keys);
@@ -118,6 +119,7 @@ impl Configuration for Config {
                 relay,
                 consumer: consumer?,
                 timeout: timeout?,
+                auto_completion: auto_completion?,
                 refund: refund?,
                 consistency: consistency?,
             },

@@ -28,7 +28,7 @@ impl CreditOutcome {
         match reason {
             CancelReason::Buyer => Some(CreditOutcome::CancelledByBuyer),
             CancelReason::Timeout => Some(CreditOutcome::CancelledByTimeout),
-            CancelReason::AssetLockFailed | CancelReason::PaymentFailed => None,
+            CancelReason::Seller | CancelReason::AssetLockFailed | CancelReason::PaymentFailed => None,
         }
     }
 }

@@ -52,6 +52,7 @@ pub struct Order {
     pub version: i64,
     pub create_time: DateTime<Utc>,
     pub pay_time: Option<DateTime<Utc>>,
+    /// Time of the last change; of a shipped order, the time at which it was shipped.
     pub update_time: DateTime<Utc>,
 }
 
@@ -170,7 +171,7 @@ impl Order {
                 return Ok((after, Vec::new()));
             }
             // A refund that had failed may succeed later, also while another refund of the order is in progress.
-            OrderAction::Refund { refund, amount } => {
+            OrderAction::Refund { refund, amount, .. } => {
                 after.refund = Some(*refund);
                 EventBody::OrderRefunded(OrderRefunded {
                     order,
@@ -223,12 +224,17 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
         // If the remaining amount is zero, the service itself marks the order as paid.
         OrderAction::Pay => matches!(actor, OrderActor::Gateway | OrderActor::System),
-        OrderAction::Ship(_) => matches!(actor, OrderActor::Seller),
-        OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
+        OrderAction::Ship(_) | OrderAction::Cancel(CancelCause::Seller { .. }) => {
+            matches!(actor, OrderActor::Seller)
+        }
+        OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
+        OrderAction::Complete => matches!(actor, OrderActor::Buyer | OrderActor::System),
         OrderAction::Cancel(
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),
-        OrderAction::BeginRefund { .. } => matches!(actor, OrderActor::Buyer | OrderActor::Operator),
+        OrderAction::BeginRefund { .. } => {
+            matches!(actor, OrderActor::Buyer | OrderActor::Seller | OrderActor::Operator)
+        }
         // An operator settles a refund by hand.
         OrderAction::Refund { .. } => {
             matches!(actor, OrderActor::Gateway | OrderActor::System | OrderActor::Operator)

@@ -39,12 +39,38 @@ impl OrderStatus {
             OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => false,
         }
     }
+
+    /// State of the shipment task of an order in this status.
+    pub const fn shipment_state(self) -> ShipmentState {
+        match self {
+            OrderStatus::Pending | OrderStatus::Paid => ShipmentState::Open,
+            OrderStatus::Shipped
+            | OrderStatus::Completed
+            | OrderStatus::Cancelled
+            | OrderStatus::Refunded => ShipmentState::Closed,
+        }
+    }
 }
+
+/// State of the seller's task to ship an order. It follows from the status of the order, so that every transition of the
+/// order also opens or closes its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShipmentState {
+    /// The order is to be shipped.
+    Open,
+    /// The order was shipped, cancelled or refunded.
+    Closed,
+}
+
+named!(ShipmentState { Open => "open", Closed => "closed" });
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
     Buyer,
+    /// The seller declined the order.
+    Seller,
     Timeout,
     /// The lock of a coupon, wallet amount or points failed permanently.
     AssetLockFailed,
@@ -53,5 +79,6 @@ pub enum CancelReason {
 }
 
 named!(CancelReason {
-    Buyer => "buyer", Timeout => "timeout", AssetLockFailed => "asset_lock_failed", PaymentFailed => "payment_failed"
+    Buyer => "buyer", Seller => "seller", Timeout => "timeout", AssetLockFailed => "asset_lock_failed",
+    PaymentFailed => "payment_failed"
 });

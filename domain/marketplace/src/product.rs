@@ -25,19 +25,27 @@ pub enum ProductAction {
     Occupy,
     /// The order was cancelled, or refunded before shipping.
     Release,
+    /// As [`Release`](ProductAction::Release), and the seller does not offer the product any more.
+    Withdraw,
     OffShelf,
     OnShelf,
 }
 
 impl ProductAction {
-    pub const ALL: [ProductAction; 4] =
-        [ProductAction::Occupy, ProductAction::Release, ProductAction::OffShelf, ProductAction::OnShelf];
+    pub const ALL: [ProductAction; 5] = [
+        ProductAction::Occupy,
+        ProductAction::Release,
+        ProductAction::Withdraw,
+        ProductAction::OffShelf,
+        ProductAction::OnShelf,
+    ];
 
     /// The only status in which the action is allowed, and the status after it.
     pub const fn step(self) -> (ProductStatus, ProductStatus) {
         match self {
             ProductAction::Occupy => (ProductStatus::OnSale, ProductStatus::Sold),
             ProductAction::Release => (ProductStatus::Sold, ProductStatus::OnSale),
+            ProductAction::Withdraw => (ProductStatus::Sold, ProductStatus::OffShelf),
             ProductAction::OffShelf => (ProductStatus::OnSale, ProductStatus::OffShelf),
             ProductAction::OnShelf => (ProductStatus::OffShelf, ProductStatus::OnSale),
         }

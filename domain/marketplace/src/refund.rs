@@ -85,6 +85,8 @@ pub struct Refund {
     pub cause: RefundCause,
     /// Reason given by the requester.
     pub reason: String,
+    /// Whether the seller takes the product off the shelf when the order is refunded.
+    pub off_shelf: bool,
     pub status: RefundStatus,
     /// The attempt that succeeded; set while the status is `SUCCESS`.
     pub settled_attempt: Option<u32>,
@@ -136,6 +138,7 @@ impl Refund {
             currency: payment.currency,
             cause,
             reason,
+            off_shelf: false,
             status: RefundStatus::Processing,
             settled_attempt: None,
             transaction_id: None,
@@ -206,6 +209,11 @@ impl Refund {
             Some(other) => Err(RefundRefusal::AlreadyRefunded { other: other.id }),
             None => Ok(()),
         }
+    }
+
+    /// Takes the product off the shelf when the order is refunded. `None` if the refund does so already.
+    pub fn taking_off_shelf(&self, now: DateTime<Utc>) -> Option<Refund> {
+        (!self.off_shelf).then(|| Refund { off_shelf: true, ..self.updated(now) })
     }
 
     /// Records a request to the gateway. While the refund is not settled, the next request is due at `next`.

@@ -6,6 +6,8 @@ use handover_events::named;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefundCause {
     Buyer,
+    /// The seller declined the paid order.
+    Seller,
     Operator,
     /// The payment succeeded after its order could no longer be paid.
     LatePayment,
@@ -16,6 +18,27 @@ pub enum RefundCause {
 }
 
 named!(RefundCause {
-    Buyer => "buyer", Operator => "operator", LatePayment => "late_payment", SecondCapture => "second_capture",
+    Buyer => "buyer", Seller => "seller", Operator => "operator", LatePayment => "late_payment", SecondCapture => "second_capture",
     WrongAmount => "wrong_amount"
 });
+
+impl RefundCause {
+    /// Whether the refund was requested for the money that paid the order. Otherwise the money never paid it.
+    pub const fn is_of_order(self) -> bool {
+        match self {
+            RefundCause::Buyer | RefundCause::Seller | RefundCause::Operator => true,
+            RefundCause::LatePayment | RefundCause::SecondCapture | RefundCause::WrongAmount => false,
+        }
+    }
+
+    /// Whether a party of the order wrote the reason, which is personal data.
+    pub const fn is_of_party(self) -> bool {
+        match self {
+            RefundCause::Buyer | RefundCause::Seller => true,
+            RefundCause::Operator
+            | RefundCause::LatePayment
+            | RefundCause::SecondCapture
+            | RefundCause::WrongAmount => false,
+        }
+    }
+}

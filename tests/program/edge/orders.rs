@@ -145,7 +145,15 @@ fn steps(market: &Market) -> Vec<Case> {
     vec![
         step("a reason", pending, "cancel").by(BUYER).json(r#"{"reason":"no"}"#).invalid(&["reason"]),
         step("not an object", pending, "cancel").by(BUYER).json("1").invalid(&["body"]),
-        step("by the seller", pending, "cancel").by(SELLER).refused(403, "A0303", &[]),
+        step("off the shelf, by the buyer", pending, "cancel")
+            .by(BUYER)
+            .json(r#"{"offShelf":true}"#)
+            .refused(403, "A0303", &[]),
+        step("off the shelf, as a text", pending, "cancel")
+            .by(SELLER)
+            .json(r#"{"offShelf":"true"}"#)
+            .invalid(&["offShelf"]),
+        step("a paid order, by the seller", paid, "cancel").by(SELLER).refused(409, "A0409", &[]),
         step("by another user", pending, "cancel").by(OTHER_USER).refused(404, "A0404", &[]),
         step("by the same user id in another tenant", pending, "cancel").by(FOREIGN_BUYER).refused(
             404,

@@ -36,7 +36,14 @@ fn requests(market: &Market) -> Vec<Case> {
         request("a duplicate field", paid, r#"{"reason":"a","reason":"b"}"#).invalid(&["reason"]),
         request("no body", paid, "").invalid(&["body"]),
         request("without a token", paid, REASON).without_token().refused(401, "A0301", &[]),
-        request("by the seller", paid, REASON).by(SELLER).refused(403, "A0303", &[]),
+        request("off the shelf, by the buyer", paid, r#"{"reason":"a","offShelf":true}"#).refused(
+            403,
+            "A0303",
+            &[],
+        ),
+        request("off the shelf, as a number", paid, r#"{"reason":"a","offShelf":1}"#)
+            .by(SELLER)
+            .invalid(&["offShelf"]),
         not_found(request("by another user", paid, REASON).by(OTHER_USER)),
         not_found(request("by the same user id in another tenant", paid, REASON).by(FOREIGN_BUYER)),
         not_found(request("by another tenant's operator", paid, REASON).by(FOREIGN_OPERATOR)),
@@ -45,7 +52,9 @@ fn requests(market: &Market) -> Vec<Case> {
         conflict(request("a cancelled order", cancelled, REASON)),
         conflict(request("a shipped order", shipped, REASON)),
         conflict(request("a shipped order, by the operator", shipped, REASON).by(OPERATOR)),
+        conflict(request("a shipped order, by the seller", shipped, REASON).by(SELLER)),
         request("requested again", refunding, REASON).unchanged(201),
+        request("requested again by the seller", refunding, REASON).by(SELLER).unchanged(201),
         request("requested again by the operator", refunding, REASON).by(OPERATOR).unchanged(201),
         conflict(
             post("shipping of an order that is being refunded", &format!("/api/v1/orders/{refunding}/ship"))

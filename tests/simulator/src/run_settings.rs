@@ -8,7 +8,9 @@ use handover_events::{Jitter, RetryPolicy};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::webhooks::WebhookSettings;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
-use marketplace::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
+use marketplace::{
+    AutoCompletionSettings, ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings,
+};
 use marketplace_domain::PointsRules;
 
 use super::random_numbers::RandomNumbers;
@@ -84,6 +86,7 @@ impl RunSettings {
                 ..ConsumerSettings::default()
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
+            auto_completion: AutoCompletionSettings::default(),
             refund: RefundSettings {
                 scan_interval: second,
                 concurrency: NonZeroU32::MIN.saturating_add(below(4)),

@@ -13,7 +13,7 @@ use handover_contract::samples::{BOOK, BOOK_ADDED, BOOK_LENT, BOOK_OVERDUE};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
 use marketplace::ports::{IdKind, ListingChangeKind, OrderSide};
-use marketplace_domain::{CreditOutcome, OrderStatus, PaymentStatus, ProductStatus};
+use marketplace_domain::{CreditOutcome, OrderStatus, PaymentStatus, ProductStatus, ShipmentState};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -189,6 +189,11 @@ pub(crate) enum Query {
         before: Option<Small>,
         limit: u32,
     },
+    Shipped {
+        by: Small,
+        after: Option<(Small, Small)>,
+        limit: u32,
+    },
     Overdue {
         at: Small,
         limit: u32,
@@ -285,6 +290,7 @@ pub(crate) enum Query {
     ShipmentPage {
         tenant: Small,
         side: OrderSide,
+        state: Option<ShipmentState>,
         skip: usize,
         limit: u32,
     },

@@ -253,9 +253,11 @@ const INVARIANTS: [(&str, &str); 38] = [
             SELECT count(*) FROM shipments s WHERE s.tenant_id = o.tenant_id AND s.order_id = o.id)",
     ),
     (
-        "a status change was not notified to buyer and seller exactly once each",
+        "a status change was not notified to buyer and seller exactly once each, or a seller's decline to the buyer",
         "SELECT o.id FROM orders o
-         WHERE CASE o.status WHEN 'shipped' THEN 2 WHEN 'completed' THEN 4 ELSE 0 END <> (
+         WHERE CASE WHEN o.status = 'shipped' THEN 2 WHEN o.status = 'completed' THEN 4
+            WHEN o.cancel_reason = 'seller' OR EXISTS (SELECT 1 FROM refunds r WHERE r.id = o.refund_id
+                AND r.cause = 'seller' AND o.status = 'refunded') THEN 1 ELSE 0 END <> (
             SELECT count(*) FROM notifications n WHERE n.tenant_id = o.tenant_id AND n.order_id = o.id
             AND n.user_id = CASE n.side WHEN 'buyer' THEN o.buyer_id ELSE o.seller_id END)",
     ),

@@ -112,6 +112,16 @@ bodies! {
     NewRefund {
         /// Reason for the refund.
         reason: String = kinds::RefundReason,
+        /// Whether the product is taken off the shelf when the order is refunded; for the seller only. Default: `false`, the
+        /// product is on sale again.
+        off_shelf: Option<bool> = Option<bool>,
+    }
+
+    /// How an unpaid order is cancelled.
+    #[schema(example = json!({ "offShelf": true }))]
+    Cancellation {
+        /// Whether the product is taken off the shelf; for the seller only. Default: `false`, the product is on sale again.
+        off_shelf: Option<bool> = Option<bool>,
     }
 
     /// A deposit into a wallet.

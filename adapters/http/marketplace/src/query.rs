@@ -4,7 +4,9 @@ use handover_http::messages::Text;
 use handover_http::reads_text;
 use handover_http::values::{ReadsText, name};
 use marketplace::ports::OrderSide;
-use marketplace_domain::{FindingState, OrderStatus, ProductStatus, RefundStatus, ReportState};
+use marketplace_domain::{
+    FindingState, OrderStatus, ProductStatus, RefundStatus, ReportState, ShipmentState,
+};
 
 use crate::messages;
 use crate::openapi::kinds;
@@ -15,6 +17,7 @@ reads_text! {
     RefundStatus: RefundStatus = name;
     ReportState: ReportState = name;
     FindingState: FindingState = name;
+    ShipmentState: ShipmentState = name;
     NoRepair: () = |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_REQUIRES_POST) };
 }
 

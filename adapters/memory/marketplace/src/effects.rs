@@ -10,10 +10,10 @@ use handover_memory::store::tables::{Row, rows_below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
 use marketplace::ports::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
-    OrderSide, SHIPMENT, ShipmentTask,
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListedShipment, ListingChange, ListingEntry,
+    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
-use marketplace_domain::{OrderId, ProductId, UserId};
+use marketplace_domain::{OrderId, ProductId, ShipmentState, UserId};
 
 use crate::of_orders::of_orders;
 use crate::rows::ListingRow;
@@ -295,9 +295,10 @@ impl EffectQueries for MarketUnit {
         tenant: TenantId,
         user: UserId,
         side: OrderSide,
+        state: Option<ShipmentState>,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+    ) -> Result<Vec<Numbered<ListedShipment>>, StoreError> {
         let party = |task: &ShipmentTask| match side {
             OrderSide::Buyer => task.buyer,
             OrderSide::Seller => task.seller,
@@ -307,7 +308,14 @@ impl EffectQueries for MarketUnit {
             let newest_first =
                 tasks.select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
             let own = newest_first.filter(|row| (row.effect.tenant, party(&row.effect)) == (tenant, user));
-            own.take(limited(limit)).cloned().collect()
+            let orders = statement.orders();
+            let listed = own.map(|row| {
+                let order = orders.get(&row.effect.order).filter(|order| order.tenant == tenant);
+                let order_status = order.map(|order| order.status);
+                Numbered { id: row.id, effect: ListedShipment { task: row.effect.clone(), order_status } }
+            });
+            let in_state = listed.filter(|row| state.is_none_or(|state| row.effect.state() == state));
+            in_state.take(limited(limit)).collect()
         })
         .await
     }

@@ -26,6 +26,8 @@ pub(crate) struct OrderIndex {
     bought: ByUser,
     sold: ByUser,
     pending: BTreeSet<(DateTime<Utc>, OrderId)>,
+    /// Shipped orders by the time of their shipment.
+    shipped: BTreeSet<(DateTime<Utc>, OrderId)>,
     changed: Changes,
     changed_of: BTreeMap<TenantId, Changes>,
 }
@@ -44,6 +46,9 @@ impl Row<Market> for Order {
         if self.status == OrderStatus::Pending {
             index.pending.insert((self.create_time, self.id));
         }
+        if self.status == OrderStatus::Shipped {
+            index.shipped.insert((self.update_time, self.id));
+        }
         let changed = (self.update_time, Some(self.id));
         index.changed.insert(changed);
         index.changed_of.entry(self.tenant).or_default().insert(changed);
@@ -56,6 +61,7 @@ impl Row<Market> for Order {
             }
         }
         index.pending.remove(&(self.create_time, self.id));
+        index.shipped.remove(&(self.update_time, self.id));
         let changed = (self.update_time, Some(self.id));
         index.changed.remove(&changed);
         if let Some(of_tenant) = index.changed_of.get_mut(&self.tenant) {
@@ -157,6 +163,25 @@ impl OrderQueries for MarketUnit {
                 pending.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
             oldest_first.take(limited(limit)).map(|order| (order.tenant, order.id)).collect()
+        })
+        .await
+    }
+
+    async fn orders_shipped(
+        &mut self,
+        shipped_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        self.read(|statement| {
+            let orders = statement.orders();
+            let oldest_first = orders.select(|table| {
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                let later = table.index.shipped.range((from, Bound::Unbounded));
+                let within = later.take_while(move |(shipped, _)| *shipped <= shipped_by);
+                within.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+            });
+            oldest_first.take(limited(limit)).cloned().collect()
         })
         .await
     }

@@ -9,10 +9,10 @@ use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{Fields, LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
 use marketplace::ports::{
-    END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind,
-    ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
+    END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListedShipment, ListingChange,
+    ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
-use marketplace_domain::{OrderId, ProductId, UserId};
+use marketplace_domain::{OrderId, OrderStatus, ProductId, ShipmentState, UserId};
 
 table! {
     ChangeTable("listing_changes" by "id"), read row as ListingChange, write change as &'a ListingChange;
@@ -98,6 +98,28 @@ fn change_kind(row: Fields<'_>) -> Result<ListingChangeKind, StoreError> {
         "RELEASED" => Ok(ListingChangeKind::Released),
         other => Err(row.corrupt("kind", format!("{other:?} is unknown"))),
     }
+}
+
+/// The order of the shipment task in the row of the enclosing query.
+const ORDER_OF_TASK: &str =
+    "FROM orders o WHERE o.id = shipments.order_id AND o.tenant_id = shipments.tenant_id";
+
+/// Condition that selects shipment tasks in this state. A task without an order is closed.
+fn in_state(state: ShipmentState) -> String {
+    let is_open = |status: &&OrderStatus| status.shipment_state() == ShipmentState::Open;
+    let open: Vec<String> =
+        OrderStatus::ALL.iter().filter(is_open).map(|status| format!("'{status}'")).collect();
+    let not = match state {
+        ShipmentState::Open => "",
+        ShipmentState::Closed => "NOT ",
+    };
+    format!("AND {not}EXISTS (SELECT 1 {ORDER_OF_TASK} AND o.status IN ({}))", open.join(", "))
+}
+
+fn listed_shipment(row: &Row) -> Result<Numbered<ListedShipment>, StoreError> {
+    let Numbered { id, effect: task } = ShipmentTable::numbered(row)?;
+    let order_status = ShipmentTable::fields(row).opt_named("order_status")?;
+    Ok(Numbered { id, effect: ListedShipment { task, order_status } })
 }
 
 #[async_trait]
@@ -193,19 +215,21 @@ impl EffectQueries for MarketSession {
         tenant: TenantId,
         user: UserId,
         side: OrderSide,
+        state: Option<ShipmentState>,
         before: Option<i64>,
         limit_to: u32,
-    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+    ) -> Result<Vec<Numbered<ListedShipment>>, StoreError> {
         let party = match side {
             OrderSide::Buyer => "buyer_id",
             OrderSide::Seller => "seller_id",
         };
+        let in_state = state.map(in_state).unwrap_or_default();
         let sql = format!(
-            "SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND {party} = ? AND id < ? \
-             ORDER BY id DESC LIMIT ?"
+            "SELECT id, {TASK}, (SELECT status {ORDER_OF_TASK}) AS order_status FROM shipments \
+             WHERE tenant_id = ? AND {party} = ? AND id < ? {in_state} ORDER BY id DESC LIMIT ?"
         );
         let values = values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), limit_to];
-        self.fetch(&sql, values).await?.iter().map(ShipmentTable::numbered).collect()
+        self.fetch(&sql, values).await?.iter().map(listed_shipment).collect()
     }
 }
 

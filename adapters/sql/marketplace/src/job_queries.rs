@@ -55,6 +55,8 @@ pub(crate) fn sweeps(
         ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
         ("idx_orders_updated", orders(None, None)),
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
+        ("idx_orders_shipped", orders::shipped(dialect, now, None, 100)),
+        ("idx_orders_shipped", orders::shipped(dialect, now, Some((before, order)), 100)),
         ("idx_ledger_account", entries(Purse::Wallet, None)),
         ("idx_ledger_account", entries(Purse::Points, Some(9))),
     ]

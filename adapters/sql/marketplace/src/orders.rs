@@ -105,6 +105,27 @@ pub(crate) fn changed_within(
     (sql, values)
 }
 
+/// A page of the shipped orders that were shipped at or before a time, oldest first.
+pub(crate) fn shipped(
+    dialect: &dyn Dialect,
+    shipped_by: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, OrderId)>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_orders_shipped");
+    let mut sql =
+        format!("SELECT {COLUMNS} FROM orders {index} WHERE status = 'shipped' AND update_time <= ?");
+    let mut values = values![shipped_by];
+    if let Some((shipped, id)) = after {
+        // As in `changed_within`: the first condition starts the scan at the cursor.
+        sql.push_str(" AND update_time >= ? AND (update_time > ? OR id > ?)");
+        values.extend(values![shipped, shipped, id.get()]);
+    }
+    sql.push_str(" ORDER BY update_time, id LIMIT ?");
+    values.push(most.into());
+    (sql, values)
+}
+
 #[async_trait]
 impl OrderQueries for MarketSession {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
@@ -198,6 +219,16 @@ impl OrderQueries for MarketSession {
                 Ok((row.id("tenant_id")?, row.id("id")?))
             })
             .collect()
+    }
+
+    async fn orders_shipped(
+        &mut self,
+        shipped_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        most: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        let (sql, values) = shipped(self.dialect(), shipped_by, after, most);
+        self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
     }
 }
 

@@ -25,6 +25,7 @@ table! {
         currency: currency("currency" = refund.currency.as_str()),
         cause: named("cause" = refund.cause.as_str()),
         reason: string("reason" = &refund.reason),
+        off_shelf: flag("off_shelf" = refund.off_shelf),
         status: named("status" = refund.status.as_str()),
         settled_attempt: (settled_attempt(row))("settled_attempt" = refund.settled_attempt.map(i64::from)),
         transaction_id: opt_string("transaction_id" = &refund.transaction_id),

@@ -29,6 +29,16 @@ pub static MIGRATIONS: Migrations = Migrations {
                 "../../../../migrations/marketplace/sqlite/0003_compatible_reconciliation_findings.sql"
             ),
         ),
+        (
+            4,
+            "declined orders",
+            include_str!("../../../../migrations/marketplace/sqlite/0004_declined_orders.sql"),
+        ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/sqlite/0005_compatible_shipped_orders.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -44,6 +54,16 @@ pub static MIGRATIONS: Migrations = Migrations {
                 "../../../../migrations/marketplace/mysql/0003_compatible_reconciliation_findings.sql"
             ),
         ),
+        (
+            4,
+            "declined orders",
+            include_str!("../../../../migrations/marketplace/mysql/0004_declined_orders.sql"),
+        ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/mysql/0005_compatible_shipped_orders.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -58,6 +78,16 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!(
                 "../../../../migrations/marketplace/postgres/0003_compatible_reconciliation_findings.sql"
             ),
+        ),
+        (
+            4,
+            "declined orders",
+            include_str!("../../../../migrations/marketplace/postgres/0004_declined_orders.sql"),
+        ),
+        (
+            5,
+            "compatible shipped orders",
+            include_str!("../../../../migrations/marketplace/postgres/0005_compatible_shipped_orders.sql"),
         ),
     ],
 };

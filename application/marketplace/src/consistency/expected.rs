@@ -144,7 +144,7 @@ fn of_change(
 /// be derived.
 fn of_order_refund(order: &Order, refunds: &[Refund]) -> Option<ExpectedEvent> {
     let refunds_order = |refund: &&Refund| {
-        refund.status == RefundStatus::Success && !refund.is_excess && is_of_order_payment(refund)
+        refund.status == RefundStatus::Success && !refund.is_excess && refund.cause.is_of_order()
     };
     let refund = refunds.iter().rfind(refunds_order)?;
     let body = OrderRefunded {
@@ -165,15 +165,6 @@ fn of_update(order: &Order, body: EventBody, aggregate_seq: i64, trace: Option<T
 /// Whether the payment paid its order.
 fn has_paid(payment: &Payment) -> bool {
     payment.status == PaymentStatus::Success && !payment.refund_due
-}
-
-/// Whether the refund belongs to the payment that paid the order. A refund of a late payment does not change the order.
-fn is_of_order_payment(refund: &Refund) -> bool {
-    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator, SecondCapture, WrongAmount};
-    match refund.cause {
-        Buyer | Operator => true,
-        LatePayment | SecondCapture | WrongAmount => false,
-    }
 }
 
 fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {

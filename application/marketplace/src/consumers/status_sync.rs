@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace_domain::{EventBody, EventKind, Order, OrderStatus, PointsRules};
+use marketplace_domain::{CancelReason, EventBody, EventKind, Order, OrderStatus, PointsRules};
 
 use super::effects::{of_orders, rows};
 use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, unsupported};
@@ -17,7 +17,8 @@ use crate::ports::{
 use handover_outbox::consumers::{Applied, Event, HandlerError};
 use handover_outbox::ports::StoreError;
 
-/// Writes two notifications per transition.
+/// Writes two notifications per transition. The notification of a buyer whose order is declined by the seller is written
+/// with the decline.
 ///
 /// Late events: notifications are independent of each other and contain the time of the transition, so a late event writes
 /// the same rows as an event that is applied in sequence.
@@ -127,12 +128,16 @@ impl StoredEffects for Notifications {
     fn rows(&self) -> Vec<EffectRow> {
         let row = |notification: &Notification| {
             let Notification { side, old_status, new_status, .. } = notification;
-            let condition = match new_status {
-                OrderStatus::Shipped => OrderCondition::Shipped,
-                OrderStatus::Completed => OrderCondition::Is(OrderStatus::Completed),
-                OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Cancelled | OrderStatus::Refunded => {
-                    OrderCondition::Never
+            let condition = match (new_status, side) {
+                (OrderStatus::Shipped, _) => OrderCondition::Shipped,
+                (OrderStatus::Completed, _) => OrderCondition::Is(OrderStatus::Completed),
+                // Written with the seller's decline.
+                (OrderStatus::Cancelled, OrderSide::Buyer) => {
+                    OrderCondition::CancelledFor(CancelReason::Seller)
                 }
+                (OrderStatus::Refunded, OrderSide::Buyer) => OrderCondition::Is(OrderStatus::Refunded),
+                (OrderStatus::Cancelled | OrderStatus::Refunded, OrderSide::Seller)
+                | (OrderStatus::Pending | OrderStatus::Paid, _) => OrderCondition::Never,
             };
             let party = match side {
                 OrderSide::Buyer => "buyer",

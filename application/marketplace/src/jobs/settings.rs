@@ -21,6 +21,37 @@ impl Default for TimeoutSettings {
     }
 }
 
+/// Settings of the automatic completion of shipped orders.
+#[derive(Debug, Clone)]
+pub struct AutoCompletionSettings {
+    /// Time after the shipment (`order.auto-complete-days`); `None`: orders are never completed automatically.
+    pub after: Option<Duration>,
+    pub interval: Duration,
+    /// Maximum number of orders per batch.
+    pub batch: NonZeroU32,
+}
+
+impl AutoCompletionSettings {
+    /// Settings for this time after the shipment. The job runs every minute, or more often if the time is short.
+    pub fn new(after: Option<Duration>) -> AutoCompletionSettings {
+        let interval = after.map_or(Self::MAX_INTERVAL, |after| after / 10);
+        AutoCompletionSettings {
+            after,
+            interval: interval.clamp(Self::MIN_INTERVAL, Self::MAX_INTERVAL),
+            batch: NonZeroU32::MIN.saturating_add(199),
+        }
+    }
+
+    const MIN_INTERVAL: Duration = Duration::from_millis(100);
+    const MAX_INTERVAL: Duration = Duration::from_secs(60);
+}
+
+impl Default for AutoCompletionSettings {
+    fn default() -> Self {
+        AutoCompletionSettings::new(Some(Duration::from_secs(10 * 24 * 3600)))
+    }
+}
+
 /// Settings of the refund dispatcher.
 #[derive(Debug, Clone)]
 pub struct RefundSettings {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
-use marketplace_domain::{OrderId, OrderStatus, ProductId, UserId};
+use marketplace_domain::{OrderId, OrderStatus, ProductId, ShipmentState, UserId};
 
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};
@@ -109,6 +109,21 @@ pub struct NewShipmentTask {
 }
 
 pub type ShipmentTask = NewShipmentTask;
+
+/// A shipment task and the current status of its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedShipment {
+    pub task: ShipmentTask,
+    /// `None` if the order does not exist.
+    pub order_status: Option<OrderStatus>,
+}
+
+impl ListedShipment {
+    /// A task without an order is closed: there is nothing to ship.
+    pub fn state(&self) -> ShipmentState {
+        self.order_status.map_or(ShipmentState::Closed, OrderStatus::shipment_state)
+    }
+}
 
 /// The business fact that a shipment task belongs to.
 pub const SHIPMENT: &str = "SHIPMENT";
@@ -215,16 +230,17 @@ pub trait EffectQueries: Send {
         limit: u32,
     ) -> Result<Vec<ListingEntry>, StoreError>;
 
-    /// At most `limit` shipment tasks of a user as buyer or seller (`side`), with an id below `before`, greatest id
-    /// first.
+    /// At most `limit` shipment tasks of a user as buyer or seller (`side`), in this state (`None`: in any) and with an
+    /// id below `before`, greatest id first. State and status MUST be those of the order's current row.
     async fn shipments_page(
         &mut self,
         tenant: TenantId,
         user: UserId,
         side: OrderSide,
+        state: Option<ShipmentState>,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError>;
+    ) -> Result<Vec<Numbered<ListedShipment>>, StoreError>;
 }
 
 /// Writes effects.

@@ -69,6 +69,15 @@ pub trait OrderQueries: Send {
         created_by: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<(TenantId, OrderId)>, StoreError>;
+
+    /// At most `limit` shipped orders of any tenant that were shipped (`update_time`) at or before `shipped_by`, sorted by
+    /// (`update_time`, id), starting after `after`.
+    async fn orders_shipped(
+        &mut self,
+        shipped_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError>;
 }
 
 /// Writes orders.

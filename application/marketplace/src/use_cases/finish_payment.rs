@@ -150,10 +150,7 @@ async fn finish(
             let Some(refund) = refunds.iter().find(is_of_order) else { return Ok(None) };
             match refund.status {
                 RefundStatus::Processing => return Ok(None),
-                RefundStatus::Success => {
-                    let action = OrderAction::Refund { refund: id, amount: refund.amount };
-                    (action, &refund.trace, Finished::OrderRefunded)
-                }
+                RefundStatus::Success => (refund.order_action(), &refund.trace, Finished::OrderRefunded),
                 RefundStatus::Failed => {
                     (OrderAction::AbandonRefund { refund: id }, &refund.trace, Finished::RefundAbandoned)
                 }

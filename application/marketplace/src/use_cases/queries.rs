@@ -2,13 +2,13 @@
 
 use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
-    ProductStatus, Purse, Refund, RefundCause,
+    ProductStatus, Purse, Refund, ShipmentState,
 };
 
 use super::UseCaseError;
 use crate::context::{CommandContext, Role};
 use crate::ports::{
-    BuyerCredit, LedgerEntry, ListingEntry, MarketTransactor, Notification, OrderSide, ShipmentTask,
+    BuyerCredit, LedgerEntry, ListedShipment, ListingEntry, MarketTransactor, Notification, OrderSide,
 };
 use crate::privacy;
 use handover_outbox::Page;
@@ -62,17 +62,19 @@ impl Queries {
         Ok(Page::cut(items, limit, |entry| entry.product.get()))
     }
 
-    /// Returns a page of the caller's shipment tasks as buyer or seller.
+    /// Returns a page of the caller's shipment tasks as buyer or seller, in this state (`None`: in any).
     pub async fn shipments(
         &self,
         context: &CommandContext,
         side: OrderSide,
+        state: Option<ShipmentState>,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
+    ) -> Result<Page<Numbered<ListedShipment>>, UseCaseError> {
         let user = context.require_user()?;
         let mut view = self.tx.view().await?;
-        let items = view.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
+        let limit_with_next = limit.saturating_add(1);
+        let items = view.shipments_page(context.tenant, user, side, state, before, limit_with_next).await?;
         Ok(Page::cut(items, limit, |row| row.id))
     }
 
@@ -186,7 +188,7 @@ impl Queries {
         if !is_party {
             self.record_refunds_read(context, id, count(refunds.len())).await?;
         }
-        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
+        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause.is_of_party()) {
             refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
         }
         Ok(refunds)

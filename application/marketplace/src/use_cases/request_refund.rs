@@ -1,10 +1,10 @@
-//! Use case: a buyer or an operator requests the refund of a paid order.
+//! Use case: the buyer, the seller or an operator requests the refund of a paid order. A seller declines it by this.
 
 use chrono::{DateTime, Utc};
 use handover_events::{TenantId, Trace};
 use marketplace_domain::{
-    Capture, Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, Reference, Refund, RefundCause,
-    RefundId, RefundRefusal, RefundReport, RefundResult, UserId,
+    Capture, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, ProductRefusal,
+    Reference, Refund, RefundCause, RefundId, RefundRefusal, RefundReport, RefundResult, UserId,
 };
 
 use super::settle_refund::{MAX_EVENTS, apply};
@@ -25,6 +25,8 @@ pub struct RequestRefund {
     pub order: OrderId,
     /// Reason, as written by the caller.
     pub reason: String,
+    /// Whether the product is taken off the shelf when the order is refunded; only its seller may do this.
+    pub off_shelf: bool,
 }
 
 impl Payments {
@@ -111,10 +113,15 @@ impl AttemptedRefund {
             return if is_ours { Ok(before) } else { Err(id_in_use(IdKind::Refund, self.id.get()).into()) };
         }
         let party = self.user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
-        let (actor, cause) = if self.is_operator && party != OrderActor::Buyer {
+        if self.command.off_shelf && party != OrderActor::Seller {
+            return Err(OrderRefusal::from(ProductRefusal::NotTheSeller).into());
+        }
+        let (actor, cause) = if party == OrderActor::Buyer {
+            (party, RefundCause::Buyer)
+        } else if self.is_operator {
             (OrderActor::Operator, RefundCause::Operator)
         } else {
-            (party, RefundCause::Buyer)
+            (party, RefundCause::Seller)
         };
         match self.running(unit, attempt, &order, actor).await? {
             Some(running) => Ok(running),
@@ -130,7 +137,8 @@ impl AttemptedRefund {
         order: &Order,
         actor: OrderActor,
     ) -> Result<Option<Refund>, UseCaseError<RefundCommandRefusal>> {
-        let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
+        let (Some(running), OrderActor::Buyer | OrderActor::Seller | OrderActor::Operator) =
+            (order.running_refund(), actor)
         else {
             return Ok(None);
         };
@@ -138,7 +146,13 @@ impl AttemptedRefund {
         if let (OrderActor::Operator, Some(entry)) = (actor, &self.entry) {
             record_already_done(unit.outbox(), attempt, entry).await?;
         }
-        if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !self.sees_personal_data {
+        if self.command.off_shelf
+            && let Some(after) = running.taking_off_shelf(self.event_factory.now)
+        {
+            unit.advance_refund(&after).await?.or_conflict("refund")?;
+            running = after;
+        }
+        if actor == OrderActor::Operator && running.cause.is_of_party() && !self.sees_personal_data {
             running.reason = MASK.to_owned();
         }
         Ok(Some(running))
@@ -166,6 +180,7 @@ impl AttemptedRefund {
         let reason = command.reason.clone();
         let of_capture = Refund::of(payment, &capture, (*id, *reference), cause, reason, event_factory.now);
         let refund = Refund { trace: Some(trace.clone()), ..of_capture };
+        let refund = Refund { off_shelf: command.off_shelf, ..refund };
         unit.insert_refund(&refund).await?;
         if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
             unit.outbox().audit(entry).await?;

@@ -243,7 +243,7 @@ fn reason_of(cause: RefundCause, payment: &Payment, order: &Order) -> String {
         RefundCause::WrongAmount => {
             format!("the gateway captured another amount than {}", payment.amount)
         }
-        RefundCause::LatePayment | RefundCause::Buyer | RefundCause::Operator => {
+        RefundCause::LatePayment | RefundCause::Buyer | RefundCause::Seller | RefundCause::Operator => {
             format!("the order is {}", order.status)
         }
     }

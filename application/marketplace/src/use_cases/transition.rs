@@ -1,18 +1,16 @@
 //! A transition of an order in a unit of work. Used by use cases, consumers and jobs.
 
 use handover_events::{AggregateRef, TenantId};
-use marketplace_domain::{
-    AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
-};
+use marketplace_domain::{AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal};
 
 use super::UseCaseError;
 use crate::event_types::append;
 use crate::events::EventFactory;
-use crate::ports::Work;
-use handover_outbox::ports::{OutboxRow, StoreError};
+use crate::ports::{Notification, OrderSide, Work};
+use handover_outbox::ports::{NewEvent, OutboxRow, StoreError};
 
-/// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first
-/// `skip` event ids, which belong to earlier changes.
+/// Applies an action: writes the order, releases its product if necessary, notifies the buyer if the seller declines the
+/// order, and appends the events. Skips the first `skip` event ids, which belong to earlier changes.
 pub(crate) async fn apply<R: From<OrderRefusal>>(
     unit: &mut Work,
     order: &Order,
@@ -23,16 +21,37 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
 ) -> Result<Order, UseCaseError<R>> {
     let (after, events) = order.apply(action, actor, event_factory.now)?;
     unit.advance_order(&after).await?.or_conflict("order")?;
-    if after.status.frees_product() {
+    if let Some(product_action) = action.product_action() {
         let product = unit
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
-        let freed = product.apply(ProductAction::Release, event_factory.now).map_err(OrderRefusal::from)?;
+        let freed = product.apply(product_action, event_factory.now).map_err(OrderRefusal::from)?;
         unit.advance_product(&freed).await?.or_conflict("product")?;
     }
-    append(unit.outbox(), event_factory.rows(skip, &after, after.version, &events)).await?;
+    let rows = event_factory.rows(skip, &after, after.version, &events);
+    if let (true, Some(row)) = (action.is_decline(), rows.first()) {
+        unit.notify(&[decline_notification(order, &after, row)]).await?;
+    }
+    append(unit.outbox(), rows).await?;
     Ok(after)
+}
+
+/// The notification of the buyer that the seller declined the order; `event` announces the change. It is written with the
+/// decline, because the consumer of notifications receives only ORDER_STATUS_CHANGED.
+fn decline_notification(before: &Order, after: &Order, event: &NewEvent) -> Notification {
+    Notification {
+        tenant: after.tenant,
+        recipient: after.buyer,
+        side: OrderSide::Buyer,
+        order: after.id,
+        aggregate_seq: after.version,
+        old_status: before.status,
+        new_status: after.status,
+        changed_at: after.update_time,
+        event_id: event.event_id.clone(),
+        at: after.update_time,
+    }
 }
 
 /// The ORDER_CREATED event of the order, for jobs that change the order without a request: their events belong to the

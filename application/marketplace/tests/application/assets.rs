@@ -2,7 +2,9 @@
 
 mod asset_grants;
 mod asset_payments;
+mod auto_completion;
 mod consistency_repair;
+mod declines;
 mod event_permutations;
 mod findings;
 mod gateway_money;

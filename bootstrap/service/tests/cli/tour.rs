@@ -32,7 +32,7 @@ fn tour(world: &World, address: &str) -> Ran {
 fn tour_succeeds_twice_on_the_same_database() {
     let world = World::new();
     let server = world.serve("");
-    for orders in [2, 4] {
+    for orders in [3, 6] {
         let ran = tour(&world, &server.address);
         let last = ran.done().lines().last().unwrap();
         assert!(
@@ -48,7 +48,8 @@ fn tour_succeeds_twice_on_the_same_database() {
     orders.sort_unstable();
     let timelines =
         orders.iter().map(|order| world.run(&format!("order timeline {order} --output json")).json());
-    for (timeline, status) in timelines.zip(["completed", "refunded", "completed", "refunded"]) {
+    let statuses = ["completed", "refunded", "cancelled"];
+    for (timeline, status) in timelines.zip(statuses.into_iter().chain(statuses)) {
         assert!(timeline.to_string().contains(&format!("\"{status}\"")), "no {status}: {timeline:#}");
     }
     assert_eq!(world.run("reconcile --output json").json()["sound"], json!(true));

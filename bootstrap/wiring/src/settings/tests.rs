@@ -130,6 +130,27 @@ fn pending_minutes_accept_fractions_down_to_a_millisecond() {
 }
 
 #[test]
+fn auto_complete_days_accept_fractions_and_0_for_never() {
+    let after = |days: &str| {
+        load(&[("HANDOVER_ORDER__AUTO_COMPLETE_DAYS", days)])
+            .map(|config| config.settings.auto_completion.after)
+    };
+    assert_eq!(load(&[]).unwrap().settings.auto_completion.after, Some(Duration::from_secs(864_000)));
+    for (days, seconds) in [("10", 864_000), ("0.5", 43_200), ("365", 31_536_000)] {
+        assert_eq!(after(days).unwrap(), Some(Duration::from_secs(seconds)), "{days}");
+    }
+    for never in ["0", "0.0"] {
+        assert_eq!(after(never).unwrap(), None, "{never}");
+    }
+    for days in ["-1", "0.000000001", "366", "1e300", "never", "\"10\"", "NaN"] {
+        assert!(after(days).is_err(), "{days}");
+    }
+    let text = error_text(load(&[("HANDOVER_ORDER__AUTO_COMPLETE_DAYS", "-1")]));
+    assert!(text.contains("order.auto-complete-days in the environment variable"), "{text}");
+    assert!(text.contains("or 0 for never"), "{text}");
+}
+
+#[test]
 fn every_limit_is_checked_and_the_error_names_the_key() {
     for (name, key, values) in [
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),

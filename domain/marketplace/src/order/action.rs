@@ -2,7 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::{AssetRefusal, CancelReason, Money, OrderStatus, ProductRefusal, RefundId};
+use crate::{
+    AssetRefusal, CancelReason, Money, OrderStatus, ProductAction, ProductRefusal, RefundCause, RefundId,
+};
 use handover_events::TextError;
 use handover_events::named;
 
@@ -11,6 +13,11 @@ use handover_events::named;
 pub enum CancelCause {
     /// The buyer requested the cancellation.
     Buyer,
+    /// The seller declined the order.
+    Seller {
+        /// Whether the product is taken off the shelf.
+        off_shelf: bool,
+    },
     /// The payment deadline has passed.
     Timeout {
         /// Only orders created at or before this time may be cancelled.
@@ -26,6 +33,7 @@ impl CancelCause {
     pub const fn reason(self) -> CancelReason {
         match self {
             CancelCause::Buyer => CancelReason::Buyer,
+            CancelCause::Seller { .. } => CancelReason::Seller,
             CancelCause::Timeout { .. } => CancelReason::Timeout,
             CancelCause::AssetLockFailed => CancelReason::AssetLockFailed,
             CancelCause::PaymentFailed => CancelReason::PaymentFailed,
@@ -67,7 +75,7 @@ pub enum OrderAction {
     Pay,
     /// The seller shipped the order.
     Ship(Shipment),
-    /// The buyer confirmed receipt.
+    /// The buyer confirmed receipt, or did not within the time for it.
     Complete,
     /// Cancels an unpaid order.
     Cancel(CancelCause),
@@ -82,10 +90,43 @@ pub enum OrderAction {
     Refund {
         refund: RefundId,
         amount: Money,
+        cause: RefundCause,
+        /// Whether the seller takes the product off the shelf.
+        off_shelf: bool,
     },
 }
 
 impl OrderAction {
+    /// Whether the seller declines the order by this action.
+    pub const fn is_decline(&self) -> bool {
+        matches!(
+            self,
+            OrderAction::Cancel(CancelCause::Seller { .. })
+                | OrderAction::Refund { cause: RefundCause::Seller, .. }
+        )
+    }
+
+    /// What happens to the product of the order; `None` if it stays as it is.
+    pub const fn product_action(&self) -> Option<ProductAction> {
+        match self {
+            OrderAction::Cancel(CancelCause::Seller { off_shelf: true })
+            | OrderAction::Refund { off_shelf: true, .. } => Some(ProductAction::Withdraw),
+            OrderAction::Cancel(
+                CancelCause::Buyer
+                | CancelCause::Seller { off_shelf: false }
+                | CancelCause::Timeout { .. }
+                | CancelCause::AssetLockFailed
+                | CancelCause::PaymentFailed,
+            )
+            | OrderAction::Refund { off_shelf: false, .. } => Some(ProductAction::Release),
+            OrderAction::Pay
+            | OrderAction::Ship(_)
+            | OrderAction::Complete
+            | OrderAction::BeginRefund { .. }
+            | OrderAction::AbandonRefund { .. } => None,
+        }
+    }
+
     /// Name of the action in error messages.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -113,11 +113,10 @@ impl Refund {
             ReportOutcome::Refunded
         };
         let refunds_order = pays_order && order.status == OrderStatus::Paid;
-        let action = OrderAction::Refund { refund: self.id, amount: self.amount };
         RefundDecision {
             settled: Some((Refund { is_excess: false, ..after }, event)),
             booked_on: Some(capture.account()),
-            order: refunds_order.then_some(action),
+            order: refunds_order.then(|| self.order_action()),
             stopped: stopped.map(|other| other.stopped(self.id, order, now)),
             ..RefundDecision::only(outcome)
         }
@@ -140,6 +139,12 @@ impl Refund {
             capture: (pays_no_order && !self.is_excess && freed != *capture).then_some(freed),
             ..RefundDecision::only(ReportOutcome::RefundFailedAfterSuccess)
         }
+    }
+
+    /// The action that refunds the order.
+    pub const fn order_action(&self) -> OrderAction {
+        let Refund { id: refund, amount, cause, off_shelf, .. } = *self;
+        OrderAction::Refund { refund, amount, cause, off_shelf }
     }
 
     /// The refund with this status, and the event of the change.

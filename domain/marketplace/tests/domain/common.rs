@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
-    CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAssets,
-    OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules, Product,
-    ProductStatus, Reference, RequestedAssets, Shipment, Title,
+    CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAction,
+    OrderAssets, OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules,
+    Product, ProductStatus, Reference, RefundCause, RequestedAssets, Shipment, Title,
 };
 use proptest::prelude::*;
 
@@ -178,4 +178,14 @@ pub(crate) fn model_cases() -> ProptestConfig {
         (false, false) => 1_000,
     };
     ProptestConfig { cases, ..config }
+}
+
+/// The refund that the buyer requested succeeded.
+pub(crate) fn refund_of_buyer() -> OrderAction {
+    OrderAction::Refund {
+        refund: id(500_001),
+        amount: money("80.25"),
+        cause: RefundCause::Buyer,
+        off_shelf: false,
+    }
 }

@@ -35,9 +35,9 @@ fn score_matches_the_specification() {
 fn cancellation_counts_only_if_the_buyer_caused_it() {
     let counted: Vec<_> = CancelReason::ALL.iter().map(|it| CreditOutcome::of_cancellation(*it)).collect();
     let names: Vec<_> = CancelReason::ALL.iter().map(|it| it.as_str()).collect();
-    assert_eq!(names, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
+    assert_eq!(names, ["buyer", "seller", "timeout", "asset_lock_failed", "payment_failed"]);
     let expected =
-        [Some(CreditOutcome::CancelledByBuyer), Some(CreditOutcome::CancelledByTimeout), None, None];
+        [Some(CreditOutcome::CancelledByBuyer), None, Some(CreditOutcome::CancelledByTimeout), None, None];
     assert_eq!(counted, expected);
 }
 

@@ -45,7 +45,7 @@ macro_rules! names_in_json_too {
 #[test]
 fn names_of_orders_and_events_are_frozen_and_round_trip() {
     names_in_json_too!(OrderStatus, ["pending", "paid", "shipped", "completed", "cancelled", "refunded"]);
-    names_in_json_too!(CancelReason, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
+    names_in_json_too!(CancelReason, ["buyer", "seller", "timeout", "asset_lock_failed", "payment_failed"]);
     names_in_json_too!(ProductStatus, ["on_sale", "sold", "off_shelf"]);
     names_in_json_too!(PaymentStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
     names_in_json_too!(RefundStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
@@ -69,7 +69,10 @@ fn names_of_orders_and_events_are_frozen_and_round_trip() {
         ]
     );
     names_are!(OrderActor, ["gateway", "buyer", "seller", "system", "operator", "stranger"]);
-    names_are!(RefundCause, ["buyer", "operator", "late_payment", "second_capture", "wrong_amount"]);
+    names_are!(
+        RefundCause,
+        ["buyer", "seller", "operator", "late_payment", "second_capture", "wrong_amount"]
+    );
 }
 
 #[test]

@@ -3,43 +3,46 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
     CancelCause, CancelReason, EventBody, Order, OrderAction, OrderActor, OrderCancelled, OrderCreated,
-    OrderFacts, OrderPaid, OrderRefusal, OrderStatus, ProductStatus, UserId,
+    OrderFacts, OrderPaid, OrderRefusal, OrderStatus, ProductStatus, RefundCause, UserId,
 };
 use proptest::prelude::*;
 
 use crate::common::{
-    BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product, shipment,
+    BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product,
+    refund_of_buyer, shipment,
 };
 
 /// Spec §2: state, action, permitted actors, next state. Any other combination is rejected. The system marks an order
 /// as paid if its remaining amount is zero. The state is `refunding` while a refund is in `PROCESSING`.
-const LEGAL: [(&str, &str, &[&str], &str); 11] = [
+const LEGAL: [(&str, &str, &[&str], &str); 12] = [
     ("pending", "pay", &["gateway", "system"], "paid"),
     ("pending", "cancel for buyer", &["buyer"], "cancelled"),
+    ("pending", "cancel for seller", &["seller"], "cancelled"),
     ("pending", "cancel for timeout", &["system"], "cancelled"),
     ("pending", "cancel for asset_lock_failed", &["system"], "cancelled"),
     ("pending", "cancel for payment_failed", &["system"], "cancelled"),
     ("paid", "ship", &["seller"], "shipped"),
-    ("paid", "refund begins", &["buyer", "operator"], "refunding"),
+    ("paid", "refund begins", &["buyer", "seller", "operator"], "refunding"),
     ("refunding", "refund fails", &["gateway", "system"], "paid"),
     ("refunding", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
     ("paid", "refund succeeds", &["gateway", "system", "operator"], "refunded"),
-    ("shipped", "complete", &["buyer"], "completed"),
+    ("shipped", "complete", &["buyer", "system"], "completed"),
 ];
 
 /// Every action; the timeout is past the payment deadline.
-fn actions() -> [OrderAction; 10] {
+fn actions() -> [OrderAction; 11] {
     [
         OrderAction::Pay,
         OrderAction::Ship(shipment()),
         OrderAction::Complete,
         OrderAction::Cancel(CancelCause::Buyer),
+        OrderAction::Cancel(CancelCause::Seller { off_shelf: false }),
         OrderAction::Cancel(CancelCause::Timeout { created_by: placed_at() }),
         OrderAction::Cancel(CancelCause::AssetLockFailed),
         OrderAction::Cancel(CancelCause::PaymentFailed),
         OrderAction::BeginRefund { refund: id(500_001) },
         OrderAction::AbandonRefund { refund: id(500_001) },
-        OrderAction::Refund { refund: id(500_001), amount: money("80.25") },
+        refund_of_buyer(),
     ]
 }
 
@@ -65,6 +68,7 @@ fn label(action: &OrderAction) -> &'static str {
         OrderAction::Ship(_) => "ship",
         OrderAction::Complete => "complete",
         OrderAction::Cancel(CancelCause::Buyer) => "cancel for buyer",
+        OrderAction::Cancel(CancelCause::Seller { .. }) => "cancel for seller",
         OrderAction::Cancel(CancelCause::Timeout { .. }) => "cancel for timeout",
         OrderAction::Cancel(CancelCause::AssetLockFailed) => "cancel for asset_lock_failed",
         OrderAction::Cancel(CancelCause::PaymentFailed) => "cancel for payment_failed",
@@ -246,6 +250,7 @@ fn transition_changes_only_the_expected_fields() {
             "pay" => expected.pay_time = Some(now()),
             "ship" => expected.shipment = Some(shipment()),
             "cancel for buyer" => expected.cancel_reason = Some(CancelReason::Buyer),
+            "cancel for seller" => expected.cancel_reason = Some(CancelReason::Seller),
             "cancel for timeout" => expected.cancel_reason = Some(CancelReason::Timeout),
             "cancel for asset_lock_failed" => expected.cancel_reason = Some(CancelReason::AssetLockFailed),
             "cancel for payment_failed" => expected.cancel_reason = Some(CancelReason::PaymentFailed),
@@ -255,6 +260,16 @@ fn transition_changes_only_the_expected_fields() {
             _ => {}
         }
         assert_eq!(after, expected, "{}", label(&action));
+    }
+}
+
+/// The automatic completion relies on it.
+#[test]
+fn shipped_order_keeps_the_time_of_its_shipment_until_it_is_completed() {
+    for (before, action, actor) in triples().filter(|(order, _, _)| order.status == OrderStatus::Shipped) {
+        if let Ok((after, _)) = before.apply(&action, actor, now()) {
+            assert_eq!(after.status, OrderStatus::Completed, "{}", label(&action));
+        }
     }
 }
 
@@ -326,10 +341,20 @@ fn refusal_message_names_actor_and_action() {
     assert_eq!(refusal.to_string(), "cannot pay an order that is paid");
 }
 
+#[test]
+fn only_the_sellers_cancellation_and_refund_are_declines() {
+    let refund =
+        |cause| OrderAction::Refund { refund: id(500_001), amount: money("80.25"), cause, off_shelf: true };
+    let refunds = RefundCause::ALL.iter().map(|cause| refund(*cause));
+    let declines: Vec<_> = actions().into_iter().chain(refunds).filter(OrderAction::is_decline).collect();
+    let cancel = OrderAction::Cancel(CancelCause::Seller { off_shelf: false });
+    assert_eq!(declines, [cancel, refund(RefundCause::Seller)]);
+}
+
 proptest! {
     #[test]
     fn order_follows_an_allowed_path_and_increments_its_version(
-        tried in prop::collection::vec((0..10usize, one_of(OrderActor::ALL), 0..1000i64), 0..60),
+        tried in prop::collection::vec((0..actions().len(), one_of(OrderActor::ALL), 0..1000i64), 0..60),
     ) {
         let (mut order, _, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
         let mut path = vec![order.status];

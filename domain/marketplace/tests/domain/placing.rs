@@ -6,7 +6,8 @@ use chrono::{DateTime, Datelike, Timelike, Utc};
 use handover_events::MAX_ID;
 use marketplace_domain::{
     CancelCause, EventBody, EventKind, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
-    OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, UserId,
+    OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, RefundCause,
+    UserId,
 };
 use proptest::prelude::*;
 
@@ -82,29 +83,39 @@ fn only_cancelled_and_refunded_orders_free_their_product() {
 }
 
 #[test]
-fn cancelled_or_refunded_order_restores_the_product() {
-    let pay = (OrderAction::Pay, OrderActor::Gateway);
+fn cancelled_or_refunded_order_restores_the_product_or_takes_it_off_the_shelf() {
+    use ProductStatus::{OffShelf, OnSale};
+    let pay = || (OrderAction::Pay, OrderActor::Gateway);
+    let begin = |actor| (OrderAction::BeginRefund { refund: id(500_001) }, actor);
+    let refund = |cause, off_shelf| {
+        let amount = money("88.50");
+        (OrderAction::Refund { refund: id(500_001), amount, cause, off_shelf }, OrderActor::Gateway)
+    };
     let cancel = |cause, actor| (OrderAction::Cancel(cause), actor);
-    let begin = OrderAction::BeginRefund { refund: id(500_001) };
-    let refund = OrderAction::Refund { refund: id(500_001), amount: money("88.50") };
     let paths = [
-        vec![cancel(CancelCause::Buyer, OrderActor::Buyer)],
-        vec![cancel(CancelCause::Timeout { created_by: placed_at() }, OrderActor::System)],
-        vec![cancel(CancelCause::AssetLockFailed, OrderActor::System)],
-        vec![cancel(CancelCause::PaymentFailed, OrderActor::System)],
-        vec![pay, (begin, OrderActor::Buyer), (refund, OrderActor::Gateway)],
+        (OnSale, vec![cancel(CancelCause::Buyer, OrderActor::Buyer)]),
+        (OnSale, vec![cancel(CancelCause::Seller { off_shelf: false }, OrderActor::Seller)]),
+        (OffShelf, vec![cancel(CancelCause::Seller { off_shelf: true }, OrderActor::Seller)]),
+        (OnSale, vec![cancel(CancelCause::Timeout { created_by: placed_at() }, OrderActor::System)]),
+        (OnSale, vec![cancel(CancelCause::AssetLockFailed, OrderActor::System)]),
+        (OnSale, vec![cancel(CancelCause::PaymentFailed, OrderActor::System)]),
+        (OnSale, vec![pay(), begin(OrderActor::Buyer), refund(RefundCause::Buyer, false)]),
+        (OnSale, vec![pay(), begin(OrderActor::Seller), refund(RefundCause::Seller, false)]),
+        (OffShelf, vec![pay(), begin(OrderActor::Seller), refund(RefundCause::Seller, true)]),
     ];
-    for path in paths {
-        let before = product(ProductStatus::OnSale);
+    for (status, path) in paths {
+        let before = product(OnSale);
         let (mut order, taken, _) = place(&before, new_order()).unwrap();
+        let mut freed = None;
         for (action, actor) in &path {
-            assert!(!order.status.frees_product(), "{}", order.status);
+            assert_eq!((freed, order.status.frees_product()), (None, false), "{}", order.status);
             (order, _) = order.apply(action, *actor, now()).unwrap();
+            freed = action.product_action();
         }
         assert!(order.status.frees_product(), "{}", order.status);
-        let freed = taken.apply(ProductAction::Release, now()).unwrap();
-        assert_eq!((freed.version, freed.update_time), (before.version + 2, now()));
-        assert_eq!(Product { version: before.version, update_time: before.update_time, ..freed }, before);
+        let freed = taken.apply(freed.unwrap(), now()).unwrap();
+        let expected = Product { status, version: before.version + 2, update_time: now(), ..before };
+        assert_eq!(freed, expected, "{path:?}");
     }
 }
 

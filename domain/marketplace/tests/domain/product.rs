@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use crate::common::{SELLER, at, id, ids, one_of, product};
 
 /// Spec §2 "Product": allowed transitions. Any other combination is rejected.
-const LEGAL: [(&str, ProductAction, &str); 4] = [
+const LEGAL: [(&str, ProductAction, &str); 5] = [
     ("on_sale", ProductAction::Occupy, "sold"),
     ("sold", ProductAction::Release, "on_sale"),
+    ("sold", ProductAction::Withdraw, "off_shelf"),
     ("on_sale", ProductAction::OffShelf, "off_shelf"),
     ("off_shelf", ProductAction::OnShelf, "on_sale"),
 ];
@@ -63,7 +64,7 @@ proptest! {
             let Ok(after) = product.apply(action, now()) else { continue };
             match action {
                 ProductAction::Occupy => owners += 1,
-                ProductAction::Release => owners -= 1,
+                ProductAction::Release | ProductAction::Withdraw => owners -= 1,
                 ProductAction::OffShelf | ProductAction::OnShelf => prop_assert_eq!(owners, 0),
             }
             prop_assert!(owners == 0 || owners == 1, "{} orders reserve the product", owners);

@@ -3,12 +3,12 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
-    Account, Capture, Currency, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund,
-    RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus, ReportOutcome,
-    ReportState, SupersededAttempt,
+    Account, Capture, Currency, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, ProductAction,
+    Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus,
+    ReportOutcome, ReportState, SupersededAttempt,
 };
 
-use crate::common::{FACTS, at, id, money, order, payment, placed_at, reference, shipment};
+use crate::common::{FACTS, at, id, money, order, payment, placed_at, reference, refund_of_buyer, shipment};
 
 fn now() -> DateTime<Utc> {
     at("2026-02-04T11:00:00.5Z")
@@ -87,6 +87,7 @@ fn new_refund_covers_its_capture_and_is_due_immediately() {
         amount: money("80.25"),
         currency: Currency::CNY,
         cause: RefundCause::Buyer,
+        off_shelf: false,
         reason: "too small".into(),
         status: RefundStatus::Processing,
         settled_attempt: None,
@@ -159,7 +160,7 @@ fn success_refunds_a_paid_order_from_the_account_of_its_money() {
                 (decision.outcome, decision.booked_on),
                 (ReportOutcome::Refunded, Some(Account::Platform))
             );
-            let action = OrderAction::Refund { refund: id(500_001), amount: money("80.25") };
+            let action = refund_of_buyer();
             assert_eq!(decision.order.as_ref(), Some(&action));
             let (after, _) = order.apply(&action, OrderActor::Gateway, now()).unwrap();
             assert_eq!((after.status, after.refund), (OrderStatus::Refunded, Some(id(500_001))));
@@ -231,7 +232,7 @@ fn late_success_stops_another_refund_of_the_same_money() {
         let (stopped, event) = decision.stopped.unwrap();
         assert_eq!((stopped.status, stopped.is_excess, stopped.next_attempt_time), (status, true, None));
         assert_eq!(event.is_some(), status == RefundStatus::Failed);
-        assert_eq!(decision.order, Some(OrderAction::Refund { refund: id(500_001), amount: money("80.25") }));
+        assert_eq!(decision.order, Some(refund_of_buyer()));
     }
 }
 
@@ -385,6 +386,33 @@ fn interrupted_request_is_due_at_once_and_counts_only_as_the_first() {
     }
     let settled = in_status(RefundStatus::Success).with_interrupted_request(now());
     assert_eq!(settled.next_attempt_time, None);
+}
+
+#[test]
+fn refund_of_the_seller_may_take_the_product_off_the_shelf() {
+    let kept = Refund { cause: RefundCause::Seller, ..refund() };
+    let withdrawn = kept.taking_off_shelf(now()).unwrap();
+    assert_eq!(withdrawn, Refund { off_shelf: true, version: 2, update_time: now(), ..kept.clone() });
+    assert_eq!(withdrawn.taking_off_shelf(now()), None);
+    for (refund, product_action) in [(kept, ProductAction::Release), (withdrawn, ProductAction::Withdraw)] {
+        // A later success of a refund that failed has the same effect.
+        for before in [RefundStatus::Processing, RefundStatus::Failed] {
+            let refund = Refund { status: before, ..refund.clone() };
+            let decision = decide(&refund, RefundResult::Success, &refunding(OrderStatus::Paid), &capture());
+            let action = decision.order.unwrap();
+            assert!(action.is_decline());
+            assert_eq!(action.product_action(), Some(product_action));
+        }
+    }
+}
+
+#[test]
+fn causes_of_refunds_requested_for_the_order_and_by_its_parties() {
+    let with = |is: fn(RefundCause) -> bool| -> Vec<&str> {
+        RefundCause::ALL.iter().filter(|cause| is(**cause)).map(|cause| cause.as_str()).collect()
+    };
+    assert_eq!(with(RefundCause::is_of_order), ["buyer", "seller", "operator"]);
+    assert_eq!(with(RefundCause::is_of_party), ["buyer", "seller"]);
 }
 
 #[test]

@@ -94,6 +94,8 @@ handover_contract::rules! { store_rules: MarketRig;
         order_pages_filter_by_status,
         order_created_at_deadline_is_overdue,
         overdue_orders_are_pending_and_ordered_oldest_first,
+        order_shipped_at_limit_is_to_be_completed,
+        shipped_orders_are_paged_oldest_first,
         orders_are_found_by_ids_in_tenant,
         many_orders_are_found_by_ids,
         changed_orders_include_range_start_and_exclude_end,
@@ -255,6 +257,7 @@ handover_contract::rules! { store_rules: MarketRig;
         effects_are_isolated_by_tenant_and_seller,
         listing_pages_are_ordered_by_descending_product,
         shipment_pages_filter_by_seller_or_buyer,
+        shipment_pages_filter_by_state_of_order,
     ]
     notifications: [
         notifications_are_read_in_order_written,

@@ -44,6 +44,12 @@ faults! { broken_by(Fault) {
         "pages_of_the_audit_log_are_ordered_newest_first",
         "pages_of_the_log_are_ordered_by_descending_record_id",
     ]
+    shipped_excludes_limit: ShippedExcludesLimit breaks [
+        "order_shipped_at_limit_is_to_be_completed",
+    ]
+    shipped_pages_ignore_cursor: ShippedPagesIgnoreCursor breaks [
+        "shipped_orders_are_paged_oldest_first",
+    ]
     overdue_excludes_deadline: OverdueExcludesDeadline breaks [
         "order_created_at_deadline_is_overdue",
     ]
@@ -74,6 +80,9 @@ faults! { broken_by(Fault) {
     ]
     credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
         "credit_is_isolated_by_tenant",
+    ]
+    shipment_pages_ignore_state: ShipmentPagesIgnoreState breaks [
+        "shipment_pages_filter_by_state_of_order",
     ]
     scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
         "score_depends_only_on_counts",

@@ -93,7 +93,8 @@ pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order:
         } else {
             by_user(faults, order.tenant, order.buyer)
         };
-        let command = RequestRefund { order: order.id, reason: "not as described".to_owned() };
+        let command =
+            RequestRefund { order: order.id, reason: "not as described".to_owned(), off_shelf: false };
         match app.payments.request_refund(&context, command).await {
             Ok(refund) if refund.order != order.id => faults.violation(format!(
                 "the refund request for order {} returned refund {} of another order",

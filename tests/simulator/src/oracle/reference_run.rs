@@ -242,7 +242,7 @@ impl ReferenceRun {
         let mut refunds = view.refunds_of(tenant, &[id]).await?;
         drop(view);
         if original.cause != RefundCause::LatePayment {
-            let command = RequestRefund { order: id, reason: original.reason };
+            let command = RequestRefund { order: id, reason: original.reason, off_shelf: false };
             let buyer = actors::by_user(&run.faults, tenant, order.buyer);
             refunds = vec![self.app.payments.request_refund(&buyer, command).await?];
         }

@@ -35,6 +35,10 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::Orders { tenant: t, user: who, side, status, before, limit } => {
             rendered(view.orders_page(tenant(t), user(who), side, status, before.map(order_id), limit).await)
         }
+        Query::Shipped { by, after, limit } => {
+            let after = after.map(|(at, id)| (moment(at), order_id(id)));
+            rendered(view.orders_shipped(moment(by), after, limit).await)
+        }
         Query::Overdue { at, limit } => rendered(view.orders_overdue(moment(at), limit).await),
         Query::Payment(id) => rendered(view.payment_by_id(payment_id(id)).await),
         Query::Processing(t, order) => rendered(view.payment_in_processing(tenant(t), order_id(order)).await),
@@ -197,15 +201,15 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::ListingPage { tenant: t, before, limit } => {
             rendered(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
         }
-        Query::ShipmentPage { tenant: t, side, skip, limit } => {
+        Query::ShipmentPage { tenant: t, side, state, skip, limit } => {
             let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
             let all = view
-                .shipments_page(tenant(t), who, side, None, 1_000)
+                .shipments_page(tenant(t), who, side, None, None, 1_000)
                 .await
                 .expect("cannot read the shipments");
             rendered(
-                view.shipments_page(tenant(t), who, side, number_before(&all, skip), limit)
+                view.shipments_page(tenant(t), who, side, state, number_before(&all, skip), limit)
                     .await
                     .map(without_numbers),
             )

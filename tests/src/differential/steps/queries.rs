@@ -7,7 +7,7 @@ use proptest::sample::select;
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, OnFailed};
 use marketplace::ports::OrderSide;
-use marketplace_domain::{OrderStatus, ProductStatus};
+use marketplace_domain::{OrderStatus, ProductStatus, ShipmentState};
 
 use super::{
     CONSUMERS, EVENTS, KEYS, KINDS, QUEUES, Query, Small, TYPES, at, event_type, limit, one_of, small, some,
@@ -104,6 +104,11 @@ pub(super) fn other_query() -> impl Strategy<Value = Query> {
                 limit
             }),
         (at(), limit()).prop_map(|(at, limit)| Query::Overdue { at, limit }),
+        (at(), some((at(), small())), limit()).prop_map(|(by, after, limit)| Query::Shipped {
+            by,
+            after,
+            limit
+        }),
         small().prop_map(Query::Payment),
         (tenant(), small()).prop_map(|(tenant, order)| Query::Processing(tenant, order)),
         (tenant(), small()).prop_map(|(tenant, order)| Query::Payments(tenant, order)),
@@ -116,8 +121,20 @@ pub(super) fn other_query() -> impl Strategy<Value = Query> {
             before,
             limit
         }),
-        (tenant(), select(&[OrderSide::Buyer, OrderSide::Seller][..]), 0..=3_usize, limit())
-            .prop_map(|(tenant, side, skip, limit)| Query::ShipmentPage { tenant, side, skip, limit }),
+        (
+            tenant(),
+            select(&[OrderSide::Buyer, OrderSide::Seller][..]),
+            some(select(ShipmentState::ALL)),
+            0..=3_usize,
+            limit()
+        )
+            .prop_map(|(tenant, side, state, skip, limit)| Query::ShipmentPage {
+                tenant,
+                side,
+                state,
+                skip,
+                limit
+            }),
         (tenant(), small()).prop_map(|(tenant, order)| Query::Notifications(tenant, order)),
         (tenant(), small(), 0..=3_usize, limit())
             .prop_map(|(tenant, user, skip, limit)| Query::NotificationPage { tenant, user, skip, limit }),
@@ -151,8 +168,13 @@ pub(super) fn operators_query() -> impl Strategy<Value = Query> {
 
 /// All queries that are executed after the last step of a sequence.
 pub(crate) fn everything() -> Vec<Query> {
-    let mut all =
-        vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }, Query::Backlog { at: 5 }];
+    let mut all = vec![
+        Query::Relays,
+        Query::Leases,
+        Query::Overdue { at: 5, limit: 100 },
+        Query::Shipped { by: 5, after: None, limit: 100 },
+        Query::Backlog { at: 5 },
+    ];
     for tenant in [None, Some(1), Some(2)] {
         all.extend([Query::OutboxCounts(tenant), Query::ConsumeCounts(tenant), Query::Undecided(tenant)]);
         all.push(Query::Blocked { tenant, skip: 0, limit: 100 });

@@ -56,6 +56,8 @@ kinds! {
     ProductStatus = named(domain::ProductStatus::ALL, domain::ProductStatus::as_str);
     /// Status of an order.
     OrderStatus = named(domain::OrderStatus::ALL, domain::OrderStatus::as_str);
+    /// State of a shipment task.
+    ShipmentState = named(domain::ShipmentState::ALL, domain::ShipmentState::as_str);
     /// Reason for the cancellation of an order.
     CancelReason = named(domain::CancelReason::ALL, domain::CancelReason::as_str);
     /// Status of a payment.
@@ -96,7 +98,7 @@ pub(crate) mod of_types {
 
     pub(crate) use crate::openapi::kinds::{
         CancelReason, Currency, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus, Reference,
-        RefundStatus, Title,
+        RefundStatus, ShipmentState, Title,
     };
 
     use crate::openapi::kinds::{Amount, Id};

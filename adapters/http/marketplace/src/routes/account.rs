@@ -10,8 +10,8 @@ use handover_http::response::{Done, PageView};
 use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::ports::Numbered;
-use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
-use marketplace_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
+use marketplace::ports::{BuyerCredit, ListedShipment, ListingEntry, Notification, OrderSide};
+use marketplace_domain::{CreditCounts, OrderId, OrderStatus, ProductId, ShipmentState, UserId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -98,20 +98,28 @@ views! {
         order_id: OrderId,
         seller_id: UserId,
         buyer_id: UserId,
+        /// `closed` once the order is shipped, cancelled or refunded.
+        state: ShipmentState,
+        /// Current status of the order; null if the order does not exist.
+        order_status: Option<OrderStatus>,
         event_id: EventId,
         create_time: Time,
     }
 }
 
-impl From<Numbered<ShipmentTask>> for ShipmentView {
-    fn from(Numbered { id, effect }: Numbered<ShipmentTask>) -> ShipmentView {
+impl From<Numbered<ListedShipment>> for ShipmentView {
+    fn from(Numbered { id, effect }: Numbered<ListedShipment>) -> ShipmentView {
+        let state = effect.state();
+        let ListedShipment { task, order_status } = effect;
         ShipmentView {
             shipment_id: id,
-            order_id: effect.order,
-            seller_id: effect.seller,
-            buyer_id: effect.buyer,
-            event_id: effect.event_id,
-            create_time: Time(effect.at),
+            order_id: task.order,
+            seller_id: task.seller,
+            buyer_id: task.buyer,
+            state,
+            order_status,
+            event_id: task.event_id,
+            create_time: Time(task.at),
         }
     }
 }
@@ -169,10 +177,13 @@ async fn notifications(Caller(edge, context): Caller, parameters: Parameters) ->
 queries! {
     ShipmentQuery {
         r#as: OrderSide = kinds::Side, "The caller's side of the order; default: `seller`";
+        state: ShipmentState = kinds::ShipmentState, "Only tasks in this state";
     }
 }
 
-/// Lists shipment tasks.
+/// Lists shipment tasks, newest first.
+///
+/// A task is open until its order is shipped, cancelled or refunded.
 #[utoipa::path(
     get,
     path = "/shipments",
@@ -182,9 +193,9 @@ queries! {
     responses((status = 200, description = "A page of shipments", body = ShipmentPage)),
 )]
 async fn shipments(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
-    let (ShipmentQuery { r#as: side }, before, limit) = parameters.page()?;
+    let (ShipmentQuery { r#as: side, state }, before, limit) = parameters.page()?;
     let side = side.unwrap_or(OrderSide::Seller);
-    let page = edge.app.queries.shipments(&context, side, before, limit).await?;
+    let page = edge.app.queries.shipments(&context, side, state, before, limit).await?;
     Done::page(page, ShipmentView::from)
 }
 

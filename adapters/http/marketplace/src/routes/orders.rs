@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_http::body::{EmptyBody, JsonBody, NoFields};
+use handover_http::body::{EmptyBody, JsonBody, NoFields, OptionalBody};
 use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
@@ -10,7 +10,7 @@ use handover_http::response::{Done, PageView};
 use handover_http::views;
 use handover_http::views::Time;
 use marketplace::ports::OrderSide;
-use marketplace::use_cases::PlaceOrder;
+use marketplace::use_cases::{CancelOrder, PlaceOrder};
 use marketplace_domain::{
     Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
     Shipment, UserId,
@@ -179,27 +179,28 @@ async fn one(
 
 /// Cancels an unpaid order.
 ///
-/// Allowed for the buyer.
+/// Allowed for the buyer and for the seller. A seller declines the order by this, and the buyer is notified.
 #[utoipa::path(
     post,
     path = "/{id}/cancel",
     operation_id = "cancelOrder",
     tag = "orders",
     params(("id" = kinds::Id, Path, description = "The order")),
-    request_body(content = Option<EmptyBody>, content_type = "application/json"),
+    request_body(content = Option<bodies::Cancellation>, content_type = "application/json"),
     responses(
         (status = 200, description = "The cancelled order", body = OrderView),
-        (status = 403, description = "The caller is the seller"),
+        (status = 403, description = "`offShelf` is set and the caller is not the seller"),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
         (status = 409, description = "The order is not `pending`"),
     ),
 )]
 async fn cancel(
     Command(edge, call): Command<Updated<OrderView>>,
-    PathId(id): PathId<OrderId>,
-    _: NoFields,
+    PathId(order): PathId<OrderId>,
+    OptionalBody(body): OptionalBody<bodies::Cancellation>,
 ) -> RouteResult {
-    let order = edge.app.ordering.cancel(&call, id).await?;
+    let off_shelf = body.command(|body, _| body.off_shelf)?.unwrap_or(false);
+    let order = edge.app.ordering.cancel(&call, CancelOrder { order, off_shelf }).await?;
     Done::ok(&OrderView::from(order))
 }
 

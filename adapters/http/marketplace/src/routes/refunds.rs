@@ -1,4 +1,4 @@
-//! Refunds: requested by an operator or by the buyer of the order, settled by the gateway's signed callback.
+//! Refunds: requested by an operator, or by buyer or seller of the order, settled by the gateway's signed callback.
 
 use std::sync::Arc;
 
@@ -68,7 +68,8 @@ impl From<Refund> for RefundView {
 
 /// Requests the refund of an order.
 ///
-/// Allowed for the buyer and for operators, until the order is shipped.
+/// Allowed for the buyer, the seller and operators, until the order is shipped. A seller declines the order by this; when the refund
+/// succeeds, the buyer is notified.
 #[utoipa::path(
     post,
     path = "/{id}/refunds",
@@ -78,7 +79,7 @@ impl From<Refund> for RefundView {
     request_body = bodies::NewRefund,
     responses(
         (status = 201, description = "The refund, which is in `PROCESSING`", body = RefundView),
-        (status = 403, description = "The caller is the seller"),
+        (status = 403, description = "`offShelf` is set and the caller is not the seller"),
         (status = 404, description = "Order not found, or not visible to the caller"),
         (status = 409, description = "The order is not `paid`, or there is nothing to refund"),
     ),
@@ -88,8 +89,10 @@ pub(super) async fn request(
     PathId(order): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::NewRefund>,
 ) -> RouteResult {
-    let reason = body.command(|body, _| body.reason)?;
-    let refund = edge.app.payments.request_refund(&call, RequestRefund { order, reason }).await?;
+    let command = body.command(|body, _| {
+        Some(RequestRefund { order, reason: body.reason?, off_shelf: body.off_shelf?.unwrap_or(false) })
+    })?;
+    let refund = edge.app.payments.request_refund(&call, command).await?;
     Done::created(&RefundView::from(refund))
 }
 

@@ -7,7 +7,7 @@ use marketplace::service;
 use marketplace::{Role, Settings};
 use serde_json::{Value, json};
 
-use crate::world::{BUYER, OTHER_USER, SELLER, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, World, report};
 
 const LISTS: [&str; 3] = ["/api/v1/notifications", "/api/v1/shipments", "/api/v1/listings"];
 
@@ -112,12 +112,46 @@ async fn shipments_are_listed_for_seller_and_buyer() {
     let (event, time) = event_and_time(item, "createTime");
     let expected = json!({
         "shipmentId": item["shipmentId"], "orderId": order, "sellerId": SELLER, "buyerId": BUYER,
-        "eventId": event, "createTime": time
+        "state": "open", "orderStatus": "paid", "eventId": event, "createTime": time
     });
     assert_eq!(page, json!({ "items": [expected], "nextCursor": null }));
     assert_eq!(world.get_data_as(BUYER, "shipments?as=buyer").await, page);
     assert_eq!(world.get_data_as(BUYER, "shipments").await["items"], json!([]));
     assert_eq!(world.get_data_as(SELLER, "shipments?as=buyer").await["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shipment_task_closes_when_its_order_is_shipped_or_refunded() {
+    let world = World::new().await;
+    let mut orders = Vec::new();
+    for transaction in ["txn-1", "txn-2", "txn-3"] {
+        let (order, payment) = world.order_with_payment().await;
+        world.callback(&report(payment, transaction, "SUCCESS", "88.50")).await.expect(200, "00000");
+        orders.push(order);
+    }
+    world.run_until_idle().await;
+    let tasks = async |query: &str| -> Vec<Value> {
+        let page = world.get_data_as(SELLER, &format!("shipments?as=seller{query}")).await;
+        let task = |item: &Value| json!([item["orderId"], item["state"], item["orderStatus"]]);
+        page["items"].as_array().unwrap().iter().map(task).collect()
+    };
+    assert_eq!(tasks("&state=open").await.len(), 3);
+    let [open, shipped, refunded] = orders[..] else { panic!("{orders:?}") };
+    let shipment = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let ship = world.post_as(SELLER, &format!("/api/v1/orders/{shipped}/ship")).json(shipment).send().await;
+    ship.expect(200, "00000");
+    let reason = r#"{"reason":"it is not as shown"}"#;
+    let refund =
+        world.post_as(BUYER, &format!("/api/v1/orders/{refunded}/refunds")).json(reason).send().await;
+    let refund = refund.expect(201, "00000").id("refundId");
+    let result = format!(r#"{{"refundId":{refund},"result":"SUCCESS"}}"#);
+    world.signed("/api/v1/refunds/callback", &result).await.expect(200, "00000");
+    assert_eq!(tasks("&state=open").await, [json!([open, "open", "paid"])]);
+    let mut closed = tasks("&state=closed").await;
+    closed.sort_by_key(|task| task[0].as_i64());
+    assert_eq!(closed, [json!([shipped, "closed", "shipped"]), json!([refunded, "closed", "refunded"])]);
+    assert_eq!(tasks("").await.len(), 3);
+    world.get_as(SELLER, "/api/v1/shipments?state=done").send().await.expect(400, "A0400");
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,7 +153,7 @@ async fn order_routes_report_every_invalid_field() {
     let order = world.order().await;
     let step = |name: &str| format!("/api/v1/orders/{order}/{name}");
     let orders = "/api/v1/orders".to_owned();
-    let cases: [(&str, &str, &[&str]); 17] = [
+    let cases: [(&str, &str, &[&str]); 18] = [
         (&orders, "{}", &["productId"]),
         (&orders, r#"{"productId":"1"}"#, &["productId"]),
         (&orders, r#"{"productId":1.5}"#, &["productId"]),
@@ -171,6 +171,7 @@ async fn order_routes_report_every_invalid_field() {
         ),
         (&orders, r#"{"productId":1,"points":9007199254740992,"cash":1}"#, &["points", "cash"]),
         (&step("cancel"), r#"{"reason":"no"}"#, &["reason"]),
+        (&step("cancel"), r#"{"offShelf":"yes"}"#, &["offShelf"]),
         (&step("complete"), "[]", &["body"]),
         (&step("ship"), "{}", &["carrier", "trackingNo"]),
         (&step("ship"), "", &["body"]),

@@ -46,7 +46,6 @@ async fn cancelled_order_puts_product_back_on_sale() {
     let world = World::new().await;
     let order = world.order().await;
     let path = format!("/api/v1/orders/{order}/cancel");
-    world.post_as(SELLER, &path).send().await.expect(403, "A0303");
     let cancelled = world.post_as(BUYER, &path).send().await.expect(200, "00000");
     assert_eq!(
         (&cancelled.data["status"], &cancelled.data["cancelReason"]),
@@ -56,6 +55,37 @@ async fn cancelled_order_puts_product_back_on_sale() {
     let product = cancelled.id("productId");
     let free = world.get_as(BUYER, &format!("/api/v1/products/{product}")).send().await;
     assert_eq!(free.data["status"], "on_sale");
+}
+
+#[tokio::test(start_paused = true)]
+async fn seller_declines_pending_order_and_takes_product_off_the_shelf() {
+    let world = World::new().await;
+    for (body, status) in
+        [("", "on_sale"), (r#"{"offShelf":false}"#, "on_sale"), (r#"{"offShelf":true}"#, "off_shelf")]
+    {
+        let order = world.order().await;
+        let path = format!("/api/v1/orders/{order}/cancel");
+        let buyer = world.post_as(BUYER, &path).json(r#"{"offShelf":true}"#).send().await;
+        assert_eq!(buyer.expect(403, "A0303").message, "the product belongs to another seller");
+        let request = world.post_as(SELLER, &path);
+        let request = if body.is_empty() { request } else { request.json(body) };
+        let declined = request.send().await.expect(200, "00000");
+        assert_eq!(
+            (&declined.data["status"], &declined.data["cancelReason"]),
+            (&json!("cancelled"), &json!("seller"))
+        );
+        let product = declined.id("productId");
+        let seen = world.get_as(SELLER, &format!("/api/v1/products/{product}")).send().await;
+        assert_eq!(seen.data["status"], status);
+        // The notification is written with the decline: no consumer is running.
+        let notifications = world.get_data_as(BUYER, "notifications").await;
+        let first = &notifications["items"][0];
+        assert_eq!(
+            json!([first["orderId"], first["oldStatus"], first["newStatus"], first["as"]]),
+            json!([order, "pending", "cancelled", "buyer"])
+        );
+        world.post_as(SELLER, &path).send().await.expect(409, "A0409");
+    }
 }
 
 #[tokio::test(start_paused = true)]

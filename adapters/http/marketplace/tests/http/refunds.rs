@@ -94,10 +94,35 @@ async fn failed_refund_leaves_order_paid_and_can_be_requested_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn seller_declines_paid_order_and_takes_product_off_the_shelf() {
+    let world = World::new().await;
+    let order = world.paid_order().await;
+    let body = r#"{"reason":"sold elsewhere","offShelf":true}"#;
+    for request in [world.post_as(BUYER, &path(order)), world.post_as_operator(&path(order))] {
+        let refused = request.json(body).send().await.expect(403, "A0303");
+        assert_eq!(refused.message, "the product belongs to another seller");
+    }
+    let declined = world.post_as(SELLER, &path(order)).json(body).send().await.expect(201, "00000");
+    assert_eq!(
+        (&declined.data["status"], &declined.data["reason"]),
+        (&json!("PROCESSING"), &json!("sold elsewhere"))
+    );
+    assert_eq!(world.get_data_as(BUYER, "notifications").await["items"], json!([]));
+    world.refund_reported(declined.id("refundId"), "SUCCESS").await.expect(200, "00000");
+    let seen = world.order_seen(order).await;
+    assert_eq!(seen["status"], "refunded");
+    let product = world.get_data_as(SELLER, &format!("products/{}", seen["productId"])).await;
+    assert_eq!(product["status"], "off_shelf");
+    let notifications = world.get_data_as(BUYER, "notifications").await;
+    let first = &notifications["items"][0];
+    assert_eq!(json!([first["orderId"], first["newStatus"]]), json!([order, "refunded"]));
+    assert_eq!(world.get_data_as(SELLER, "notifications").await["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn refund_is_allowed_for_buyer_and_operators_and_404_for_others() {
     let world = World::new().await;
     let order = world.paid_order().await;
-    world.post_as(SELLER, &path(order)).json(REASON).send().await.expect(403, "A0303");
     let outsiders = [
         world.token(OTHER_USER, 1, &[Role::User]),
         world.token(BUYER, 2, &[Role::User]),

@@ -1,6 +1,6 @@
 //! Use cases: refunds that an operator lists, sends again, or settles by hand.
 
-use marketplace_domain::{OrderAction, OrderActor, Reference, Refund, RefundCause, RefundId, RefundStatus};
+use marketplace_domain::{OrderAction, OrderActor, Reference, Refund, RefundId, RefundStatus};
 
 use super::Operations;
 use crate::claim::Call;
@@ -172,7 +172,7 @@ fn is_visible(operator: &Operator, refund: &Refund) -> bool {
 }
 
 fn mask_reason(context: &CommandContext, refund: &mut Refund) {
-    if refund.cause == RefundCause::Buyer && !privacy::sees_personal_data(context) {
+    if refund.cause.is_of_party() && !privacy::sees_personal_data(context) {
         refund.reason = MASK.to_owned();
     }
 }

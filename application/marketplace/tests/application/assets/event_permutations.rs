@@ -52,7 +52,7 @@ async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     let (refunding, _) =
         paid.apply(&OrderAction::BeginRefund { refund }, OrderActor::Buyer, market.world.now()).unwrap();
     let amount = order.payable;
-    let refund_action = OrderAction::Refund { refund, amount };
+    let refund_action = OrderAction::Refund { refund, amount, cause: RefundCause::Buyer, off_shelf: false };
     let (refunded, more) = refunding.apply(&refund_action, OrderActor::Gateway, market.world.now()).unwrap();
     let mut unit = handover_outbox::ports::Store::begin(&market.world.store).await.unwrap();
     for state in [&paid, &refunding, &refunded] {

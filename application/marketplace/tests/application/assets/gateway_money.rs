@@ -126,7 +126,8 @@ impl Play {
                 .await;
             }
             Step::RequestRefund { by_operator } => {
-                let command = RequestRefund { order: self.order, reason: "too small".into() };
+                let command =
+                    RequestRefund { order: self.order, reason: "too small".into(), off_shelf: false };
                 let context = if by_operator { operator() } else { by(BUYER) };
                 drop(app.payments.request_refund(&context, command).await);
             }

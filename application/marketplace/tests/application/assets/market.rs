@@ -135,7 +135,7 @@ impl Market {
     }
 
     pub(crate) async fn refund(&self, order: &Order) -> Refund {
-        let command = RequestRefund { order: order.id, reason: "too small".into() };
+        let command = RequestRefund { order: order.id, reason: "too small".into(), off_shelf: false };
         self.app().payments.request_refund(&by(BUYER), command).await.unwrap()
     }
 

@@ -153,7 +153,7 @@ async fn prepared(market: &Market, event: Event) -> Change {
                 Event::RefundSucceeds => report(RefundResult::Success).await,
                 Event::RefundFailsAndIsRequestedAgain => {
                     report(RefundResult::Failed).await;
-                    let again = RequestRefund { order: order.id, reason: "again".into() };
+                    let again = RequestRefund { order: order.id, reason: "again".into(), off_shelf: false };
                     process.app.payments.request_refund(&by(BUYER), again).await.unwrap();
                 }
             }

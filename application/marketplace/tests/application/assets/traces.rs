@@ -90,7 +90,7 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
     settled(&market, &payment).await;
-    let command = RequestRefund { order: order.id, reason: "too small".into() };
+    let command = RequestRefund { order: order.id, reason: "too small".into(), off_shelf: false };
     let refund = market.app().payments.request_refund(&traced(by(BUYER), "refund"), command).await.unwrap();
     let mut mock = MockGateway::new();
     mock.expect_refund().withf(|request| request.trace == trace("refund")).once().returning(|_| Ok(()));

@@ -54,7 +54,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     );
     app.payments.settle(&context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
 
-    let request = RequestRefund { order: order.id, reason: "too small".into() };
+    let request = RequestRefund { order: order.id, reason: "too small".into(), off_shelf: false };
     let refund = app.payments.request_refund(&context(buyer, tenant), request).await.unwrap();
     assert_eq!((refund.order, refund.payment, refund.tenant), (order.id, payment.id, tenant));
 

@@ -167,7 +167,6 @@ async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party
     let not_allowed = |result: Result<Order, UseCaseError<OrderRefusal>>| {
         matches!(result, Err(UseCaseError::Refused(OrderRefusal::NotAllowed { .. })))
     };
-    assert!(not_allowed(app.ordering.cancel(&by(SELLER), order.id).await));
     assert!(not_allowed(app.ordering.ship(&by(BUYER), order.id, shipment()).await));
     assert!(not_allowed(app.ordering.complete(&by(SELLER), order.id).await));
     for actor in [Actor::Gateway, Actor::System("a job")] {

@@ -8,7 +8,7 @@ use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::orders::shipment;
-use crate::support::{BUYER, CommitFault, Process, SELLER, World, by, millis, secs};
+use crate::support::{BUYER, CommitFault, Process, SELLER, TENANT, World, by, millis, secs};
 
 const FAULTS: [&[CommitFault]; 5] = [
     &[CommitFault::ReplyLost],
@@ -81,16 +81,18 @@ async fn each_order_transition_happens_once_after_a_commit_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn order_is_cancelled_and_its_product_freed_once_after_a_commit_fault() {
-    for faults in FAULTS {
+    for (faults, party) in FAULTS.iter().flat_map(|faults| [(faults, BUYER), (faults, SELLER)]) {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
         let order = process.ordered().await;
         process.faults.next_commits(faults.iter().copied());
-        let cancelled = process.app.ordering.cancel(&by(BUYER), order.id).await.unwrap();
+        let cancelled = process.app.ordering.cancel(&by(party), order.id).await.unwrap();
         assert_eq!((cancelled.status, cancelled.version), (OrderStatus::Cancelled, 2), "{faults:?}");
         let product = world.product(order.product).await;
         assert_eq!((product.status, product.version), (ProductStatus::OnSale, 3));
         assert_eq!(world.history(order.id).await.len(), 3);
+        let notified = world.view().await.notifications_about(TENANT, &[order.id]).await.unwrap();
+        assert_eq!(notified.len(), usize::from(party == SELLER), "only a decline notifies the buyer");
     }
 }
 

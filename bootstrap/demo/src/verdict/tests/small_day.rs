@@ -16,8 +16,8 @@ use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
 use marketplace_domain::{
     CancelCause, Currency, EventBody, EventKind, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
-    PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus,
-    RefundId, RefundResult, Settlement, Shipment, UserId,
+    PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductStatus, RefundCause, RefundId,
+    RefundResult, Settlement, Shipment, UserId,
 };
 use uuid::Uuid;
 
@@ -199,6 +199,12 @@ impl SmallDay {
         let shipment = || Shipment::new("SF".to_owned(), "T1".to_owned()).unwrap();
         let failed: RefundId = (number * 100).try_into().unwrap();
         let refund: RefundId = (number * 100 + 1).try_into().unwrap();
+        let refunded = OrderAction::Refund {
+            refund,
+            amount: order.payable,
+            cause: RefundCause::Operator,
+            off_shelf: false,
+        };
         let steps = match number {
             LAMP | COMPLETED => vec![
                 (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
@@ -215,7 +221,7 @@ impl SmallDay {
                 (OrderAction::BeginRefund { refund: failed }, OrderActor::Buyer, Step::Paid),
                 (OrderAction::AbandonRefund { refund: failed }, OrderActor::Gateway, Step::Paid),
                 (OrderAction::BeginRefund { refund }, OrderActor::Operator, Step::Paid),
-                (OrderAction::Refund { refund, amount: order.payable }, OrderActor::Gateway, Step::Refunded),
+                (refunded, OrderActor::Gateway, Step::Refunded),
             ],
             REFUSED => {
                 let refused = OrderAction::Cancel(CancelCause::AssetLockFailed);
@@ -244,8 +250,8 @@ impl SmallDay {
             let at = self.now + TimeDelta::seconds(4);
             let (after, events) = order.apply(&action, actor, at).unwrap();
             self.add_events(&after, &events, number);
-            if after.status.frees_product() {
-                product = product.apply(ProductAction::Release, at).unwrap();
+            if let Some(product_action) = action.product_action() {
+                product = product.apply(product_action, at).unwrap();
             }
             (order, client_order.step) = (after, step);
         }

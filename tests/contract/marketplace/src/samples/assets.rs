@@ -137,6 +137,7 @@ pub fn refund(id: i64, payment: i64) -> Refund {
         currency: Currency::CNY,
         cause: RefundCause::Buyer,
         reason: "it was broken".into(),
+        off_shelf: false,
         status: RefundStatus::Processing,
         settled_attempt: None,
         transaction_id: None,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use handover_contract::samples::{event_id, later, start, tenant};
 use handover_contract::within;
 use handover_events::TenantId;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace::ports::{
-    EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
-    OrderSide,
+    EffectKind, ListedShipment, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask,
+    Notification, OrderSide,
 };
-use marketplace_domain::CreditOutcome;
+use marketplace_domain::{CreditOutcome, Order, OrderStatus, ShipmentState};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};
@@ -350,8 +350,9 @@ pub async fn shipment_pages_filter_by_seller_or_buyer(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.open_shipments(&tasks).await.unwrap());
     let page = async |who: i64, side, before, limit| -> (Vec<i64>, Option<i64>) {
         let mut view = view(rig).await;
-        let page = view.shipments_page(TenantId::DEFAULT, user(who), side, before, limit).await.unwrap();
-        (page.iter().map(|row| row.effect.order.get()).collect(), page.last().map(|row| row.id))
+        let page =
+            view.shipments_page(TenantId::DEFAULT, user(who), side, None, before, limit).await.unwrap();
+        (page.iter().map(|row| row.effect.task.order.get()).collect(), page.last().map(|row| row.id))
     };
     let (first, next) = page(20, Seller, None, 2).await;
     assert_eq!(first, [3, 2]);
@@ -361,6 +362,49 @@ pub async fn shipment_pages_filter_by_seller_or_buyer(rig: &dyn MarketRig) {
     assert_eq!(page(20, Buyer, None, 9).await.0, [4]);
     assert_eq!(page(10, Buyer, None, 9).await.0, [3, 2, 1]);
     let mut view = view(rig).await;
-    let page = view.shipments_page(tenant(2), user(20), Seller, None, 9).await.unwrap();
-    assert_eq!(page.iter().map(|row| &row.effect).collect::<Vec<_>>(), [&tasks[4]]);
+    let page = view.shipments_page(tenant(2), user(20), Seller, None, None, 9).await.unwrap();
+    assert_eq!(page.iter().map(|row| &row.effect.task).collect::<Vec<_>>(), [&tasks[4]]);
+}
+
+/// A shipment task is open until its order is shipped, cancelled or refunded; one without an order in its tenant is closed.
+/// A page in one state contains every task in this state.
+pub async fn shipment_pages_filter_by_state_of_order(rig: &dyn MarketRig) {
+    let order_id_of =
+        |status: OrderStatus| 1 + OrderStatus::ALL.iter().position(|it| *it == status).unwrap() as i64;
+    let foreign = 7;
+    let missing = 8;
+    in_unit!(rig, |unit| {
+        for status in OrderStatus::ALL {
+            let placed = order(order_id_of(*status));
+            unit.insert_order(&Order { status: *status, ..placed }).await.unwrap();
+        }
+        unit.insert_order(&Order { tenant: tenant(2), ..order(foreign) }).await.unwrap();
+        let tasks: Vec<_> =
+            (1..=missing).map(|order| shipment_task(order, &format!("event-{order}"))).collect();
+        unit.open_shipments(&tasks).await.unwrap();
+    });
+    let page = async |state, limit| {
+        let mut view = view(rig).await;
+        let page =
+            view.shipments_page(TenantId::DEFAULT, user(20), Seller, state, None, limit).await.unwrap();
+        let listed = |row: Numbered<ListedShipment>| (row.effect.task.order.get(), row.effect.order_status);
+        page.into_iter().map(listed).collect::<Vec<_>>()
+    };
+    let of_status = |status: &OrderStatus| (order_id_of(*status), Some(*status));
+    let mut all: Vec<_> = OrderStatus::ALL.iter().map(of_status).collect();
+    all.extend([(foreign, None), (missing, None)]);
+    all.reverse();
+    assert_eq!(page(None, 9).await, all);
+    let is_open = |(_, status): &(i64, Option<OrderStatus>)| {
+        matches!(status, Some(OrderStatus::Pending | OrderStatus::Paid))
+    };
+    let (open, closed): (Vec<_>, Vec<_>) = all.into_iter().partition(is_open);
+    assert_eq!(page(Some(ShipmentState::Open), 2).await, open);
+    assert_eq!(page(Some(ShipmentState::Closed), 9).await, closed);
+    // A transition of the order closes the task at its commit.
+    let paid = order(order_id_of(OrderStatus::Paid));
+    let shipped = Order { status: OrderStatus::Shipped, version: 2, ..paid };
+    in_unit!(rig, |unit| assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One));
+    assert_eq!(page(Some(ShipmentState::Open), 9).await, [of_status(&OrderStatus::Pending)]);
+    assert_eq!(page(Some(ShipmentState::Closed), 9).await.len(), closed.len() + 1);
 }

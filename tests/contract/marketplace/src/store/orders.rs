@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
+use handover_outbox::ports::Changed;
 use marketplace::ports::OrderSide;
 use marketplace_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
 
@@ -194,6 +195,39 @@ pub async fn overdue_orders_are_pending_and_ordered_oldest_first(rig: &dyn Marke
     let expected = [(1, 50), (1, 2), (2, 3), (1, 1)].map(|(t, id)| (tenant(t), order_id(id)));
     assert_eq!(overdue, expected);
     assert_eq!(view(rig).await.orders_overdue(start(), 2).await.unwrap(), expected[..2]);
+}
+
+/// An order is to be completed if it was shipped at or before the limit, with microsecond precision.
+pub async fn order_shipped_at_limit_is_to_be_completed(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    let shipped = |id, at| order_moved_to(&order(id), OrderStatus::Shipped, at);
+    add(rig, &[shipped(1, later(60) - micro), shipped(2, later(60)), shipped(3, later(60) + micro)]).await;
+    let found = view(rig).await.orders_shipped(later(60), None, 10).await.unwrap();
+    assert_eq!(found, [shipped(1, later(60) - micro), shipped(2, later(60))]);
+}
+
+/// Only shipped orders are to be completed: those of every tenant, in pages by the time of shipment and the id. An order
+/// that is completed is not in the next page.
+pub async fn shipped_orders_are_paged_oldest_first(rig: &dyn MarketRig) {
+    for (n, status) in OrderStatus::ALL.iter().enumerate() {
+        add(rig, &[order_moved_to(&order(n as i64 + 50), *status, later(-500))]).await;
+    }
+    let shipped = |id, at| order_moved_to(&order(id), OrderStatus::Shipped, later(at));
+    let foreign = Order { tenant: tenant(2), ..shipped(3, -20) };
+    add(rig, &[shipped(4, -20), foreign.clone(), shipped(1, -10), shipped(2, -30), shipped(5, 10)]).await;
+    let page = async |after: Option<&Order>, limit| {
+        let after = after.map(|order| (order.update_time, order.id));
+        view(rig).await.orders_shipped(start(), after, limit).await.unwrap()
+    };
+    let all = [shipped(52, -500), shipped(2, -30), foreign, shipped(4, -20), shipped(1, -10)];
+    assert_eq!(page(None, 9).await, all);
+    assert_eq!(page(None, 2).await, all[..2]);
+    assert_eq!(page(Some(&all[1]), 2).await, all[2..4]);
+    assert_eq!(page(Some(&all[2]), 9).await, all[3..]);
+    let completed = order_moved_to(&all[3], OrderStatus::Completed, later(0));
+    in_unit!(rig, |unit| assert_eq!(unit.advance_order(&completed).await.unwrap(), Changed::One));
+    assert_eq!(page(Some(&all[2]), 9).await, all[4..]);
+    assert_eq!(page(Some(&all[4]), 9).await, []);
 }
 
 /// Orders are found by their ids, each once, in one tenant; missing ids are omitted.

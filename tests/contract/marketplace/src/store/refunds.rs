@@ -50,6 +50,7 @@ pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
     written.push(Refund { reason: "😀".repeat(Refund::MAX_REASON_CHARS), ..refund(1, 1) });
     written.push(Refund { reason: String::new(), last_error: Some(String::new()), ..refund(1, 1) });
     written.push(Refund { amount: money(MAX_ID), attempts: 1_000_000, version: 70_000, ..refund(1, 1) });
+    written.push(Refund { cause: RefundCause::Seller, off_shelf: true, ..refund(1, 1) });
     written.push(Refund { amount: Money::ZERO, order: order_id(MAX_ID), ..refund(1, 1) });
     written.push(Refund { next_attempt_time: Some(later(7) + micro), ..refund(1, 1) });
     written.push(Refund { create_time: later(1) + micro, update_time: later(2) - micro, ..refund(1, 1) });

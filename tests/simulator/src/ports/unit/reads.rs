@@ -13,7 +13,7 @@ use marketplace::ports::{
     OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper, RefundQueriesWrapper,
     RequestQueriesWrapper,
 };
-use marketplace_domain::{Asset, Hold, OrderId};
+use marketplace_domain::{Asset, Hold, Order, OrderId};
 
 use super::Faulty;
 use crate::fault_kinds::CrashPoint;
@@ -30,6 +30,20 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
             self.process.maybe_crash(CrashPoint::InSweep).await;
         }
         Ok(overdue)
+    }
+
+    async fn orders_shipped(
+        &mut self,
+        shipped_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        self.check_leader("automatic completion");
+        let shipped = self.inner.orders_shipped(shipped_by, after, limit).await?;
+        if !shipped.is_empty() {
+            self.process.maybe_crash(CrashPoint::InSweep).await;
+        }
+        Ok(shipped)
     }
 }
 

@@ -102,6 +102,18 @@ impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
         let created_by = if excludes_deadline { created_by - TimeDelta::microseconds(1) } else { created_by };
         self.inner().orders_overdue(created_by, limit).await
     }
+
+    async fn orders_shipped(
+        &mut self,
+        shipped_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        let excludes_limit = self.has(Fault::ShippedExcludesLimit);
+        let shipped_by = if excludes_limit { shipped_by - TimeDelta::microseconds(1) } else { shipped_by };
+        let after = after.filter(|_| !self.has(Fault::ShippedPagesIgnoreCursor));
+        self.inner().orders_shipped(shipped_by, after, limit).await
+    }
 }
 
 impl OrderRepoWrapper for Unit {

@@ -38,11 +38,13 @@ impl<U: MarketView + ?Sized> EffectQueriesWrapper for Faulty<U> {
         tenant: TenantId,
         user: UserId,
         side: OrderSide,
+        state: Option<ShipmentState>,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+    ) -> Result<Vec<Numbered<ListedShipment>>, StoreError> {
         let before = self.first_below(before);
-        self.inner().shipments_page(tenant, user, side, before, limit).await
+        let state = state.filter(|_| !self.has(Fault::ShipmentPagesIgnoreState));
+        self.inner().shipments_page(tenant, user, side, state, before, limit).await
     }
 }
 

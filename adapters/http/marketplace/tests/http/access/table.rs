@@ -65,13 +65,13 @@ pub(crate) const TABLE: &[Row] = &[
     // The seller gets 403: sellers cannot buy their own products.
     post("/api/v1/orders", "/api/v1/orders", r#"{"productId":{product}}"#, "1111 1 22324 2422"),
     get("/api/v1/orders/{id}", "/api/v1/orders/{pending}", "1111 1 24244 4444"),
-    post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24344 4444"),
+    post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24244 4444"),
     post("/api/v1/orders/{id}/ship", "/api/v1/orders/{paid}/ship",
         r#"{"carrier":"SF","trackingNo":"SF-2"}"#, "1111 1 34244 4444"),
     post("/api/v1/orders/{id}/complete", "/api/v1/orders/{shipped}/complete", "", "1111 1 24344 4444"),
     post("/api/v1/orders/{id}/payments", "/api/v1/orders/{pending}/payments", "", "1111 1 24344 4444"),
     post("/api/v1/orders/{id}/refunds", "/api/v1/orders/{paid}/refunds",
-        r#"{"reason":"it is too tall"}"#, "1111 1 24344 2444"),
+        r#"{"reason":"it is too tall"}"#, "1111 1 24244 2444"),
     get("/api/v1/orders/{id}/refunds", "/api/v1/orders/{refunding}/refunds", "1111 1 24244 2444"),
     get("/api/v1/orders/{id}/timeline", "/api/v1/orders/{pending}/timeline", "1111 1 24244 2424"),
 

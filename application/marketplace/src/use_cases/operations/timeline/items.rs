@@ -7,7 +7,7 @@ use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 use marketplace_domain::event::ChangeKind;
 use marketplace_domain::{
     Asset, AssetOperation, EventBody, GatewayReport, OperationKind, Payment, PaymentStatus, Refund,
-    RefundCause, RefundStatus,
+    RefundStatus,
 };
 
 use super::item::{TimelineItem, TimelineKind, Visibility};
@@ -322,15 +322,9 @@ impl<'a> Items<'a> {
         if self.visibility.free_text { text.to_owned() } else { MASK.to_owned() }
     }
 
-    /// Reason of a refund. Only the reason of a buyer can be masked; operators may read what operators wrote.
+    /// Reason of a refund. Only the reason of a party can be masked; operators may read what operators wrote.
     fn reason(&self, refund: &Refund) -> String {
-        match refund.cause {
-            RefundCause::Buyer => self.free_text(&refund.reason),
-            RefundCause::Operator
-            | RefundCause::LatePayment
-            | RefundCause::SecondCapture
-            | RefundCause::WrongAmount => refund.reason.clone(),
-        }
+        if refund.cause.is_of_party() { self.free_text(&refund.reason) } else { refund.reason.clone() }
     }
 
     fn for_operators(&self, text: Option<String>) -> Option<String> {

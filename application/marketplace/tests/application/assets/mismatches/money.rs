@@ -215,7 +215,7 @@ async fn refused_refund_of_cancelled_order_is_found_until_an_operator_repeats_it
         assert_eq!((found.order, found.repair), (Some(order.id), None));
         assert!(found.what.contains(&format!("refund {} FAILED", refund.id)), "{}", found.what);
     }
-    let command = RequestRefund { order: order.id, reason: "again".into() };
+    let command = RequestRefund { order: order.id, reason: "again".into(), off_shelf: false };
     market.app().payments.request_refund(&operator(), command).await.unwrap();
     assert_eq!(run_reconciliation(&market, false).await.count(FindingKind::NotRefunded), 0);
 }
