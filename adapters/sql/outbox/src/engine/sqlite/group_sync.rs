@@ -3,6 +3,9 @@
 //! SQLite itself flushes the log only at checkpoints (`synchronous = NORMAL`), so the writer connection serves the next unit of
 //! work while an earlier commit is flushed. The log has the order of the commits: a power failure loses the last ones.
 //!
+//! A statement outside a unit of work, such as that of the broker which stores messages, is not flushed by itself: the
+//! commit that relies on it, such as that of the rows as SENT, comes later in the log.
+//!
 //! **Invariant:** a commit is acknowledged, and a reader returns what it wrote, only after a flush that began after it.
 
 use std::io;
