@@ -42,6 +42,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 11] = [
             (NOTHING, "on_sale"),
             ("on_sale", "sold"),
             ("sold", "on_sale"),
+            // The seller declines the order.
+            ("sold", "off_shelf"),
             ("on_sale", "off_shelf"),
             ("off_shelf", "on_sale"),
         ],

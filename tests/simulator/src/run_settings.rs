@@ -59,6 +59,10 @@ impl RunSettings {
         let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };
         let on_outage = if random.permille(200) { OnOutage::Count } else { OnOutage::Wait };
         let below = |n: u64| u32::try_from(random.below(n)).unwrap_or(0);
+        // Locks time out before or after the payment deadline of their order, depending on the run.
+        let lock_timeout = second * (3 + below(5));
+        // In some runs, orders are never completed automatically.
+        let auto_complete_after = Some(lock_timeout).filter(|time| time.as_secs() % 2 == 1);
         let mut settings = Settings {
             relay: RelaySettings {
                 retry: RetryPolicy::Schedule { delays: RELAY_BACKOFF.to_vec() },
@@ -86,7 +90,11 @@ impl RunSettings {
                 ..ConsumerSettings::default()
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
-            auto_completion: AutoCompletionSettings::default(),
+            auto_completion: AutoCompletionSettings {
+                interval: second,
+                batch: NonZeroU32::MIN.saturating_add(1),
+                ..AutoCompletionSettings::new(auto_complete_after)
+            },
             refund: RefundSettings {
                 scan_interval: second,
                 concurrency: NonZeroU32::MIN.saturating_add(below(4)),
@@ -94,9 +102,8 @@ impl RunSettings {
                 retry_base: second,
                 retry_cap: second * 4,
             },
-            // Locks time out before or after the payment deadline of their order, depending on the run.
             consistency: ConsistencySettings {
-                lock_timeout: second * (3 + below(5)),
+                lock_timeout,
                 reaper_interval: second * (1 + below(4)),
                 scan_window: second * 60,
                 scan_interval: second * (4 + below(8)),

@@ -20,6 +20,8 @@ pub(crate) struct WebhookObservations {
     claims: BTreeMap<ClaimId, Arc<str>>,
     /// Numbers of claims that a process made and did not use for a request yet.
     permits: BTreeMap<(Arc<str>, Receipt), u32>,
+    /// Claimed deliveries whose attempt is counted against the limit per second of their endpoint.
+    counted: BTreeSet<(ClaimId, i64)>,
     /// End of the last claim of each delivery.
     claimed_until: BTreeMap<i64, DateTime<Utc>>,
     /// For each endpoint with a limit per second, the limit and the times of its claims.
@@ -71,7 +73,10 @@ impl WebhookObservations {
             }
             let permit = (Arc::clone(process), (endpoint.id, event.as_str().to_owned()));
             *self.permits.entry(permit).or_default() += 1;
-            violations.extend(self.record_start(endpoint.id, endpoint.per_second, claim.now));
+            // A claim that is repeated after a commit of unknown outcome returns its deliveries again.
+            if self.counted.insert((claim.id.clone(), id)) {
+                violations.extend(self.record_start(endpoint.id, endpoint.per_second, claim.now));
+            }
         }
         violations
     }

@@ -1,4 +1,4 @@
-//! Orders and refund requests of buyers; orders use all kinds of assets, often more than the buyer has.
+//! Orders of buyers, and refund requests; orders use all kinds of assets, often more than the buyer has.
 
 use marketplace::App;
 use marketplace::use_cases::{PlaceOrder, RequestRefund, UseCaseError};
@@ -83,18 +83,20 @@ fn choose_assets(
     command
 }
 
-/// The buyer or an operator requests a refund; afterwards the seller sometimes tries to ship the order.
+/// The buyer, the seller or an operator requests a refund; afterwards the seller sometimes tries to ship the order.
 pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
-    let operator = faults.random.permille(300);
-    let who = if operator { "an operator".to_owned() } else { format!("buyer {}", order.buyer) };
+    let (who, party) = match faults.random.below(10) {
+        0..=2 => ("an operator".to_owned(), None),
+        3 | 4 => (format!("seller {}", order.seller), Some(order.seller)),
+        _ => (format!("buyer {}", order.buyer), Some(order.buyer)),
+    };
+    let off_shelf = party == Some(order.seller) && faults.random.permille(500);
     let request = async || {
-        let context = if operator {
-            by_operator(faults, order.tenant)
-        } else {
-            by_user(faults, order.tenant, order.buyer)
+        let context = match party {
+            Some(party) => by_user(faults, order.tenant, party),
+            None => by_operator(faults, order.tenant),
         };
-        let command =
-            RequestRefund { order: order.id, reason: "not as described".to_owned(), off_shelf: false };
+        let command = RequestRefund { order: order.id, reason: "not as described".to_owned(), off_shelf };
         match app.payments.request_refund(&context, command).await {
             Ok(refund) if refund.order != order.id => faults.violation(format!(
                 "the refund request for order {} returned refund {} of another order",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use handover_events::TenantId;
 use marketplace::App;
-use marketplace::use_cases::{ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError};
+use marketplace::use_cases::{CancelOrder, ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError};
 use marketplace_domain::{Money, Order, OrderId, PaymentMethod, Title};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
@@ -133,10 +133,22 @@ async fn advance_order(app: &App, faults: &Faults, journal: &Journal, order: &Or
     let reached = match faults.random.below(5) {
         0 | 1 => return buying::ship(app, faults, journal, order).await,
         2 | 3 => app.ordering.complete(&context, order.id).await,
+        _ if faults.random.permille(400) => return decline(app, faults, journal, order).await,
         _ => app.ordering.cancel(&context, order.id).await,
     };
     let who = format!("buyer {}", order.buyer);
     match reached {
+        Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
+        Err(error) => journal.record_error(&who, &context, &error),
+    }
+}
+
+/// The seller declines an unpaid order.
+async fn decline(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
+    let context = by_user(faults, order.tenant, order.seller);
+    let who = format!("seller {}", order.seller);
+    let command = CancelOrder { order: order.id, off_shelf: faults.random.permille(500) };
+    match app.ordering.cancel(&context, command).await {
         Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
         Err(error) => journal.record_error(&who, &context, &error),
     }

@@ -272,6 +272,7 @@ async fn check_refunds(
                 refund.status == RefundStatus::Failed && refund.payouts > 0,
                 "refund that failed after it had succeeded",
             ),
+            (refund.cause == RefundCause::Seller, "refund by the seller"),
             (refund.cause == RefundCause::WrongAmount, "captured wrong amount"),
             (refund.cause == RefundCause::SecondCapture, "second capture"),
             (refund.cause == RefundCause::LatePayment, "refund of a late payment"),

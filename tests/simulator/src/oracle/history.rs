@@ -8,7 +8,7 @@ use handover_outbox::ports::{DeadLetter, DeadLetterStatus, OutboxRow, StoreError
 use marketplace::consumers::INVENTORY_QUEUE;
 use marketplace_domain::{
     EventKind, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus, Refund,
-    RefundCause, RefundStatus,
+    RefundStatus,
 };
 
 use super::{Checker, is_second};
@@ -76,7 +76,7 @@ async fn silent_changes(checker: &mut Checker<'_>, order: &Order) -> Result<Rang
     let captures = checker.view.captures_of(order.tenant, &[order.id]).await?;
     let mut least = 0;
     let mut most = 0;
-    let requested = |refund: &&Refund| matches!(refund.cause, RefundCause::Buyer | RefundCause::Operator);
+    let requested = |refund: &&Refund| refund.cause.is_of_order();
     for refund in refunds.iter().filter(requested) {
         let is_of_order = order.refund == Some(refund.id);
         // The money came back after the order had been refunded. A refund that was requested since does not change the
@@ -182,6 +182,11 @@ fn cover_situations(checker: &Checker<'_>, row: &OutboxRow) {
         (row.retry_count > 0, "publish after a failed publish"),
         (has("\"reason\":\"timeout\""), "order cancelled by its deadline"),
         (has("\"newStatus\":\"completed\""), "completed order"),
+        (
+            has("\"newStatus\":\"completed\"") && row.metadata.user_id.is_none(),
+            "order completed automatically",
+        ),
+        (has("\"reason\":\"seller\""), "order declined by its seller"),
     ];
     let reached = situations.into_iter().filter(|(reached, _)| *reached);
     checker.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.situation(place)));

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{OutboxRow, StoreError};
-use marketplace::ports::OrderSide;
-use marketplace_domain::{CreditCounts, CreditOutcome, EventKind, Order, UserId};
+use marketplace::ports::{Notification, OrderSide};
+use marketplace_domain::{
+    CancelReason, CreditCounts, CreditOutcome, EventKind, Order, OrderStatus, Refund, RefundCause, UserId,
+};
 
 use super::Checker;
 
@@ -31,6 +33,8 @@ async fn check_notifications(
 ) -> Result<(), StoreError> {
     let expected = checker.expected_events("status-sync", rows, &[EventKind::OrderStatusChanged]);
     let all = checker.view.notifications_about(order.tenant, &[order.id]).await?;
+    let (of_declines, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.new_status.frees_product());
+    check_decline(checker, order, &of_declines).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own = all.iter().filter(|it| it.side == side && it.recipient == user);
         let notified: Vec<EventId> = own.map(|it| it.event_id.clone()).collect();
@@ -43,6 +47,32 @@ async fn check_notifications(
             all.len(),
             order.id
         ));
+    }
+    Ok(())
+}
+
+/// The buyer is notified once of a decline of the seller, and of no other cancellation or refund.
+async fn check_decline(
+    checker: &mut Checker<'_>,
+    order: &Order,
+    notifications: &[Notification],
+) -> Result<(), StoreError> {
+    let refunds = checker.view.refunds_of(order.tenant, &[order.id]).await?;
+    let is_refund_of_seller =
+        |refund: &Refund| order.refund == Some(refund.id) && refund.cause == RefundCause::Seller;
+    let is_declined = match order.status {
+        OrderStatus::Cancelled => order.cancel_reason == Some(CancelReason::Seller),
+        OrderStatus::Refunded => refunds.iter().any(is_refund_of_seller),
+        OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => false,
+    };
+    let expected = is_declined.then_some((OrderSide::Buyer, order.buyer, order.status));
+    let written = notifications.iter().map(|it| (it.side, it.recipient, it.new_status));
+    if !written.eq(expected) {
+        let what = format!(
+            "order {} is {}, but the notifications of declines are {notifications:?}",
+            order.id, order.status
+        );
+        checker.violation(what);
     }
     Ok(())
 }

@@ -135,10 +135,12 @@ impl ReferenceRun {
                 let has = |reason: CancelReason| row.payload.contains(&format!("\"reason\":\"{reason}\""));
                 if has(CancelReason::Buyer) {
                     self.app.ordering.cancel(&by(order.buyer), order.id).await?;
+                } else if has(CancelReason::Seller) {
+                    self.app.ordering.cancel(&by(order.seller), order.id).await?;
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
-                // Only a cancellation by the buyer or by the timeout is repeated: a failed payment cancels the order in
+                // Only a cancellation by buyer, seller or timeout is repeated: a failed payment cancels the order in
                 // the reference run by itself, and runs with a refused lock are not compared.
             }
             "PAYMENT_SUCCEEDED" | "PAYMENT_FAILED" => self.settle(run, row).await?,
@@ -243,8 +245,10 @@ impl ReferenceRun {
         drop(view);
         if original.cause != RefundCause::LatePayment {
             let command = RequestRefund { order: id, reason: original.reason, off_shelf: false };
-            let buyer = actors::by_user(&run.faults, tenant, order.buyer);
-            refunds = vec![self.app.payments.request_refund(&buyer, command).await?];
+            // Products stay on sale, so that they can be ordered again.
+            let party = if original.cause == RefundCause::Seller { order.seller } else { order.buyer };
+            let requester = actors::by_user(&run.faults, tenant, party);
+            refunds = vec![self.app.payments.request_refund(&requester, command).await?];
         }
         let result = match original.status {
             RefundStatus::Success => RefundResult::Success,

@@ -25,7 +25,12 @@ impl EffectRepoWrapper for Unit {
 
 impl NotificationRepoWrapper for Unit {
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
-        self.effects("status-sync", notifications.iter().map(|it| (it.order, &it.event_id))).await?;
+        // The notification of a decline is written with it, not by the consumer.
+        let of_consumer: Vec<&Notification> =
+            notifications.iter().filter(|it| !it.new_status.frees_product()).collect();
+        if !of_consumer.is_empty() {
+            self.effects("status-sync", of_consumer.iter().map(|it| (it.order, &it.event_id))).await?;
+        }
         self.inner.notify(notifications).await
     }
 }
