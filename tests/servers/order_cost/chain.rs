@@ -211,7 +211,7 @@ pub(super) struct Sleeps {
     of_relay: u64,
 }
 
-/// A clock that stands still, and tells when a sleep begins: its caller has nothing more to do.
+/// A clock that stands still, and reports when a sleep begins: its caller has nothing more to do.
 pub(super) struct IdleClock {
     inner: ManualClock,
     sleeps: watch::Sender<Sleeps>,

@@ -334,7 +334,7 @@ async fn error_details_are_shown_only_to_operators() {
     assert_eq!(seen_by(by(SELLER)).await, without_details);
 }
 
-/// A consumer has a consume-log record only of events that it has work with: an item of the wallet consumer would tell the
+/// A consumer has a consume-log record only of events that it has work with: an item of the wallet consumer would show the
 /// seller that the buyer paid from a wallet.
 #[tokio::test(start_paused = true)]
 async fn items_of_a_consumer_are_shown_only_to_readers_that_see_its_effects() {

@@ -30,7 +30,7 @@ pub(super) struct Items<'a> {
     /// Consumer of each queue.
     consumers: BTreeMap<String, String>,
     /// Consumers of whose processing the reader sees nothing: that a consumer of the buyer's assets has work with an event
-    /// tells which assets the buyer uses.
+    /// shows which assets the buyer uses.
     hidden: BTreeSet<String>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
     items: Vec<(SortKey, TimelineItem)>,
