@@ -171,9 +171,9 @@ pub trait RequestQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestRepo: Send {
-    /// Inserts the claim unless its scope has a record; then nothing is locked. Of concurrent units of work, at most one MUST insert its claim. The
-    /// others MUST NOT wait for it if the store runs units of work concurrently: they get [`RequestClaim::Locked`], or a
-    /// `Conflict` if they claim the scope at the same moment.
+    /// Inserts the claim unless its scope has a record; then it MUST lock nothing. Of concurrent units of work, at most one
+    /// MUST insert its claim. The others MUST NOT wait for it if the store runs units of work concurrently: they get
+    /// [`RequestClaim::Locked`], or a `Conflict` if they claim the scope at the same moment.
     async fn claim_request(&mut self, claim: &RequestRecord) -> Result<RequestClaim, StoreError>;
 
     /// Replaces the record of this scope if its token is `token`: one conditional write. Replacing a record by an identical

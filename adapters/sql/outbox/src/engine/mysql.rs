@@ -276,8 +276,8 @@ pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {
 /// Class of an error number of the server (ER_*), or of its file layer (EE_*, below 100).
 const fn class_of(number: u16) -> ErrorClass {
     match number {
-        // Deadlock, lock wait timeout, a lock that is not available at once, a row changed since MariaDB's snapshot, a statement that has to be prepared
-        // again. After a lock wait timeout the server keeps the earlier changes of the transaction; the session does
+        // Deadlock, lock wait timeout, a lock that is not available at once, a row changed since MariaDB's snapshot, a
+        // statement that has to be prepared again. After a lock wait timeout the server keeps the earlier changes of the transaction; the session does
         // not commit them.
         1213 | 1205 | 3572 | 1020 | 1615 => ErrorClass::Transient,
         // Blocked host, server shutdown, interrupted statement, killed or lost connection, timed-out statement or

@@ -56,8 +56,8 @@ pub async fn request_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, &scope("z")).await, None);
 }
 
-/// The claim of a scope with a record returns that record, also while other units of work claim it; the same key with another tenant, user or route is another
-/// request.
+/// The claim of a scope with a record returns that record, also while other units of work claim it; the same key with
+/// another tenant, user or route is another request.
 pub async fn claim_of_taken_scope_returns_its_record(rig: &dyn MarketRig) {
     let first = processing_request("key", "t1");
     add(rig, std::slice::from_ref(&first)).await;
