@@ -16,6 +16,10 @@ use crate::ports::{
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::{Attempt, BoxFuture, with_tx};
 
+/// Names, in a conflict, the key that an earlier attempt of the same call still locks: the database ends a rollback after
+/// the next attempt has begun.
+const KEY_OF_EARLIER_ATTEMPT: &str = "idempotency key of an earlier attempt";
+
 /// Encodes the result of a command as the response to its request.
 pub type Encode<T> = fn(&T) -> Result<StoredResponse, serde_json::Error>;
 
@@ -176,8 +180,14 @@ impl<'a, T> Call<'a, T> {
         let input = (claim.clone(), encode, input, work);
         let outcome = with_tx(tx, input, |unit, (claim, encode, input, work), attempt| {
             Box::pin(async move {
-                if let Some(response) = claim_in(unit, &claim.request).await? {
-                    return Err(UseCaseError::Replayed(response));
+                match claim_in(unit, &claim.request).await {
+                    Ok(None) => {}
+                    Ok(Some(response)) => return Err(UseCaseError::Replayed(response)),
+                    Err(IdempotencyError::InProgress) if attempt.may_be_committed() => {
+                        let what = KEY_OF_EARLIER_ATTEMPT.to_owned();
+                        return Err(StoreError::Conflict { what }.into());
+                    }
+                    Err(error) => return Err(error.into()),
                 }
                 let value = work(&mut *unit, input, attempt).await?;
                 let response = encode(&value).map_err(|error| StoreError::Backend(error.into()))?;
@@ -188,6 +198,9 @@ impl<'a, T> Call<'a, T> {
         .await;
         match outcome {
             Err(UseCaseError::InProgress) => Err(claim.refusal(tx).await),
+            Err(UseCaseError::Store(StoreError::Conflict { what })) if what == KEY_OF_EARLIER_ATTEMPT => {
+                Err(claim.refusal(tx).await)
+            }
             outcome => outcome,
         }
     }

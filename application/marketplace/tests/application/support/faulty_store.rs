@@ -21,6 +21,9 @@ pub(crate) enum CommitFault {
     Slow,
     /// The commit fails with a transient error.
     Transient,
+    /// The commit fails with a transient error, and its rollback ends only when the process begins the third unit of work
+    /// after it: until then, the unit keeps its locks.
+    LateRollback,
     /// The commit fails, and the store stays unavailable until it is set available.
     Unavailable,
 }
@@ -39,6 +42,8 @@ struct Switches {
     begun_units: u64,
     calls: u64,
     lowered_by: BTreeMap<IdKind, i64>,
+    /// A unit of work that is being rolled back, and how many units begin before that ends.
+    rolling_back: Option<(u32, Box<Work>)>,
 }
 
 impl StoreFaults {
@@ -67,6 +72,15 @@ impl StoreFaults {
     /// Number of begins, views and commits, including those that failed because the store was unavailable.
     pub(crate) fn calls(&self) -> u64 {
         self.switches().calls
+    }
+
+    fn count_begun_unit(&self) {
+        let mut switches = self.switches();
+        switches.begun_units += 1;
+        switches.rolling_back = match switches.rolling_back.take() {
+            Some((remaining, unit)) if remaining > 0 => Some((remaining - 1, unit)),
+            Some(_) | None => None,
+        };
     }
 
     fn lowered(&self, kind: IdKind, id: i64) -> i64 {
@@ -99,7 +113,7 @@ impl Store for FaultyStore {
 
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.faults.check()?;
-        self.faults.switches().begun_units += 1;
+        self.faults.count_begun_unit();
         let inner = self.inner.begin().await?;
         Ok(Box::new(Wrapped(FaultyUnit { inner, faults: self.faults.clone() })))
     }
@@ -137,6 +151,10 @@ impl UnitWrapper for FaultyUnit {
             CommitFault::Slow => {
                 super::pass(super::secs(1)).await;
                 self.inner.commit().await
+            }
+            CommitFault::LateRollback => {
+                self.faults.switches().rolling_back = Some((2, self.inner));
+                Err(StoreError::Transient("deadlock".into()))
             }
             CommitFault::Transient => Err(StoreError::Transient("serialization failure".into())),
             CommitFault::Unavailable => {

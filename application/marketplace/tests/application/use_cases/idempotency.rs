@@ -76,6 +76,20 @@ async fn request_is_executed_once_by_processes_that_get_it_at_the_same_time() {
     );
 }
 
+/// A database ends the rollback of an attempt after the process has begun the next one. The client is not refused because of
+/// the locks of an earlier attempt at its own request.
+#[tokio::test(start_paused = true)]
+async fn request_is_executed_although_the_rollback_of_its_first_attempt_is_late() {
+    let world = World::new().await;
+    let process = world.process();
+    let claim = admitted(&process.app).await;
+    // The first commit is that of the block of ids.
+    process.faults.next_commits([CommitFault::None, CommitFault::LateRollback]);
+    let id = listed(&process.app, claim).await.unwrap();
+    let products = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
+    assert_eq!(products.iter().map(|product| product.id.to_string()).collect::<Vec<_>>(), [id]);
+}
+
 /// While a process executes a request, it refuses a repetition without a query; when the attempt has ended, the key is free.
 #[tokio::test(start_paused = true)]
 async fn process_refuses_a_key_until_its_attempt_has_ended() {
