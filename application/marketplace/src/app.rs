@@ -91,6 +91,7 @@ impl App {
                 consumers: consumers.clone(),
                 handlers: handlers.clone(),
                 payments: payments.clone(),
+                auto_completion: None,
             },
             queries: Queries { tx: tx.clone() },
             payments,
@@ -127,6 +128,11 @@ impl App {
 
     pub fn with_on_failed(self, on_failed: OnFailed) -> App {
         App { outbox: self.outbox.with_on_failed(on_failed), ..self }
+    }
+
+    /// Sets the time after the shipment when an order is completed automatically, as operators see it; `None`: never.
+    pub fn with_auto_completion(self, after: Option<Duration>) -> App {
+        App { operations: Operations { auto_completion: after, ..self.operations }, ..self }
     }
 
     pub fn with_requests(self, settings: RequestSettings) -> App {

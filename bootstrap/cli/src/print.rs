@@ -15,11 +15,16 @@ pub fn list<T, V: Listed>(format: Output, page: Page<T>, view: impl Fn(T) -> V) 
         None => {}
     }
     say(&match format {
-        Output::Table => output::columns(V::COLUMNS, &items),
+        Output::Table => table::<V>(&items),
         Output::Json => {
             output::json(&json!({ "items": items, "nextCursor": page.next.map(|next| next.to_string()) }))
         }
     })
+}
+
+/// Formats these views, as JSON, as the table of a list.
+pub fn table<V: Listed>(views: &[Value]) -> String {
+    output::columns(V::COLUMNS, views)
 }
 
 /// Prints all fields of one result.

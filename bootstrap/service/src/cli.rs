@@ -16,7 +16,7 @@ use clap::Parser;
 
 pub use command::Command;
 pub use in_order::InOrder;
-pub use order::{OrderCommand, TimelineArgs};
+pub use order::{OrderCommand, OrderFindArgs, OrderName, OrderSearchArgs, OrderShowArgs, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::{
     FindingsAcknowledgeArgs, FindingsArgs, FindingsCommand, FindingsListArgs, ReconcileArgs,

@@ -2,9 +2,9 @@
 
 mod money;
 mod operator;
+mod orders;
 mod reconcile;
 mod serve;
-mod timeline;
 
 use clap::CommandFactory;
 use handover_cli::Session;
@@ -15,7 +15,7 @@ use marketplace_wiring::edge::{self, TokenRequest};
 use marketplace_wiring::settings::Config;
 
 use crate::asyncapi;
-use crate::cli::{Cli, Command, OrderCommand, TokenArgs};
+use crate::cli::{Cli, Command, TokenArgs};
 
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command.map(|command| command.0) {
@@ -24,7 +24,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Toolkit(command)) => return handover_cli::run::<Config>(&command).await,
         Some(Command::Demo(arguments)) => return marketplace_demo::run(&arguments).await,
         Some(Command::Token(arguments)) => token(&arguments)?,
-        Some(Command::Order(OrderCommand::Timeline(arguments))) => timeline::timeline(&arguments).await?,
+        Some(Command::Order(command)) => orders::order(&command).await?,
         Some(Command::Payment(command)) => money::payment(&command).await?,
         Some(Command::Refund(command)) => money::refund(&command).await?,
         Some(Command::Webhook(command)) => command.run::<Session<Config>>(&()).await?,

@@ -77,4 +77,5 @@ fn app(tx: MarketTransactor, broker: Arc<dyn Broker>, config: &Config) -> App {
     App::new(tx, broker, config.rules.clone())
         .with_on_failed(config.on_failed)
         .with_alerts(config.alerts.clone())
+        .with_auto_completion(config.settings.auto_completion.after)
 }

@@ -44,7 +44,7 @@ pub use ids::{
 };
 pub use money::{Currency, Money, MoneyError};
 pub use order::{CancelCause, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment};
-pub use order_number::OrderNo;
+pub use order_number::{NotAnOrderNo, OrderNo};
 pub use order_status::{CancelReason, OrderStatus, ShipmentState};
 pub use payment::{Payment, PaymentDecision, PaymentResult, PaymentStatus, Settlement};
 pub use payment_method::PaymentMethod;

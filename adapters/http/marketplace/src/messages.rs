@@ -36,6 +36,15 @@ pub(crate) const NOT_A_REFERENCE: Text = Text::fixed(
     "必须是 UUID，例如 0192f0c1-0000-7000-8000-000000000001",
 );
 
+pub(crate) const NOT_AN_ORDER_NO: Text =
+    Text::fixed("must be an order number: 24 digits", "必须是 24 位数字的订单号");
+
+/// For a search by one of several values.
+pub(crate) const ONE_SEARCH: Text = Text::fixed(
+    "exactly one of orderNo, buyerId, paymentId, reference and transactionId is required",
+    "orderNo、buyerId、paymentId、reference、transactionId 必须且只能给出一个",
+);
+
 /// One of two fields is required.
 pub(crate) fn required_without(other: &str) -> Text {
     Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))

@@ -2,14 +2,16 @@
 
 use handover_http::messages::Text;
 use handover_http::reads_text;
-use handover_http::values::{ReadsText, name};
+use handover_http::values::{ReadsText, name, visible_ascii};
 use marketplace::ports::OrderSide;
 use marketplace_domain::{
-    FindingState, OrderStatus, ProductStatus, RefundStatus, ReportState, ShipmentState,
+    FindingState, NotAReference, NotAnOrderNo, OrderNo, OrderStatus, ProductStatus, Reference, RefundStatus,
+    ReportState, ShipmentState,
 };
 
 use crate::messages;
 use crate::openapi::kinds;
+use crate::value_limits::MAX_TRANSACTION_CHARS;
 
 reads_text! {
     OrderStatus: OrderStatus = name;
@@ -18,6 +20,9 @@ reads_text! {
     ReportState: ReportState = name;
     FindingState: FindingState = name;
     ShipmentState: ShipmentState = name;
+    OrderNo: OrderNo = |text| text.parse().map_err(|_: NotAnOrderNo| messages::NOT_AN_ORDER_NO);
+    Reference: Reference = |text| text.parse().map_err(|_: NotAReference| messages::NOT_A_REFERENCE);
+    TransactionId: String = |text| visible_ascii(text, MAX_TRANSACTION_CHARS);
     NoRepair: () = |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_REQUIRES_POST) };
 }
 

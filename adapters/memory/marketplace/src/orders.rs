@@ -114,12 +114,16 @@ impl OrderQueries for MarketUnit {
         .await
     }
 
-    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError> {
+    async fn orders_by_id(
+        &mut self,
+        tenant: Option<TenantId>,
+        ids: &[OrderId],
+    ) -> Result<Vec<Order>, StoreError> {
         let ids: BTreeSet<OrderId> = ids.iter().copied().collect();
         self.read(|statement| {
             let orders = statement.orders();
             let found = ids.iter().filter_map(|id| orders.get(id));
-            found.filter(|order| order.tenant == tenant).cloned().collect()
+            found.filter(|order| tenant.is_none_or(|tenant| order.tenant == tenant)).cloned().collect()
         })
         .await
     }

@@ -174,8 +174,16 @@ impl OrderQueries for MarketSession {
         self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
     }
 
-    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError> {
+    async fn orders_by_id(
+        &mut self,
+        tenant: Option<TenantId>,
+        ids: &[OrderId],
+    ) -> Result<Vec<Order>, StoreError> {
         let ids: BTreeSet<i64> = ids.iter().map(|id| id.get()).collect();
+        let (condition, condition_values) = match tenant {
+            Some(tenant) => ("tenant_id = ?", values![tenant.get()]),
+            None => ("1 = 1", Vec::new()),
+        };
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
             let ids = padded(ids);
@@ -184,8 +192,8 @@ impl OrderQueries for MarketSession {
                 from: "orders".to_owned(),
                 column: "id",
                 keys: ids.into_iter().map(Value::from).collect(),
-                conditions: "tenant_id = ?".to_owned(),
-                values: values![tenant.get()],
+                conditions: condition.to_owned(),
+                values: condition_values.clone(),
                 ..LookUp::default()
             });
             for row in &self.fetch(&sql, values).await? {

@@ -159,7 +159,7 @@ async fn read(
     let mut orders: BTreeSet<OrderId> = products.values().flatten().copied().collect();
     orders.extend(changes.iter().map(|change| change.order));
     let orders: Vec<OrderId> = orders.into_iter().collect();
-    for order in view.orders_by_id(tenant, &orders).await? {
+    for order in view.orders_by_id(Some(tenant), &orders).await? {
         if let Some(occupied) = read.get_mut(&order.product)
             && !order.status.frees_product()
         {

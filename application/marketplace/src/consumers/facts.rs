@@ -50,7 +50,7 @@ impl Orders {
     pub(super) async fn read(unit: &mut Work, events: &[Event]) -> Result<Orders, HandlerError> {
         let mut orders = BTreeMap::new();
         for (tenant, ids) in by_tenant(events) {
-            for order in unit.orders_by_id(tenant, &ids).await? {
+            for order in unit.orders_by_id(Some(tenant), &ids).await? {
                 orders.insert((tenant, order.id), order);
             }
         }

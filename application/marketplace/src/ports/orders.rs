@@ -49,8 +49,12 @@ pub trait OrderQueries: Send {
         limit: u32,
     ) -> Result<Vec<Order>, StoreError>;
 
-    /// The orders with these ids that belong to this tenant, in any sequence.
-    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError>;
+    /// The orders with these ids that belong to this tenant (`None`: to any), in any sequence.
+    async fn orders_by_id(
+        &mut self,
+        tenant: Option<TenantId>,
+        ids: &[OrderId],
+    ) -> Result<Vec<Order>, StoreError>;
 
     /// At most `limit` orders of a tenant (`None`: of all) that changed at or after `since` and before `until`, sorted by
     /// (`update_time`, id), starting after `after`.

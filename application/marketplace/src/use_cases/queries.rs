@@ -1,7 +1,7 @@
 //! Queries of buyers, sellers and operators.
 
 use marketplace_domain::{
-    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
+    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Product, ProductId,
     ProductStatus, Purse, Refund, ShipmentState,
 };
 
@@ -147,6 +147,20 @@ impl Queries {
         let user = context.require_user()?;
         let found = self.tx.view().await?.order_of_party(context.tenant, id, user).await?;
         found.ok_or(UseCaseError::NotFound { what: "order" })
+    }
+
+    /// Returns the order with this number, if the caller bought or sold it.
+    pub async fn order_by_number(
+        &self,
+        context: &CommandContext,
+        number: &OrderNo,
+    ) -> Result<Option<Order>, UseCaseError> {
+        let user = context.require_user()?;
+        let mut view = self.tx.view().await?;
+        let found = view.orders_by_id(Some(context.tenant), &number.possible_ids()).await?;
+        let is_wanted =
+            |order: &Order| order.order_no == *number && order.role_of(user) != OrderActor::Unrelated;
+        Ok(found.into_iter().find(is_wanted))
     }
 
     /// Returns a page of orders that the caller bought or sold.

@@ -31,6 +31,7 @@ Examples:
   handover doctor                               check what `serve` needs
   handover outbox list --status failed          events that could not be published
   handover outbox redrive --status failed       send them again
+  handover order show 17                        an order with its payments, refunds and deadline
   handover order timeline 17                    the history of an order
   handover reconcile --since 24h                find missing and duplicate events and effects
   HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover
@@ -59,7 +60,7 @@ pub enum Command {
         after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
     )]
     Token(TokenArgs),
-    /// Show the history of an order; also while `serve` runs
+    /// Find orders, and show an order or its history; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
     /// List the reports of the payment gateway, and close those that needed a decision; also while `serve` runs

@@ -2,10 +2,25 @@
 //! values.
 
 use handover_events::IdError;
-use marketplace_domain::{FindingState, OrderId, RefundId, RefundStatus, ReportState};
+use marketplace_domain::{
+    FindingState, NotAReference, NotAnOrderNo, OrderNo, PaymentId, Reference, RefundId, RefundStatus,
+    ReportState, UserId,
+};
 
-pub(super) fn order(text: &str) -> Result<OrderId, String> {
+pub(super) fn order_no(text: &str) -> Result<OrderNo, String> {
+    text.parse().map_err(|error: NotAnOrderNo| error.to_string())
+}
+
+pub(super) fn user(text: &str) -> Result<UserId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn payment(text: &str) -> Result<PaymentId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn reference(text: &str) -> Result<Reference, String> {
+    text.parse().map_err(|error: NotAReference| error.to_string())
 }
 
 pub(super) fn refund(text: &str) -> Result<RefundId, String> {

@@ -159,6 +159,7 @@ fn empty_list_succeeds_with_a_note_on_stderr() {
         "dlq list",
         "payment reports",
         "refund list",
+        "order find --buyer 1",
         "audit list --changes",
         "queues",
     ] {
@@ -184,6 +185,8 @@ fn commands_without_database_fail_and_create_no_file() {
         "dlq replay --all",
         "dlq discard --all --reason r",
         "order timeline 1",
+        "order show 1",
+        "order find --buyer 1",
         "payment reports",
         "payment reports close 1 --reason r",
         "refund list",

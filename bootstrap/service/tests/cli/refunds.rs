@@ -37,6 +37,57 @@ fn requested_refund_completes_automatically() {
 }
 
 #[test]
+fn order_is_found_and_shown_with_its_payments_refunds_and_deadline() {
+    let world = world();
+    let server = world.serve("");
+    let [seller, buyer] = paid(&world, &server, "88.50");
+    let refund = server.ask(&buyer, "POST /api/v1/orders/1/refunds", r#"{"reason":"too bright"}"#);
+    eventually(|| server.ask(&buyer, "GET /api/v1/orders/1", "")["status"] == "refunded");
+    server.ask(&seller, "POST /api/v1/products", r#"{"title":"Chair","price":5}"#);
+    server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":2}"#);
+    let order = server.ask(&buyer, "GET /api/v1/orders/1", "");
+    let number = order["orderNo"].as_str().unwrap();
+    let reference = refund["reference"].as_str().unwrap();
+    let searches = [
+        format!("--number {number}"),
+        format!("--reference {reference}"),
+        "--transaction txn-1".to_owned(),
+        "--payment 1".to_owned(),
+    ];
+    for search in searches {
+        let found = world.run(&format!("order find {search} --output json")).json();
+        assert_eq!(found["items"].as_array().unwrap().len(), 1, "{search}");
+        assert_eq!(found["items"][0]["orderId"], 1, "{search}");
+    }
+    let of_buyer = world.run("order find --buyer 2");
+    assert_eq!(of_buyer.done().lines().count(), 3, "{of_buyer:?}");
+    let shown = world.run(&format!("order show {number}"));
+    for part in [
+        "status          refunded\n",
+        "\ndeadlineStatus\n",
+        "\npayments\npaymentId",
+        "txn-1",
+        "\nrefunds\nrefundId",
+    ] {
+        assert!(shown.done().contains(part), "{part} is not in {}", shown.stdout);
+    }
+    let pending = world.run("order show 2 --output json").json();
+    assert_eq!((&pending["deadlineStatus"], &pending["payments"]), (&json!("cancelled"), &json!([])));
+    let operator = world.token("--user 9 --role operator --role pii");
+    assert_eq!(server.ask(&operator, "GET /api/v1/ops/orders/2", ""), pending);
+    assert_eq!(
+        world.run(&format!("order timeline {number} --output json")).json(),
+        world.run("order timeline 1 --output json").json()
+    );
+    let missing = "19990101000000000000000001";
+    world
+        .run(&format!("order show {}", &missing[..24]))
+        .refused(1, &["not found in handover.db: order number 199901010000000000000000"]);
+    world.run("order show x").refused(2, &["must be an order id, or an order number: 24 digits"]);
+    world.run("order find").refused(2, &["--number"]);
+}
+
+#[test]
 fn refund_of_amount_ending_in_13_fails_first_and_succeeds_when_repeated() {
     let world = world();
     let server = world.serve("");

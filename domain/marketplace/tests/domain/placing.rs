@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use handover_events::MAX_ID;
 use marketplace_domain::{
-    CancelCause, EventBody, EventKind, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
-    OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, RefundCause,
-    UserId,
+    CancelCause, EventBody, EventKind, NewOrder, NotAnOrderNo, Order, OrderAction, OrderActor, OrderAssets,
+    OrderId, OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus,
+    RefundCause, UserId,
 };
 use proptest::prelude::*;
 
@@ -126,6 +126,20 @@ fn order_numbers_of_the_same_second_differ_by_the_last_ten_digits_of_the_id() {
     assert_eq!(numbers.len(), 1000);
     assert_eq!(OrderNo::new(placed_at(), id(MAX_ID)).as_str(), "202602041030009254740991");
     assert_eq!(OrderNo::new(placed_at(), id(1234)).as_str(), "202602041030000000001234");
+}
+
+#[test]
+fn order_number_names_the_ids_of_which_its_order_has_one() {
+    for order in [1, 1234, 9_999_999_999, 10_000_000_000, 990_000_000_017] {
+        let number = OrderNo::new(placed_at(), id(order));
+        assert!(number.possible_ids().contains(&id(order)), "{order}");
+        assert_eq!(number.as_str().parse(), Ok(number));
+    }
+    assert_eq!(OrderNo::stored("no number".to_owned()).possible_ids(), []);
+    for text in ["", "17", "20260204103000000000123x", "2026020410300000000012345", "二0260204103000000001"]
+    {
+        assert_eq!(text.parse::<OrderNo>(), Err(NotAnOrderNo), "{text}");
+    }
 }
 
 proptest! {

@@ -363,7 +363,7 @@ pub(super) const CASES: &[Case] = &[
     }),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view
-        .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(ACTIVE)])),
+        .orders_by_id(Some(TenantId::DEFAULT), &[order_id(7), order_id(8), order_id(ACTIVE)])),
     unit!("moving an order", ["orders_pkey", "PRIMARY"], |unit| async {
         let order = marketplace_contract::samples::order(7);
         unit.advance_order(&order_moved_to(&order, OrderStatus::Paid, later(1))).await

@@ -3,6 +3,7 @@
 mod asset_grants;
 mod findings;
 mod gateway_reports;
+mod orders;
 mod reconciliation;
 mod refunds;
 
@@ -22,6 +23,8 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(asset_grants::issue))
         .routes(routes!(gateway_reports::page))
         .routes(routes!(gateway_reports::close))
+        .routes(routes!(orders::find))
+        .routes(routes!(orders::one))
         .routes(routes!(refunds::page))
         .routes(routes!(refunds::one))
         .routes(routes!(refunds::retry))

@@ -9,6 +9,7 @@ use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views;
 use handover_http::views::Time;
+use handover_outbox::Page;
 use marketplace::ports::OrderSide;
 use marketplace::use_cases::{CancelOrder, PlaceOrder};
 use marketplace_domain::{
@@ -134,6 +135,7 @@ queries! {
     OrderQuery {
         r#as: OrderSide = kinds::Side, "The caller's side of the order; default: `buyer`";
         status: OrderStatus = kinds::OrderStatus, "Only orders with this status";
+        order_no: OrderNo = kinds::OrderNo, "Only the order with this number, whichever side of it the caller has";
     }
 }
 
@@ -147,7 +149,12 @@ queries! {
     responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
 async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
-    let (OrderQuery { r#as: side, status }, before, limit) = parameters.page()?;
+    let (OrderQuery { r#as: side, status, order_no }, before, limit) = parameters.page()?;
+    if let Some(number) = order_no {
+        let found = edge.app.queries.order_by_number(&context, &number).await?;
+        let items = found.filter(|order| status.is_none_or(|status| order.status == status));
+        return Done::page(Page { items: Vec::from_iter(items), next: None }, OrderView::from);
+    }
     let side = side.unwrap_or(OrderSide::Buyer);
     let page = edge.app.queries.orders(&context, side, status, before, limit).await?;
     Done::page(page, OrderView::from)

@@ -21,6 +21,7 @@ mod openapi_page;
 mod openapi_responses;
 mod openapi_routes;
 mod operations;
+mod operator_orders;
 mod operator_queries;
 mod operator_refunds;
 mod orders;

@@ -37,8 +37,13 @@ impl Caller {
             _ => &[Role::User, Role::Operator],
         };
         let token = self.world.token(user, 1, roles);
-        let mut request =
-            Request::new(&self.world.router, &operation.method, &segments.join("/")).token(&token);
+        let query = match id {
+            // Its only operation that requires a parameter.
+            "findOrders" => format!("?buyerId={BUYER}"),
+            _ => String::new(),
+        };
+        let path = segments.join("/") + &query;
+        let mut request = Request::new(&self.world.router, &operation.method, &path).token(&token);
         if operation.method == "POST" {
             request = request.header("x-idempotency-key", &key);
         }
@@ -133,6 +138,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let reported = format!(r#"{{"refundId":{},"result":"SUCCESS"}}"#, refund.id("refundId"));
     caller.report("reportRefund", &reported).await;
     caller.call("refunds", BUYER, &[&order], None).await;
+    caller.call("orderDetails", SELLER, &[&order], None).await;
     caller.decide_about_refund(refund.id("refundId")).await;
 
     caller.webhooks().await;

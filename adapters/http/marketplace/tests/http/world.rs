@@ -125,7 +125,10 @@ impl World {
         let tx = Transactor::new(store, clock, Arc::new(SeededRandom::new(1)), Tasks::default());
         let rules =
             Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3, points: setup.points };
-        let app = App::new(tx, Arc::new(broker.clone()), rules).with_on_failed(setup.on_failed);
+        let auto_completion = Some(Duration::from_secs(10 * 24 * 3600));
+        let app = App::new(tx, Arc::new(broker.clone()), rules)
+            .with_on_failed(setup.on_failed)
+            .with_auto_completion(auto_completion);
         let app = app.with_alerts(ALERTS.iter().chain(marketplace::ALERTS).copied().collect());
         if uses_memory {
             service::prepare(&app).await.unwrap();

@@ -3,7 +3,7 @@
 use handover_events::TenantId;
 use marketplace_domain::{AcknowledgedBy, FindingState, RecordedFinding};
 
-use super::Operations;
+use super::{Operations, visible_tenant};
 use crate::claim::Call;
 use crate::context::CommandContext;
 use crate::error::UseCaseError;
@@ -33,13 +33,7 @@ impl Operations {
     ) -> Result<Page<Numbered<RecordedFinding>>, UseCaseError> {
         let operator = context.operator()?;
         let ListFindings { tenant: asked, state, before, limit } = query;
-        let tenant = match (operator.only_tenant(), asked) {
-            (None, asked) => asked,
-            (Some(own), Some(asked)) if asked != own => {
-                return Err(UseCaseError::NotFound { what: "tenant" });
-            }
-            (Some(own), _) => Some(own),
-        };
+        let tenant = visible_tenant(&operator, asked)?;
         let filter = FindingFilter { tenant, state };
         let found = self.tx.view().await?.findings_page(filter, before, limit.saturating_add(1)).await?;
         let page = Page::cut(found, limit, |finding| finding.id);

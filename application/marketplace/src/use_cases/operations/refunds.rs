@@ -10,11 +10,11 @@ use crate::ports::{RefundFilter, Work};
 use crate::privacy;
 use crate::use_cases::settle_refund::{MAX_EVENTS, RefundRows, apply, rows_of};
 use crate::use_cases::{RefundCommandRefusal, UseCaseError};
+use handover_outbox::Page;
 use handover_outbox::operations::{
     Action, Operator, Reason, changed_by_earlier_attempt, count, present_fields,
 };
 use handover_outbox::ports::AuditEntry;
-use handover_outbox::{MASK, Page};
 
 /// Selects refunds for an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Operations {
         let filter = RefundFilter { tenant, status };
         let found = self.tx.view().await?.refunds_page(filter, before, limit.saturating_add(1)).await?;
         let mut page = Page::cut(found, limit, |refund| refund.id.get());
-        page.items.iter_mut().for_each(|refund| mask_reason(context, refund));
+        page.items.iter_mut().for_each(|refund| privacy::mask_reason(context, refund));
         let state = status.map(|status| status.as_str().into());
         let action = Action::read_personal_data("refunds.list", &operator, [("state", state)]);
         action.record(&self.tx, &operator, tenant, count(page.items.len())).await?;
@@ -56,7 +56,7 @@ impl Operations {
             Action::read_personal_data("refunds.show", &operator, [("refundId", Some(id.get().into()))]);
         action.record(&self.tx, &operator, tenant, u64::from(found.is_some())).await?;
         let mut refund = found.ok_or(UseCaseError::NotFound { what: "refund" })?;
-        mask_reason(context, &mut refund);
+        privacy::mask_reason(context, &mut refund);
         Ok(refund)
     }
 
@@ -112,7 +112,7 @@ impl Operations {
                     refund = change.apply(unit, refund, &operator.name, event_factory).await?;
                     unit.outbox().audit(&AuditEntry { changed: 1, ..entry }).await?;
                 }
-                mask_reason(context, &mut refund);
+                privacy::mask_reason(context, &mut refund);
                 Ok(refund)
             })
         })
@@ -169,10 +169,4 @@ impl Change {
 
 fn is_visible(operator: &Operator, refund: &Refund) -> bool {
     operator.sees_all_tenants || refund.tenant == operator.tenant
-}
-
-fn mask_reason(context: &CommandContext, refund: &mut Refund) {
-    if refund.cause.is_of_party() && !privacy::sees_personal_data(context) {
-        refund.reason = MASK.to_owned();
-    }
 }

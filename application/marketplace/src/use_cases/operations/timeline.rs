@@ -4,7 +4,7 @@ mod item;
 mod items;
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Asset, EventKind, Order, OrderActor, OrderId, Payment, Refund};
+use marketplace_domain::{AggregateType, Asset, Order, OrderActor, OrderId, Payment, Refund};
 
 use super::Operations;
 use crate::consistency::row_of_operation;
@@ -12,7 +12,7 @@ use crate::context::CommandContext;
 use crate::ports::MarketView;
 use crate::privacy;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
-use handover_outbox::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError};
+use handover_outbox::ports::{DeadLetter, StoreError};
 use item::Visibility;
 use items::Items;
 
@@ -158,12 +158,8 @@ async fn visible_order<'a>(
     id: OrderId,
 ) -> Result<Option<(Order, Audience<'a>)>, StoreError> {
     if let Some(operator) = operator.filter(|operator| operator.sees_all_tenants) {
-        let tenant = match requested {
-            Some(tenant) => Some(tenant),
-            None => tenant_of(view, id).await?,
-        };
-        let Some(tenant) = tenant else { return Ok(None) };
-        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Audience::Operator(operator))));
+        let order = view.orders_by_id(requested, &[id]).await?.pop();
+        return Ok(order.map(|order| (order, Audience::Operator(operator))));
     }
     if requested.is_some_and(|requested| requested != context.tenant) {
         return Ok(None);
@@ -174,15 +170,4 @@ async fn visible_order<'a>(
     }
     let Some(user) = context.user() else { return Ok(None) };
     Ok(view.order_of_party(context.tenant, id, user).await?.map(|order| (order, Audience::Party)))
-}
-
-/// Finds the tenant of an order from its ORDER_CREATED event.
-async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
-    let filter = OutboxFilter {
-        event_type: Some(EventKind::OrderCreated.as_str().to_owned()),
-        aggregate_id: Some(id.get().into()),
-        ..OutboxFilter::default()
-    };
-    let rows: Vec<OutboxRow> = view.outbox_view().outbox_page(&filter, None, 1).await?;
-    Ok(rows.first().map(|row| row.aggregate.tenant))
 }

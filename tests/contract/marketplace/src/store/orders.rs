@@ -230,28 +230,29 @@ pub async fn shipped_orders_are_paged_oldest_first(rig: &dyn MarketRig) {
     assert_eq!(page(Some(&all[4]), 9).await, []);
 }
 
-/// Orders are found by their ids, each once, in one tenant; missing ids are omitted.
+/// Orders are found by their ids, each once, in one tenant or in any; missing ids are omitted.
 pub async fn orders_are_found_by_ids_in_tenant(rig: &dyn MarketRig) {
     let foreign = Order { tenant: tenant(2), ..order(3) };
     let shipped = order_moved_to(&order(2), OrderStatus::Shipped, later(1));
     add(rig, &[order(1), shipped.clone(), foreign.clone(), order(4)]).await;
     let mut view = view(rig).await;
-    let mut find = async |of: i64, ids: &[i64]| {
+    let mut find = async |of: Option<i64>, ids: &[i64]| {
         let ids: Vec<_> = ids.iter().map(|id| order_id(*id)).collect();
-        let mut found = view.orders_by_id(tenant(of), &ids).await.unwrap();
+        let mut found = view.orders_by_id(of.map(tenant), &ids).await.unwrap();
         found.sort_by_key(|order| order.id);
         found
     };
-    assert_eq!(find(1, &[3, 2, 9, 1, 2]).await, [order(1), shipped]);
-    assert_eq!(find(2, &[1, 2, 3, 4]).await, [foreign]);
-    assert_eq!(find(1, &[]).await, []);
+    assert_eq!(find(Some(1), &[3, 2, 9, 1, 2]).await, [order(1), shipped.clone()]);
+    assert_eq!(find(Some(2), &[1, 2, 3, 4]).await, std::slice::from_ref(&foreign));
+    assert_eq!(find(None, &[3, 2, 9]).await, [shipped, foreign]);
+    assert_eq!(find(None, &[]).await, []);
 }
 
 pub async fn many_orders_are_found_by_ids(rig: &dyn MarketRig) {
     let all: Vec<Order> = (1..=700).map(order).collect();
     add(rig, &all).await;
     let ids: Vec<_> = all.iter().map(|order| order.id).collect();
-    let mut found = view(rig).await.orders_by_id(TenantId::DEFAULT, &ids).await.unwrap();
+    let mut found = view(rig).await.orders_by_id(Some(TenantId::DEFAULT), &ids).await.unwrap();
     found.sort_by_key(|order| order.id);
     assert_eq!(found, all);
 }

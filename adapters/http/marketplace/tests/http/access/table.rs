@@ -106,6 +106,8 @@ pub(crate) const TABLE: &[Row] = &[
     get("/api/v1/ops/gateway-reports", "/api/v1/ops/gateway-reports", "1111 1 33333 2023"),
     post("/api/v1/ops/gateway-reports/{id}/close", "/api/v1/ops/gateway-reports/{report}/close",
         r#"{"reason":"known"}"#, "1111 1 33333 2423"),
+    get("/api/v1/ops/orders", "/api/v1/ops/orders?paymentId={payment}", "1111 1 33333 2023"),
+    get("/api/v1/ops/orders/{id}", "/api/v1/ops/orders/{paid}", "1111 1 33333 2423"),
     get("/api/v1/ops/refunds", "/api/v1/ops/refunds", "1111 1 33333 2023"),
     get("/api/v1/ops/refunds/{id}", "/api/v1/ops/refunds/{refund}", "1111 1 33333 2423"),
     post("/api/v1/ops/refunds/{id}/retry", "/api/v1/ops/refunds/{refund}/retry",

@@ -71,7 +71,7 @@ impl Coverage {
         let mut compared = BTreeSet::new();
         for (tenant, ids) in orders {
             let ids: Vec<OrderId> = ids.into_iter().collect();
-            let of_tenant = view.orders_by_id(tenant, &ids).await?.into_iter();
+            let of_tenant = view.orders_by_id(Some(tenant), &ids).await?.into_iter();
             let in_window =
                 of_tenant.filter(|it| self.since <= it.update_time && it.update_time < self.until);
             compared.extend(in_window.map(|order| (tenant, order.id)));
