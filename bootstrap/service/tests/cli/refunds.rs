@@ -83,8 +83,15 @@ fn order_is_found_and_shown_with_its_payments_refunds_and_deadline() {
     world
         .run(&format!("order show {}", &missing[..24]))
         .refused(1, &["not found in handover.db: order number 199901010000000000000000"]);
-    world.run("order show x").refused(2, &["must be an order id, or an order number: 24 digits"]);
-    world.run("order find").refused(2, &["--number"]);
+    for (command, text) in [
+        ("order show x", "must be an order id, or an order number: 24 digits"),
+        ("order find", "--number <ORDER_NO>"),
+        ("order find --buyer 1 --payment 2", "cannot be used with"),
+    ] {
+        let refused = world.run(command);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(text), "{refused:?}");
+    }
 }
 
 #[test]
