@@ -14,9 +14,10 @@ use handover_tests::servers::rabbitmq::RabbitCluster;
 use crate::{assert_progress, with_short_timeouts};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: three nodes of RabbitMQ"]
 async fn rabbitmq_cluster_loses_nothing_when_leader_is_killed_under_load() {
     let random = RandomSource::of_test("kills of the leader of three nodes");
-    let kills = if handover_tests::long() { 6 } else { 1 };
+    let kills = 6;
     let database = shared(ServerKind::Postgres).await.database(None).await.unwrap();
     let cluster = RabbitCluster::start().await.unwrap();
     let deployment = Deployment::on(Pair::PostgresAlone, Some(database), None);

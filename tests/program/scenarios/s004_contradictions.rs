@@ -28,7 +28,7 @@ fn contradictions(report: &Value) -> BTreeMap<(String, i64), Value> {
     of_kinds
         .map(|found| {
             let kind = found["kind"].as_str().unwrap().to_owned();
-            ((kind, found["orderId"].as_i64().unwrap_or(0)), found["mended"].clone())
+            ((kind, found["orderId"].as_i64().unwrap_or(0)), found["repaired"].clone())
         })
         .collect()
 }

@@ -115,7 +115,7 @@ async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
         let found = &report["findings"][0];
         assert_eq!((&found["kind"], &found["eventType"]), (&json!("missingEvent"), &json!(kind)), "{report}");
         assert!(found["orderId"].is_i64(), "{report}");
-        assert_eq!(repaired(&shop).await["findings"][0]["mended"], json!("announced"));
+        assert_eq!(repaired(&shop).await["findings"][0]["repaired"], json!("announced"));
         let report = reconciliation_report(&shop).await;
         assert_eq!(report["sound"], json!(true), "{kind} {event}: {report}");
         assert_eq!(effects(&shop).await, before, "{kind}");
@@ -149,8 +149,8 @@ async fn deleted_consume_log_row_is_found_and_restored_without_second_effect(pai
             (&json!("notConsumed"), &json!(event), &json!(consumer)),
             "{report}"
         );
-        let how = repaired(&shop).await["findings"][0]["mended"].clone();
-        assert!(how == "writtenDown" || how == "sentAgain", "{consumer}: {how}");
+        let how = repaired(&shop).await["findings"][0]["repaired"].clone();
+        assert!(how == "recordWritten" || how == "sentAgain", "{consumer}: {how}");
         let report = reconciliation_report(&shop).await;
         assert_eq!(report["sound"], json!(true), "{consumer} {event}: {report}");
         assert_eq!(effects(&shop).await, before, "{consumer}");
@@ -202,7 +202,7 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
             (&json!("missingHold"), order, &json!(asset)),
             "{report}"
         );
-        assert_eq!(repaired(&shop).await["findings"][0]["mended"], json!("writtenDown"));
+        assert_eq!(repaired(&shop).await["findings"][0]["repaired"], json!("recordWritten"));
         let report = reconciliation_report(&shop).await;
         assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{hold:?}: {report}");
         assert_eq!(shop.snapshot.table(all).await.unwrap(), holds);
@@ -241,11 +241,11 @@ async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
                 "entry {gone} ({key} of {account}) was deleted, but no balance is reported: {report}"
             );
         }
-        assert!(findings.iter().all(|found| found["mended"] == Value::Null));
+        assert!(findings.iter().all(|found| found["repaired"] == Value::Null));
     }
     let report = repaired(&shop).await;
     let findings = report["findings"].as_array().unwrap();
-    let is_repaired = |found: &&Value| found["mended"] != Value::Null;
+    let is_repaired = |found: &&Value| found["repaired"] != Value::Null;
     assert_eq!(
         findings.iter().filter(is_repaired).count(),
         0,

@@ -40,7 +40,7 @@ impl ConcurrencyLimit {
             if before.is_multiple_of(LOG_EVERY) {
                 tracing::warn!(
                     code = "request.concurrency-limit",
-                    turnedAway = before + 1,
+                    rejected = before + 1,
                     "request: concurrency limit reached; requests over the limit are rejected with 503"
                 );
             }

@@ -66,7 +66,7 @@ async fn run(arguments: &ReconcileRunArgs) -> Result<Exit, Failure> {
         "eventId",
         "consumer",
         "idempotencyKey",
-        "mended",
+        "repaired",
         "what",
     ];
     let operator = Operator::open(&arguments.common).await?;

@@ -61,7 +61,7 @@ async fn reconcile_exits_with_1_until_findings_are_repaired() {
     assert!(found.stderr.contains("`handover reconcile --repair` repairs what can be repaired"), "{found:?}");
     let report = found.json();
     let kinds: Vec<(&Value, &Value, &Value)> =
-        findings(&report).iter().map(|it| (&it["kind"], &it["orderId"], &it["mended"])).collect();
+        findings(&report).iter().map(|it| (&it["kind"], &it["orderId"], &it["repaired"])).collect();
     assert_eq!(kinds, [(&json!("missingEvent"), &json!(900), &Value::Null); 2]);
     assert_eq!(report["counts"]["missingEvent"], 2);
     let table = world.run("reconcile");
@@ -70,7 +70,7 @@ async fn reconcile_exits_with_1_until_findings_are_repaired() {
 
     let repaired = world.run("reconcile --repair --output json");
     assert_eq!(repaired.code, Some(0), "{repaired:?}");
-    assert!(findings(&repaired.json()).iter().all(|it| it["mended"] == "announced"), "{repaired:?}");
+    assert!(findings(&repaired.json()).iter().all(|it| it["repaired"] == "announced"), "{repaired:?}");
     let after = world.run("reconcile --output json");
     assert_eq!((after.code, findings(&after.json()).len()), (Some(0), 0), "{after:?}");
 }
@@ -95,7 +95,7 @@ async fn product_on_sale_of_an_order_is_listed_and_marked_sold() {
     for (expected, code) in [(json!(["productSold"]), 0), (json!([]), 0)] {
         let repaired = world.run("reconcile --repair --output json");
         let report = repaired.json();
-        let repairs: Vec<&Value> = findings(&report).iter().map(|it| &it["mended"]).collect();
+        let repairs: Vec<&Value> = findings(&report).iter().map(|it| &it["repaired"]).collect();
         assert_eq!((repaired.code, json!(repairs)), (Some(code), expected), "{report}");
     }
 }

@@ -39,8 +39,7 @@ views! {
         consumer: Option<String>,
         idempotency_key: Option<String>,
         what: String,
-        #[serde(rename = "mended")]
-        repair: Option<&'static str> = Option<kinds::RepairName>,
+        repaired: Option<&'static str> = Option<kinds::RepairName>,
     }
 }
 
@@ -77,7 +76,7 @@ impl From<Finding> for FindingView {
             consumer,
             idempotency_key: key,
             what,
-            repair: repair.map(Repair::as_str),
+            repaired: repair.map(Repair::as_str),
         }
     }
 }

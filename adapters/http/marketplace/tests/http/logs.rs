@@ -120,7 +120,7 @@ async fn one_of_a_thousand_rejected_requests_is_logged() {
     }
     drop(guard);
     let lines = log.lines();
-    let fields = |line: &Value| (line["level"].clone(), line["turnedAway"].clone());
+    let fields = |line: &Value| (line["level"].clone(), line["rejected"].clone());
     assert_eq!(
         lines.iter().map(fields).collect::<Vec<_>>(),
         [("WARN".into(), 1.into()), ("WARN".into(), 1001.into())]

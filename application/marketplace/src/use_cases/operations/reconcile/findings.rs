@@ -66,7 +66,7 @@ impl Repair {
             Repair::Announced => "announced",
             Repair::Redriven => "sentAgain",
             Repair::Reapplied => "appliedAgain",
-            Repair::RecordWritten => "writtenDown",
+            Repair::RecordWritten => "recordWritten",
             Repair::ProductSold => "productSold",
             Repair::OrderPaid => "orderPaid",
             Repair::OrderRefunded => "orderRefunded",
