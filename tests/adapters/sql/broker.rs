@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -172,6 +173,43 @@ async fn dropped_next_loses_no_message() {
         assert_eq!(ids(&deliveries), [id.as_str()]);
         subscription.ack(&[deliveries[0].tag]).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn dropped_subscribe_leaves_no_session() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let mut polls = 1;
+    loop {
+        let mut subscribing = broker.subscribe(INVENTORY_QUEUE, PREFETCH);
+        let mut count = 0;
+        // Dropped at this poll, if it is still pending.
+        let subscribed = std::future::poll_fn(|context| {
+            count += 1;
+            match subscribing.as_mut().poll(context) {
+                Poll::Ready(subscribed) => Poll::Ready(Some(subscribed)),
+                Poll::Pending if count == polls => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        drop(subscribing);
+        let is_complete = subscribed.is_some();
+        // The writer takes part in one transaction at a time: after this call, no session of the dropped one is added.
+        broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap().close().await.unwrap();
+        drop(subscribed);
+        let left = async {
+            while broker.queues().await.unwrap().iter().any(|depth| depth.consumers > 0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, left).await.unwrap_or_else(|_| panic!("session left, {polls} polls"));
+        if is_complete {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls > 3, "the subscription was complete after {polls} polls");
 }
 
 #[tokio::test]

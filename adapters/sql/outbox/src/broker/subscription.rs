@@ -49,13 +49,28 @@ impl DatabaseSubscription {
             });
         }
         broker.upkeep(Upkeep::Now).await.map_err(broker_error)?;
-        let session = new_session(&broker, queue).await.map_err(broker_error)?;
+        // If this future is dropped during the commit, the task drops the subscription, which ends its session.
+        #[allow(clippy::disallowed_methods, reason = "the commit outlives the caller, as in `with_tx`")]
+        let beginning = tokio::spawn(DatabaseSubscription::begin(broker, queue.to_owned(), prefetch));
+        match beginning.await {
+            Ok(begun) => begun.map_err(broker_error),
+            Err(error) => Err(BrokerError::Unreachable(Box::new(error))),
+        }
+    }
+
+    /// Begins a session of a declared queue.
+    async fn begin(
+        broker: Arc<Inner>,
+        queue: String,
+        prefetch: NonZeroU16,
+    ) -> Result<DatabaseSubscription, StoreError> {
+        let session = new_session(&broker, &queue).await?;
         let state = Arc::new(SubscriptionState::default());
         lock(&broker.live).insert(session, state.clone());
-        let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(queue));
+        let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(&queue));
         Ok(DatabaseSubscription {
             broker,
-            queue: queue.to_owned(),
+            queue,
             session,
             prefetch: usize::from(prefetch.get()),
             state,
@@ -155,7 +170,11 @@ async fn new_session(broker: &Inner, queue: &str) -> Result<i64, StoreError> {
     let (_, until) = session.now_and(SESSION_MS).await?;
     let insert = "INSERT INTO outbox_broker_sessions (session_id, queue, alive_until)";
     session.insert(insert, 3, values![id, queue, until], "").await?;
-    session.commit_now().await?;
+    if let Err(error) = session.commit_now().await {
+        // The commit may have succeeded.
+        lock(&broker.ended).push(id);
+        return Err(error);
+    }
     Ok(id)
 }
 
