@@ -114,11 +114,15 @@ impl Relay {
             self.outbox.outage.nothing_due();
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
-        self.publish(&due).await
+        match self.publish(&due).await? {
+            Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(owned, now).await?)),
+            Published::All | Published::Some => Ok(Step::Worked),
+            Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
+        }
     }
 
     /// Publishes the due rows and records the results.
-    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Step, StoreError> {
+    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Published, StoreError> {
         // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
         let owned_partitions = self.ownership.owned_partitions();
         let window =
@@ -135,11 +139,13 @@ impl Relay {
         }
         if let Some(error) = outage {
             self.outbox.outage.stops_relay(&error);
-            return Ok(Step::BrokerUnreachable);
+            return Ok(Published::BrokerUnreachable);
         }
-        let is_drained = due.len() < usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
-        self.outbox.outage.published(confirmed, is_drained);
-        Ok(Step::Worked)
+        let batch = usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
+        self.outbox.outage.published(confirmed, due.len() < batch);
+        // Unreadable rows are not in `due`, but count against the batch: only a window far below it has all rows.
+        let is_all = due.len() < batch / 2 && confirmed == due.len() && lost.is_empty();
+        Ok(if is_all { Published::All } else { Published::Some })
     }
 
     /// Whether the broker currently accepts no messages; then no rows are read.
@@ -223,6 +229,15 @@ impl Relay {
             }
         }
     }
+}
+
+/// Result of a window.
+enum Published {
+    /// All rows that were due are published and settled: nothing else is due, unless it was committed meanwhile.
+    All,
+    /// Other rows may be due: the window was full, or a failure has unblocked later rows of an aggregate.
+    Some,
+    BrokerUnreachable,
 }
 
 enum Step {
