@@ -43,13 +43,13 @@ const SQLITE: Cost = Cost {
     log_bytes: 173_072,
 };
 const POSTGRES: Cost = Cost {
-    phases: [(Phase::Place, 9, 1), (Phase::Publish, 7, 2), (Phase::Consume, 19, 4)],
+    phases: [(Phase::Place, 9, 1), (Phase::Publish, 7, 2), (Phase::Consume, 18, 4)],
     log_bytes: 9_224,
 };
 const POSTGRES_RABBITMQ: Cost =
     Cost { phases: [(Phase::Place, 9, 1), (Phase::Publish, 6, 1), (Phase::Consume, 9, 1)], log_bytes: 6_848 };
 const MARIADB: Cost = Cost {
-    phases: [(Phase::Place, 11, 1), (Phase::Publish, 7, 2), (Phase::Consume, 19, 4)],
+    phases: [(Phase::Place, 11, 1), (Phase::Publish, 7, 2), (Phase::Consume, 18, 4)],
     log_bytes: 15_565,
 };
 const MARIADB_RABBITMQ: Cost = Cost {

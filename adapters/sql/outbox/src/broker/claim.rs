@@ -67,11 +67,6 @@ impl DatabaseSubscription {
         room: usize,
     ) -> Result<Vec<Queued>, StoreError> {
         session.begin().await?;
-        // The row lock prevents other processes from ending the session before the commit.
-        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
-        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
-            return Ok(Vec::new());
-        }
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
              AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {lock}",
@@ -81,6 +76,16 @@ impl DatabaseSubscription {
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let rows = session.fetch(&sql, values![&self.queue, self.broker.now(), limit]).await?;
         let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
+        if messages.is_empty() {
+            session.commit_now().await?;
+            return Ok(messages);
+        }
+        // The row lock prevents other processes from ending the session before the commit. Who ends it locks its row
+        // first, then only messages that it has claimed: none of these.
+        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
+        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
+            return Ok(Vec::new());
+        }
         for messages in messages.chunks(MAX_ROWS) {
             let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
             let sql = format!(
