@@ -4,7 +4,6 @@
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
-mod low_water_mark;
 mod ownership;
 mod settlement;
 mod window;
@@ -16,12 +15,12 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::low_water_mark::LowWaterMark;
 use crate::outbox::Outbox;
 use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
-use low_water_mark::LowWaterMark;
 use ownership::Ownership;
 use settlement::Settlement;
 use window::Window;
@@ -46,6 +45,8 @@ pub struct Relay {
     pause: Duration,
     next_late_retry_search: Instant,
     low_water: LowWaterMark,
+    /// Partitions of the last search: rows of others may be below the mark.
+    searched: PartitionSet,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
 }
@@ -64,6 +65,7 @@ impl Relay {
             pause: FIRST_PAUSE,
             next_late_retry_search,
             low_water,
+            searched: PartitionSet::default(),
             blocked: false,
         }
     }
@@ -190,7 +192,11 @@ impl Relay {
 
     async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.outbox.view().await?;
-        let from_id = self.low_water.begin(owned);
+        if owned != self.searched {
+            self.searched = owned;
+            self.low_water.reset();
+        }
+        let from_id = self.low_water.begin();
         let query = DueQuery {
             partitions: owned,
             now,
@@ -201,7 +207,7 @@ impl Relay {
         };
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
-        self.low_water.found(from_id, &due, begun.elapsed());
+        self.low_water.found(from_id, due.iter().map(|row| row.id).min(), begun.elapsed());
         Ok(due)
     }
 

@@ -7,15 +7,17 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_outbox::LowWaterMark;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use tokio::sync::watch;
 
 use super::inner::{Inner, broker_error, lock};
 use super::messages::{COLUMNS, Cause, MessageTable, move_by_dead_letter_key};
 use super::subscription_state::SubscriptionState;
-use super::upkeep::Upkeep;
+use super::upkeep::{POLL_INTERVAL, Upkeep};
 use super::upkeep_state::SESSION_MS;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::session::Session;
@@ -30,6 +32,8 @@ pub(super) struct DatabaseSubscription {
     state: Arc<SubscriptionState>,
     pub(super) unsettled: Mutex<BTreeSet<i64>>,
     pub(super) claim_in_progress: AtomicBool,
+    /// Where the search for ready messages begins.
+    pub(super) low_water: Mutex<LowWaterMark>,
     /// Prevents a claim from running while a nack requeues messages.
     pub(super) requeue_gate: tokio::sync::Mutex<()>,
     /// Notifications for the queue; the lock also serializes calls of `next`.
@@ -68,6 +72,7 @@ impl DatabaseSubscription {
         let state = Arc::new(SubscriptionState::default());
         lock(&broker.live).insert(session, state.clone());
         let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(&queue));
+        let low_water = Mutex::new(LowWaterMark::new(POLL_INTERVAL, broker.slow_search));
         Ok(DatabaseSubscription {
             broker,
             queue,
@@ -76,6 +81,7 @@ impl DatabaseSubscription {
             state,
             unsettled: Mutex::default(),
             claim_in_progress: AtomicBool::new(false),
+            low_water,
             requeue_gate: tokio::sync::Mutex::default(),
             notifications,
         })
@@ -241,6 +247,8 @@ impl Subscription for DatabaseSubscription {
                 self.settle("UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1", &ids)
                     .await?;
                 self.mark_settled(&ids);
+                // The messages are below the mark.
+                lock(&self.low_water).full_within(Duration::ZERO);
                 self.broker.notify_queue(&self.queue);
             }
             Requeue::No => {
