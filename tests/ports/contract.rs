@@ -43,4 +43,5 @@ mod brokers {
     contract!(broker, memory, async || MemoryBrokerRig::new());
     contract!(broker, sqlite, SqliteBrokerRig::new);
     contract!(broker, sqlite_with_prefix, SqliteBrokerRig::prefixed);
+    contract!(broker, sqlite_with_slow_searches, SqliteBrokerRig::with_slow_searches);
 }

@@ -4,7 +4,6 @@
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
-mod low_water_mark;
 mod ownership;
 mod settlement;
 mod window;
@@ -16,12 +15,12 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::low_water_mark::LowWaterMark;
 use crate::outbox::Outbox;
 use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
-use low_water_mark::LowWaterMark;
 use ownership::Ownership;
 use settlement::Settlement;
 use window::Window;
@@ -46,6 +45,8 @@ pub struct Relay {
     pause: Duration,
     next_late_retry_search: Instant,
     low_water: LowWaterMark,
+    /// Partitions of the last search: rows of others may be below the mark.
+    searched: PartitionSet,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
 }
@@ -64,6 +65,7 @@ impl Relay {
             pause: FIRST_PAUSE,
             next_late_retry_search,
             low_water,
+            searched: PartitionSet::default(),
             blocked: false,
         }
     }
@@ -114,11 +116,15 @@ impl Relay {
             self.outbox.outage.nothing_due();
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
-        self.publish(&due).await
+        match self.publish(&due).await? {
+            Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(owned, now).await?)),
+            Published::All | Published::Some => Ok(Step::Worked),
+            Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
+        }
     }
 
     /// Publishes the due rows and records the results.
-    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Step, StoreError> {
+    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Published, StoreError> {
         // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
         let owned_partitions = self.ownership.owned_partitions();
         let window =
@@ -135,11 +141,13 @@ impl Relay {
         }
         if let Some(error) = outage {
             self.outbox.outage.stops_relay(&error);
-            return Ok(Step::BrokerUnreachable);
+            return Ok(Published::BrokerUnreachable);
         }
-        let is_drained = due.len() < usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
-        self.outbox.outage.published(confirmed, is_drained);
-        Ok(Step::Worked)
+        let batch = usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
+        self.outbox.outage.published(confirmed, due.len() < batch);
+        // Unreadable rows are not in `due`, but count against the batch: only a window far below it has all rows.
+        let is_all = due.len() < batch / 2 && confirmed == due.len() && lost.is_empty();
+        Ok(if is_all { Published::All } else { Published::Some })
     }
 
     /// Whether the broker currently accepts no messages; then no rows are read.
@@ -184,7 +192,11 @@ impl Relay {
 
     async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.outbox.view().await?;
-        let from_id = self.low_water.begin(owned);
+        if owned != self.searched {
+            self.searched = owned;
+            self.low_water.reset();
+        }
+        let from_id = self.low_water.begin();
         let query = DueQuery {
             partitions: owned,
             now,
@@ -195,7 +207,7 @@ impl Relay {
         };
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
-        self.low_water.found(from_id, &due, begun.elapsed());
+        self.low_water.found(from_id, due.iter().map(|row| row.id).min(), begun.elapsed());
         Ok(due)
     }
 
@@ -223,6 +235,15 @@ impl Relay {
             }
         }
     }
+}
+
+/// Result of a window.
+enum Published {
+    /// All rows that were due are published and settled: nothing else is due, unless it was committed meanwhile.
+    All,
+    /// Other rows may be due: the window was full, or a failure has unblocked later rows of an aggregate.
+    Some,
+    BrokerUnreachable,
 }
 
 enum Step {

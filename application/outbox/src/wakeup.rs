@@ -26,6 +26,11 @@ impl WakeupNotifier {
         self.inner.notify.notify_one();
     }
 
+    /// Whether a notification waits for the relay.
+    pub fn is_pending(&self) -> bool {
+        self.inner.partitions.load(Ordering::Acquire) != 0
+    }
+
     /// Waits for a notification and returns all partitions notified since the last call.
     pub async fn notified(&self) -> PartitionSet {
         self.inner.notify.notified().await;

@@ -33,6 +33,11 @@ pub trait Wraps: Send {
 pub trait UnitWrapper: Wraps<Inner: UnitOfWork> {
     /// Commits the inner unit of work; a wrapper that injects faults may omit the commit. See [`UnitOfWork::commit`].
     fn commit(self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// See [`UnitOfWork::defer_writes`].
+    fn defer_writes(&mut self) {
+        self.inner().defer_writes();
+    }
 }
 
 /// A unit of work or view that behaves as its wrapper `W` defines.
@@ -54,6 +59,10 @@ where
 {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self
+    }
+
+    fn defer_writes(&mut self) {
+        self.0.defer_writes();
     }
 
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -172,6 +173,68 @@ async fn dropped_next_loses_no_message() {
         assert_eq!(ids(&deliveries), [id.as_str()]);
         subscription.ack(&[deliveries[0].tag]).await.unwrap();
     }
+}
+
+/// A message that becomes ready below the mark, as one whose transaction committed after those of greater ids, is claimed by
+/// the next search of the whole queue.
+#[tokio::test]
+async fn message_below_the_low_water_mark_is_claimed_by_a_later_search() {
+    let fixture = fixture().await;
+    drop(broker(&fixture).await);
+    let broker = DatabaseBroker::with_slow_search(&fixture.store, Duration::ZERO);
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    // The first search of the whole queue finds the first message, the next one, a second later, sets the mark to its id.
+    for (id, number) in [("first", 1_000), ("second", 2_000), ("late", 10)] {
+        let new = Outgoing::to_queue(id.parse().unwrap(), INVENTORY_QUEUE.into(), message(id));
+        broker.publish(vec![new]).await.unwrap();
+        let sql = format!("UPDATE outbox_broker_messages SET id = {number} WHERE message_id = '{id}'");
+        sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut direct).await.unwrap();
+        let deliveries = next(subscription.as_ref()).await;
+        assert_eq!(ids(&deliveries), [id]);
+        subscription.ack(&[deliveries[0].tag]).await.unwrap();
+        if id == "first" {
+            let none = tokio::time::timeout(Duration::from_millis(1_100), subscription.next()).await;
+            assert!(none.is_err(), "{none:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropped_subscribe_leaves_no_session() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let mut polls = 1;
+    loop {
+        let mut subscribing = broker.subscribe(INVENTORY_QUEUE, PREFETCH);
+        let mut count = 0;
+        // Dropped at this poll, if it is still pending.
+        let subscribed = std::future::poll_fn(|context| {
+            count += 1;
+            match subscribing.as_mut().poll(context) {
+                Poll::Ready(subscribed) => Poll::Ready(Some(subscribed)),
+                Poll::Pending if count == polls => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        drop(subscribing);
+        let is_complete = subscribed.is_some();
+        // The writer takes part in one transaction at a time: after this call, no session of the dropped one is added.
+        broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap().close().await.unwrap();
+        drop(subscribed);
+        let left = async {
+            while broker.queues().await.unwrap().iter().any(|depth| depth.consumers > 0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, left).await.unwrap_or_else(|_| panic!("session left, {polls} polls"));
+        if is_complete {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls > 3, "the subscription was complete after {polls} polls");
 }
 
 #[tokio::test]

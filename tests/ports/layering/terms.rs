@@ -66,9 +66,7 @@ fn words_are_found_in_sentences_and_in_names() {
     {
         assert_eq!(words_of(line).len(), 1, "{line}");
     }
-    for line in
-        ["a dead letter", "DeadLetters", "dead_letters", "telling", "=stranger", "the next day"]
-    {
+    for line in ["a dead letter", "DeadLetters", "dead_letters", "telling", "=stranger", "the next day"] {
         assert!(words_of(line).is_empty(), "{line}");
     }
 }

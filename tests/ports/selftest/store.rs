@@ -24,6 +24,7 @@ faults! { broken_by(Fault) {
     correct_store_breaks_no_rule: None breaks []
     commit_succeeds_after_failed_statement: CommitSucceedsAfterFailedStatement breaks [
         "a_batch_that_names_an_event_twice_is_a_conflict",
+        "a_conflict_of_a_deferred_write_is_returned_at_the_latest_by_the_commit",
         "a_record_expected_to_be_absent_conflicts_with_an_existing_one",
         "a_record_in_an_unexpected_state_is_a_conflict",
         "an_uncommitted_unit_of_work_sends_no_notification",
@@ -60,6 +61,10 @@ faults! { broken_by(Fault) {
         "an_audit_entry_is_part_of_its_unit_of_work",
         "dropped_units_of_work_do_not_affect_later_ones",
         "concurrent_units_of_work_do_not_see_each_others_writes",
+    ]
+    deferred_events_are_lost: DeferredEventsAreLost breaks [
+        "a_unit_of_work_reads_and_commits_its_deferred_writes",
+        "a_conflict_of_a_deferred_write_is_returned_at_the_latest_by_the_commit",
     ]
     cancelled_begin_loses_next_unit: CancelledBeginLosesNextUnit breaks [
         "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",

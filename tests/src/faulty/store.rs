@@ -104,6 +104,7 @@ pub enum Fault {
     CommitSucceedsAfterFailedStatement,
     CommitSendsNoNotification,
     DroppedUnitsCommit,
+    DeferredEventsAreLost,
     ProductsAreWrittenOutsideUnit,
     CancelledBeginLosesNextUnit,
     PaymentsAreSortedByTime,
@@ -319,6 +320,8 @@ struct Faulty<U: ?Sized + Send + 'static> {
     /// Partitions of appended events, for [`Fault::RedriveAndReleaseSendNoNotification`].
     appended: Vec<Partition>,
     serial_lock: Option<tokio::sync::OwnedMutexGuard<()>>,
+    /// Whether writes may be deferred, for [`Fault::DeferredEventsAreLost`].
+    defers_writes: bool,
 }
 
 /// Yields repeatedly, so that other tasks can observe the current state.
@@ -339,6 +342,7 @@ impl<U: ?Sized + Send> Faulty<U> {
             events: Vec::new(),
             appended: Vec::new(),
             serial_lock: None,
+            defers_writes: false,
         }
     }
 
@@ -386,6 +390,11 @@ impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
 }
 
 impl UnitWrapper for Unit {
+    fn defer_writes(&mut self) {
+        self.defers_writes = true;
+        self.inner().defer_writes();
+    }
+
     async fn commit(mut self) -> Result<(), StoreError> {
         let inner = self.inner.take().expect("the unit of work was committed twice");
         if self.failed {

@@ -37,6 +37,10 @@ impl UnitOfWork for MarketSession {
         self.0.outbox()
     }
 
+    fn defer_writes(&mut self) {
+        self.0.defer_writes();
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.0.commit().await
     }

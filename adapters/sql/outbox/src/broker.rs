@@ -22,8 +22,11 @@ mod upkeep_state;
 
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+#[cfg(doc)]
+use handover_outbox::LowWaterMark;
 use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
 use handover_outbox::topology::Topology;
 
@@ -31,6 +34,10 @@ use crate::store::SqlStore;
 use inner::{Inner, broker_error};
 use subscription::DatabaseSubscription;
 use upkeep_state::UpkeepState;
+
+/// Time after which a search for ready messages counts as slow: it reads the dead versions of settled messages, which the
+/// database keeps while another transaction is open.
+const SLOW_SEARCH: Duration = Duration::from_millis(20);
 
 /// A message broker on the tables of a store. Cheap to clone: clones share the state.
 #[derive(Clone)]
@@ -41,9 +48,16 @@ pub struct DatabaseBroker {
 impl DatabaseBroker {
     /// Creates a broker on the tables of this store.
     pub fn new(store: &SqlStore) -> DatabaseBroker {
+        DatabaseBroker::with_slow_search(store, SLOW_SEARCH)
+    }
+
+    /// The same, with another time after which a search for ready messages counts as slow. While the last search of a whole
+    /// queue was slow, a subscription searches the whole queue once a second, and otherwise begins at a mark ([`LowWaterMark`]).
+    pub fn with_slow_search(store: &SqlStore, slow_search: Duration) -> DatabaseBroker {
         DatabaseBroker {
             inner: Arc::new(Inner {
                 store: store.clone(),
+                slow_search,
                 routes: Mutex::default(),
                 live: Mutex::default(),
                 ended: Mutex::default(),

@@ -38,6 +38,20 @@ pub enum Sequencing {
     CountersInStatement,
 }
 
+/// How several writes are sent as one statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joining {
+    /// Not at all: a prepared statement with parameters is one write.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    None,
+    /// One after the other, separated by semicolons: the driver hands them to the thread of the database together.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    Script,
+    /// The last one with the others in its `WITH`. They run in no defined order and do not see each other's rows.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    CommonTableExpressions,
+}
+
 /// The SQL of one engine, where it differs from the others.
 pub trait Dialect: Send + Sync {
     /// The keyword before a query that returns its plan.
@@ -77,6 +91,9 @@ pub trait Dialect: Send + Sync {
 
     /// The statements that assign sequence numbers.
     fn sequencing(&self) -> Sequencing;
+
+    /// How several writes are sent as one statement.
+    fn joining(&self) -> Joining;
 
     /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine
     /// without hints.

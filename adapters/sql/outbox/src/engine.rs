@@ -42,11 +42,20 @@ macro_rules! connection {
                 sql: &str,
                 values: Vec<$crate::value::Value>,
             ) -> Result<u64, handover_outbox::ports::StoreError> {
+                use futures_util::TryStreamExt as _;
                 let convert = |error| $crate::error::store_error(error, $classify);
                 let arguments = bind_all(values).map_err(convert)?;
                 // Safe: statements consist of constants, placeholders and known names; values are always bound.
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
-                Ok(query.execute(self).await.map_err(convert)?.rows_affected())
+                let mut results = sqlx::Executor::fetch_many(self, query);
+                // Of several statements in one text, the last one counts.
+                let mut affected = 0;
+                while let Some(result) = results.try_next().await.map_err(convert)? {
+                    if let sqlx::Either::Left(done) = result {
+                        affected = done.rows_affected();
+                    }
+                }
+                Ok(affected)
             }
 
             async fn fetch_with(

@@ -29,6 +29,7 @@ compile_error!(
 mod appending;
 mod broker;
 mod connection;
+mod deferred;
 mod dialect;
 mod engine;
 mod engine_info;
@@ -49,7 +50,7 @@ mod wakeup;
 
 pub use appending::AppendEvents;
 pub use broker::DatabaseBroker;
-pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
+pub use dialect::{Claiming, Dialect, Joining, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};

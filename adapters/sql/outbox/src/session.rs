@@ -10,7 +10,8 @@ use handover_events::Partition;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 use crate::connection::Connection;
-use crate::dialect::{Dialect, RowClaiming, placeholders};
+use crate::deferred::{DeferredWrites, MAX_DEFERRED_ROWS};
+use crate::dialect::{Dialect, Joining, RowClaiming, placeholders};
 use crate::error::commit_error;
 use crate::lending::HasConnection;
 use crate::row::Row;
@@ -53,6 +54,7 @@ pub struct Session {
     /// Whether the connection is prepared for statements of the application.
     is_lent: bool,
     appended: Vec<Partition>,
+    deferred: DeferredWrites,
 }
 
 impl Session {
@@ -61,7 +63,15 @@ impl Session {
         dialect: &'static dyn Dialect,
         shared: Arc<Shared>,
     ) -> Session {
-        Session { connection, dialect, shared, state: State::Ready, is_lent: false, appended: Vec::new() }
+        Session {
+            connection,
+            dialect,
+            shared,
+            state: State::Ready,
+            is_lent: false,
+            appended: Vec::new(),
+            deferred: DeferredWrites::default(),
+        }
     }
 
     /// The SQL dialect of the database.
@@ -79,6 +89,28 @@ impl Session {
 
     /// Runs a statement and returns the number of affected rows.
     pub async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        if self.deferred.is_empty() {
+            return self.send(sql, values).await;
+        }
+        let is_write = ["INSERT ", "UPDATE ", "DELETE "].iter().any(|verb| sql.starts_with(verb));
+        if !is_write || self.deferred.concern(sql) || !self.deferred.have_room_for(values.len()) {
+            self.send_deferred().await?;
+            return self.send(sql, values).await;
+        }
+        let (sql, values) = self.deferred.take(self.dialect.joining(), Some((sql, values)));
+        self.send(&sql, values).await
+    }
+
+    /// Sends the deferred writes.
+    async fn send_deferred(&mut self) -> Result<(), StoreError> {
+        if self.deferred.is_empty() {
+            return Ok(());
+        }
+        let (sql, values) = self.deferred.take(self.dialect.joining(), None);
+        self.send(&sql, values).await.map(drop)
+    }
+
+    async fn send(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
         self.start().await?;
         let timed = Timed::start();
         let outcome = self.connection.execute(&self.shared.prefix.statement(sql), values).await;
@@ -88,6 +120,9 @@ impl Session {
 
     /// Runs a statement and returns its rows.
     pub async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        if self.deferred.concern(sql) {
+            self.send_deferred().await?;
+        }
         self.start().await?;
         let timed = Timed::start();
         let outcome = self.connection.fetch(&self.shared.prefix.statement(sql), values).await;
@@ -116,9 +151,24 @@ impl Session {
         Ok(changed)
     }
 
-    /// Inserts rows of a table: [`Table::rows`]. `after` is the clause after the rows, or empty.
+    /// Inserts rows of a table: [`Table::rows`]. `after` is the clause after the rows, or empty. A plain insert may be
+    /// deferred ([`UnitOfWork::defer_writes`]).
     pub async fn insert_into<T: Table>(&mut self, rows: Vec<Value>, after: &str) -> Result<(), StoreError> {
-        self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop)
+        let is_deferrable = self.deferred.is_allowed()
+            && self.state == State::Ready
+            && self.dialect.joining() != Joining::None
+            && after.is_empty()
+            && rows.len() <= MAX_DEFERRED_ROWS * T::INSERTED;
+        if !is_deferrable {
+            return self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop);
+        }
+        for (sql, values) in self.dialect.insert(T::INSERT, T::INSERTED, rows, after) {
+            if self.deferred.concern(&sql) || !self.deferred.have_room_for(values.len()) {
+                self.send_deferred().await?;
+            }
+            self.deferred.push(T::NAME, sql, values);
+        }
+        Ok(())
     }
 
     /// Inserts rows of a table; updates the rows whose key exists.
@@ -214,6 +264,7 @@ impl Session {
 
     /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
+        self.send_deferred().await?;
         self.start().await?;
         let timed = Timed::start();
         let outcome = self.connection.commit().await.map_err(commit_error);
@@ -254,6 +305,7 @@ impl Session {
         if self.is_lent {
             return Ok(());
         }
+        self.send_deferred().await?;
         self.start().await?;
         let lent = self.connection.lend().await;
         self.finish(lent)?;
@@ -293,6 +345,10 @@ impl View for Session {
 impl UnitOfWork for Session {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self
+    }
+
+    fn defer_writes(&mut self) {
+        self.deferred.allow();
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {

@@ -106,6 +106,10 @@ impl<U: UnitOfWork + ?Sized> UnitOfWork for BoundUnit<U> {
         self.unit.outbox()
     }
 
+    fn defer_writes(&mut self) {
+        self.unit.defer_writes();
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.unit.commit().await
     }

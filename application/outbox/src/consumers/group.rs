@@ -88,7 +88,11 @@ impl<'p> Groups<'p> {
         let span = processor.span(&events);
         let job = (processor, Arc::clone(&input));
         let settled = with_tx(&self.processor.tx, job, move |unit, (processor, job), attempt| {
-            Box::pin(async move { Groups::of(processor).settle(unit, attempt, job, started_at).await })
+            Box::pin(async move {
+                // An error of a deferred write is that of the group: its deliveries are processed one by one.
+                unit.defer_writes();
+                Groups::of(processor).settle(unit, attempt, job, started_at).await
+            })
         })
         .instrument(span.clone())
         .await;

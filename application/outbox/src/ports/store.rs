@@ -121,6 +121,11 @@ pub trait UnitOfWork: View {
     /// Read and write access to the outbox in this transaction.
     fn outbox(&mut self) -> &mut dyn OutboxUnit;
 
+    /// Allows writes that return nothing, such as [`OutboxRepo::append`], to be sent with a later statement: from now on
+    /// their error may be returned by a later call, at the latest by `commit`, which then commits nothing. The unit of work
+    /// MUST still read its own writes. A store need not defer anything.
+    fn defer_writes(&mut self) {}
+
     /// Commits: all changes become visible and durable, or none.
     ///
     /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit of work may be
@@ -161,6 +166,10 @@ impl<V: View + ?Sized> View for Erased<Box<V>> {
 impl<U: UnitOfWork + ?Sized> UnitOfWork for Erased<Box<U>> {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self.0.outbox()
+    }
+
+    fn defer_writes(&mut self) {
+        self.0.defer_writes();
     }
 
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ mod library;
 mod lists;
 mod log;
 mod log_lines;
+mod low_water_mark;
 mod measured;
 mod state;
 mod texts;

@@ -57,6 +57,8 @@ crate::rules! { store_rules: StoreRig;
         committed_data_survives_a_restart,
         concurrent_units_of_work_do_not_see_each_others_writes,
         times_are_stored_with_microsecond_precision,
+        a_unit_of_work_reads_and_commits_its_deferred_writes,
+        a_conflict_of_a_deferred_write_is_returned_at_the_latest_by_the_commit,
     ]
     failed_statements: [
         after_a_failed_statement_nothing_can_be_committed,

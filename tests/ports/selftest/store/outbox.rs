@@ -10,6 +10,8 @@ faults! { broken_by(Fault) {
         "a_commit_cancelled_at_any_point_is_atomic",
         "dropped_commit_is_atomic_for_rows_and_events",
         "a_commit_is_visible_as_a_whole",
+        "a_conflict_of_a_deferred_write_is_returned_at_the_latest_by_the_commit",
+        "a_unit_of_work_reads_and_commits_its_deferred_writes",
         "a_commit_that_redrove_rows_notifies_for_their_partitions",
         "a_commit_that_released_an_aggregate_notifies_for_its_partition",
         "a_failed_unit_of_work_does_not_affect_later_ones",

@@ -98,7 +98,10 @@ async fn missing_event_is_reported_by_get_and_repaired_by_post() {
         .await
         .expect(200, "00000")
         .data;
-    assert_eq!((&repaired["sound"], &repaired["findings"][0]["repaired"]), (&json!(true), &json!("announced")));
+    assert_eq!(
+        (&repaired["sound"], &repaired["findings"][0]["repaired"]),
+        (&json!(true), &json!("announced"))
+    );
     let changes = world.audited_changes().await;
     let entry = &changes[0];
     assert_eq!((&entry["action"], &entry["changed"]), (&json!("reconciliation.repair"), &json!(1)));

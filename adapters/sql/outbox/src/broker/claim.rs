@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use handover_outbox::ports::{Delivery, StoreError};
 
+use tokio::time::Instant;
+
 use super::inner::lock;
 use super::messages::{COLUMNS, MessageTable, Queued};
 use super::subscription::DatabaseSubscription;
@@ -29,10 +31,14 @@ impl DatabaseSubscription {
             messages = self.undelivered(&mut session).await?;
         }
         if messages.is_empty() {
+            let from_id = lock(&self.low_water).begin();
+            let begun = Instant::now();
             messages = match session.dialect.claiming() {
-                Claiming::UpdateReturning => self.claim_with_update(&mut session, room).await?,
-                Claiming::SkipLocked => self.claim_with_skip_locked(&mut session, room).await?,
+                Claiming::UpdateReturning => self.claim_with_update(&mut session, from_id, room).await?,
+                Claiming::SkipLocked => self.claim_with_skip_locked(&mut session, from_id, room).await?,
             };
+            let lowest = messages.iter().map(|queued| queued.id).min();
+            lock(&self.low_water).found(from_id, lowest, begun.elapsed());
         }
         messages.sort_unstable_by_key(|queued| queued.id);
         lock(&self.unsettled).extend(messages.iter().map(|queued| queued.id));
@@ -49,38 +55,49 @@ impl DatabaseSubscription {
         Ok(claimed.into_iter().filter(|queued| !delivered.contains(&queued.id)).collect())
     }
 
-    async fn claim_with_update(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
+    async fn claim_with_update(
+        &self,
+        session: &mut Session,
+        from_id: i64,
+        room: usize,
+    ) -> Result<Vec<Queued>, StoreError> {
         // A session that another process ended must not claim: its messages would never be returned to the queue.
         let sql = format!(
             "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN (SELECT id FROM outbox_broker_messages WHERE queue = ? \
-             AND session_id IS NULL AND (expires_at IS NULL OR expires_at > ?) \
+             AND session_id IS NULL AND id >= ? AND (expires_at IS NULL OR expires_at > ?) \
              AND EXISTS (SELECT 1 FROM outbox_broker_sessions WHERE session_id = ?) ORDER BY id LIMIT ?) RETURNING {COLUMNS}"
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let values = values![self.session, &self.queue, self.broker.now(), self.session, limit];
+        let values = values![self.session, &self.queue, from_id, self.broker.now(), self.session, limit];
         session.fetch(&sql, values).await?.iter().map(MessageTable::read).collect()
     }
 
     async fn claim_with_skip_locked(
         &self,
         session: &mut Session,
+        from_id: i64,
         room: usize,
     ) -> Result<Vec<Queued>, StoreError> {
         session.begin().await?;
-        // The row lock prevents other processes from ending the session before the commit.
-        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
-        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
-            return Ok(Vec::new());
-        }
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
-             AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {lock}",
+             AND id >= ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {lock}",
             index = session.dialect.index("idx_outbox_broker_ready"),
             lock = session.dialect.skip_locked(),
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let rows = session.fetch(&sql, values![&self.queue, self.broker.now(), limit]).await?;
+        let rows = session.fetch(&sql, values![&self.queue, from_id, self.broker.now(), limit]).await?;
         let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
+        if messages.is_empty() {
+            session.commit_now().await?;
+            return Ok(messages);
+        }
+        // The row lock prevents other processes from ending the session before the commit. Who ends it locks its row
+        // first, then only messages that it has claimed: none of these.
+        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
+        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
+            return Ok(Vec::new());
+        }
         for messages in messages.chunks(MAX_ROWS) {
             let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
             let sql = format!(

@@ -20,6 +20,8 @@ const CACHE_TTL: Duration = Duration::seconds(5);
 
 pub(super) struct Inner {
     pub(super) store: SqlStore,
+    /// See [`DatabaseBroker::with_slow_search`](super::DatabaseBroker::with_slow_search).
+    pub(super) slow_search: std::time::Duration,
     pub(super) routes: Mutex<Option<Arc<Routes>>>,
     /// The open subscriptions of this process, by session id.
     pub(super) live: Mutex<BTreeMap<i64, Arc<SubscriptionState>>>,

@@ -7,15 +7,17 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_outbox::LowWaterMark;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use tokio::sync::watch;
 
 use super::inner::{Inner, broker_error, lock};
 use super::messages::{COLUMNS, Cause, MessageTable, move_by_dead_letter_key};
 use super::subscription_state::SubscriptionState;
-use super::upkeep::Upkeep;
+use super::upkeep::{POLL_INTERVAL, Upkeep};
 use super::upkeep_state::SESSION_MS;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::session::Session;
@@ -30,6 +32,8 @@ pub(super) struct DatabaseSubscription {
     state: Arc<SubscriptionState>,
     pub(super) unsettled: Mutex<BTreeSet<i64>>,
     pub(super) claim_in_progress: AtomicBool,
+    /// Where the search for ready messages begins.
+    pub(super) low_water: Mutex<LowWaterMark>,
     /// Prevents a claim from running while a nack requeues messages.
     pub(super) requeue_gate: tokio::sync::Mutex<()>,
     /// Notifications for the queue; the lock also serializes calls of `next`.
@@ -49,18 +53,35 @@ impl DatabaseSubscription {
             });
         }
         broker.upkeep(Upkeep::Now).await.map_err(broker_error)?;
-        let session = new_session(&broker, queue).await.map_err(broker_error)?;
+        // If this future is dropped during the commit, the task drops the subscription, which ends its session.
+        #[allow(clippy::disallowed_methods, reason = "the commit outlives the caller, as in `with_tx`")]
+        let beginning = tokio::spawn(DatabaseSubscription::begin(broker, queue.to_owned(), prefetch));
+        match beginning.await {
+            Ok(begun) => begun.map_err(broker_error),
+            Err(error) => Err(BrokerError::Unreachable(Box::new(error))),
+        }
+    }
+
+    /// Begins a session of a declared queue.
+    async fn begin(
+        broker: Arc<Inner>,
+        queue: String,
+        prefetch: NonZeroU16,
+    ) -> Result<DatabaseSubscription, StoreError> {
+        let session = new_session(&broker, &queue).await?;
         let state = Arc::new(SubscriptionState::default());
         lock(&broker.live).insert(session, state.clone());
-        let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(queue));
+        let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(&queue));
+        let low_water = Mutex::new(LowWaterMark::new(POLL_INTERVAL, broker.slow_search));
         Ok(DatabaseSubscription {
             broker,
-            queue: queue.to_owned(),
+            queue,
             session,
             prefetch: usize::from(prefetch.get()),
             state,
             unsettled: Mutex::default(),
             claim_in_progress: AtomicBool::new(false),
+            low_water,
             requeue_gate: tokio::sync::Mutex::default(),
             notifications,
         })
@@ -155,7 +176,11 @@ async fn new_session(broker: &Inner, queue: &str) -> Result<i64, StoreError> {
     let (_, until) = session.now_and(SESSION_MS).await?;
     let insert = "INSERT INTO outbox_broker_sessions (session_id, queue, alive_until)";
     session.insert(insert, 3, values![id, queue, until], "").await?;
-    session.commit_now().await?;
+    if let Err(error) = session.commit_now().await {
+        // The commit may have succeeded.
+        lock(&broker.ended).push(id);
+        return Err(error);
+    }
     Ok(id)
 }
 
@@ -222,6 +247,8 @@ impl Subscription for DatabaseSubscription {
                 self.settle("UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1", &ids)
                     .await?;
                 self.mark_settled(&ids);
+                // The messages are below the mark.
+                lock(&self.low_water).full_within(Duration::ZERO);
                 self.broker.notify_queue(&self.queue);
             }
             Requeue::No => {

@@ -14,7 +14,7 @@ use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{LOCK_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::{mysql_health, mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, RowClaiming, Sequencing};
+use crate::dialect::{Claiming, Dialect, Joining, RowClaiming, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
 use crate::migrations::{MigrationFile, Migrations};
@@ -217,6 +217,10 @@ impl Dialect for MysqlDialect {
 
     fn sequencing(&self) -> Sequencing {
         Sequencing::Counters
+    }
+
+    fn joining(&self) -> Joining {
+        Joining::None
     }
 
     fn index(&self, name: &str) -> String {

@@ -15,7 +15,7 @@ use super::postgres_settings::{self, LENDING, set_up};
 use super::{postgres_health, postgres_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{
-    Claiming, Dialect, LookUp, RowClaiming, Sequencing, insert_values, numbered, placeholders,
+    Claiming, Dialect, Joining, LookUp, RowClaiming, Sequencing, insert_values, numbered, placeholders,
 };
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::error::{ErrorClass, store_error};
@@ -192,6 +192,10 @@ impl Dialect for PostgresDialect {
 
     fn sequencing(&self) -> Sequencing {
         Sequencing::CountersInStatement
+    }
+
+    fn joining(&self) -> Joining {
+        Joining::CommonTableExpressions
     }
 
     fn index(&self, _name: &str) -> String {

@@ -172,8 +172,12 @@ impl OutboxRepo for Session {
             }
             self.shared.accept_text_keys();
         }
-        for (sql, values) in append_statements(self.dialect, events) {
-            self.execute(&sql, values).await?;
+        if events.iter().all(|event| event.aggregate_seq.is_some()) {
+            self.insert_into::<OutboxTable>(OutboxTable::rows(events), "").await?;
+        } else {
+            for (sql, values) in append_statements(self.dialect, events) {
+                self.execute(&sql, values).await?;
+            }
         }
         self.appended(
             events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),

@@ -15,7 +15,7 @@ use crate::samples::{
     audit_entry, confirmed, consumption, dead_letter, decision, due_at, event, event_id, history_entry,
     later, relay, start,
 };
-use crate::work::{changes_one, commit};
+use crate::work::{changes_one, commit, is_conflict};
 
 /// Writes one new row of every kind.
 pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
@@ -297,5 +297,44 @@ pub async fn times_are_stored_with_microsecond_precision(rig: &dyn StoreRig) {
         assert_eq!(view.audit_page(&AuditFilter::default(), None, 1).await.unwrap()[0].effect, action);
         let row = view.consumption("inventory", &event_id(&id)).await.unwrap();
         assert_eq!(row.map(|row| row.consume_time), Some(at));
+    }
+}
+
+/// A unit of work that may defer writes reads them, and its commit stores them.
+pub async fn a_unit_of_work_reads_and_commits_its_deferred_writes(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    unit.defer_writes();
+    unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+    assert!(has_event(unit.outbox_view(), "e").await, "a unit of work must read its own event");
+    unit.outbox().append(&[event("f", 1, 2), event("g", 2, 1)]).await.unwrap();
+    assert_eq!(unit.outbox().mark_sent(&[&confirmed("f")], later(1)).await.unwrap(), 1);
+    unit.outbox().record(&[tried(1)]).await.unwrap();
+    assert_eq!(attempts(unit.outbox_view()).await, Some(1));
+    unit.outbox().record(&[tried(2)]).await.unwrap();
+    unit.outbox().append(&[event("h", 3, 1)]).await.unwrap();
+    commit(unit).await;
+    let mut view = view(rig).await;
+    assert_eq!(events(view.outbox_view()).await, 4);
+    assert_eq!(attempts(view.outbox_view()).await, Some(2));
+}
+
+/// A deferred write that violates a unique key fails, at the latest at the commit, and nothing is committed.
+pub async fn a_conflict_of_a_deferred_write_is_returned_at_the_latest_by_the_commit(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| unit.outbox().append(&[event("taken", 1, 1)]).await.unwrap());
+    for is_last in [true, false] {
+        let mut unit = begin(rig).await;
+        unit.defer_writes();
+        unit.outbox().append(&[event("before", 3, 1)]).await.unwrap();
+        let mut results = vec![unit.outbox().append(&[event("taken", 2, 1)]).await];
+        if !is_last {
+            results.push(unit.outbox().record(&[tried(1)]).await);
+            results.push(unit.outbox_view().outbox_by_event(&[event_id("taken")]).await.map(drop));
+        }
+        results.push(within("commit", unit.commit()).await);
+        assert!(results.last().is_some_and(Result::is_err), "the commit must not report success");
+        is_conflict(results.into_iter().find(Result::is_err).expect("the event id is in use"));
+        let mut view = view(rig).await;
+        assert_eq!(events(view.outbox_view()).await, 1, "nothing may be committed");
+        assert_eq!(attempts(view.outbox_view()).await, None, "nothing may be committed");
     }
 }

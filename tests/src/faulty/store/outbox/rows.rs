@@ -201,6 +201,9 @@ impl OutboxRepoWrapper for Unit {
             self.events.extend(events);
             return Ok(());
         }
+        if self.has(Fault::DeferredEventsAreLost) && self.defers_writes {
+            return Ok(());
+        }
         if self.has(Fault::IdleConsumersAreForgotten) {
             events.iter_mut().for_each(|event| event.idle_consumers = IdleConsumers::default());
         }

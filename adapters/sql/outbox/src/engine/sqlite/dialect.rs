@@ -1,6 +1,6 @@
 //! The SQL dialect of SQLite.
 
-use crate::dialect::{Claiming, Dialect, RowClaiming, Sequencing};
+use crate::dialect::{Claiming, Dialect, Joining, RowClaiming, Sequencing};
 
 pub(crate) struct SqliteDialect;
 
@@ -43,6 +43,10 @@ impl Dialect for SqliteDialect {
 
     fn sequencing(&self) -> Sequencing {
         Sequencing::NewestRow
+    }
+
+    fn joining(&self) -> Joining {
+        Joining::Script
     }
 
     fn index(&self, name: &str) -> String {

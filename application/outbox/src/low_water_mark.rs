@@ -1,4 +1,4 @@
-//! Where the search for due rows begins.
+//! Where a search of the lowest ids begins.
 //!
 //! While a transaction stays open in the database, PostgreSQL and InnoDB keep the dead versions of all rows that are settled
 //! meanwhile, and a search from the lowest id reads all of them. Then the search begins at a mark.
@@ -8,46 +8,31 @@
 
 use std::time::Duration;
 
-use handover_events::PartitionSet;
 use tokio::time::Instant;
 
-use crate::ports::OutboxRow;
-
-/// The mark of one relay.
-pub(super) struct LowWaterMark {
-    /// Lowest id that was due in the interval before the last full search.
+/// The mark of one search that is repeated.
+#[derive(Debug)]
+pub struct LowWaterMark {
+    /// Lowest id that was found in the interval before the last full search.
     mark: i64,
-    /// Lowest id that was due since then.
+    /// Lowest id that was found since then.
     lowest: Option<i64>,
     next_full: Instant,
     interval: Duration,
     slow: Duration,
     /// Whether the last full search was slow.
     is_slow: bool,
-    /// Partitions of the last search: rows of others may be below the mark.
-    partitions: PartitionSet,
 }
 
 impl LowWaterMark {
     /// Full searches take place every `interval`, and always unless the last one took longer than `slow`.
-    pub(super) fn new(interval: Duration, slow: Duration) -> LowWaterMark {
-        LowWaterMark {
-            mark: 0,
-            lowest: None,
-            next_full: Instant::now(),
-            interval,
-            slow,
-            is_slow: false,
-            partitions: PartitionSet::default(),
-        }
+    pub fn new(interval: Duration, slow: Duration) -> LowWaterMark {
+        LowWaterMark { mark: 0, lowest: None, next_full: Instant::now(), interval, slow, is_slow: false }
     }
 
     /// The id from which the next search reads; 0 is a full search.
-    pub(super) fn begin(&mut self, partitions: PartitionSet) -> i64 {
+    pub fn begin(&mut self) -> i64 {
         let now = Instant::now();
-        if partitions != self.partitions {
-            *self = LowWaterMark { partitions, ..LowWaterMark::new(self.interval, self.slow) };
-        }
         if now >= self.next_full {
             self.next_full = now + self.interval;
             self.mark = self.lowest.take().unwrap_or(0);
@@ -56,18 +41,23 @@ impl LowWaterMark {
         if self.is_slow { self.mark } else { 0 }
     }
 
-    /// Records what a search from this id found, and how long it took.
-    pub(super) fn found(&mut self, from_id: i64, due: &[OutboxRow], took: Duration) {
+    /// Records the lowest id that a search from this id found, and how long it took.
+    pub fn found(&mut self, from_id: i64, lowest: Option<i64>, took: Duration) {
         if from_id == 0 {
             self.is_slow = took >= self.slow;
         }
-        if let Some(lowest) = due.iter().map(|row| row.id).min() {
+        if let Some(lowest) = lowest {
             self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
         }
     }
 
-    /// Has everything searched after this time at the latest: a row that is not due yet may be below the mark.
-    pub(super) fn full_within(&mut self, time: Duration) {
+    /// Has everything searched after this time at the latest: a row that was not found yet may be below the mark.
+    pub fn full_within(&mut self, time: Duration) {
         self.next_full = self.next_full.min(Instant::now() + time);
+    }
+
+    /// Forgets the mark, because other rows are searched from now on.
+    pub fn reset(&mut self) {
+        *self = LowWaterMark::new(self.interval, self.slow);
     }
 }
