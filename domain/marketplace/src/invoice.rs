@@ -26,6 +26,13 @@ pub struct BillingPeriod {
 pub struct NotAPeriod;
 
 impl BillingPeriod {
+    /// The earliest period.
+    pub const FIRST: BillingPeriod = BillingPeriod {
+        first: match NaiveDate::from_ymd_opt(1970, 1, 1) {
+            Some(first) => first,
+            None => NaiveDate::MIN,
+        },
+    };
     const YEARS: std::ops::RangeInclusive<i32> = 1970..=9998;
 
     fn new(year: i32, month: u32) -> Result<BillingPeriod, NotAPeriod> {
@@ -45,6 +52,12 @@ impl BillingPeriod {
     pub fn next(self) -> BillingPeriod {
         let next = self.first_of_next_month();
         BillingPeriod::new(next.year(), next.month()).unwrap_or(self)
+    }
+
+    /// The preceding month; `None` for the earliest period.
+    pub fn previous(self) -> Option<BillingPeriod> {
+        let last = self.first.pred_opt()?;
+        BillingPeriod::new(last.year(), last.month()).ok()
     }
 
     /// First day of the month.
@@ -233,23 +246,23 @@ pub enum InvoiceRefusal {
     /// The month has not ended, or ended so recently that orders may still be completed in it.
     #[error("the period {period} is not closed; it can be invoiced from {}", closed_at.format("%Y-%m-%dT%H:%M:%SZ"))]
     NotClosed { period: BillingPeriod, closed_at: DateTime<Utc> },
+    /// No order of the tenant was completed in the month.
+    #[error("no order was completed in the period {period}")]
+    NoOrders { period: BillingPeriod },
     /// The fees exceed the largest amount of money.
     #[error("the fees of the period {period} exceed the largest amount of money")]
     TooLarge { period: BillingPeriod },
 }
 
 impl Invoice {
-    /// Bills the completed orders of a period. Returns the invoice, its lines and the event; `None` without orders.
+    /// Bills the completed orders of a period. Returns the invoice, its lines and the event.
     ///
     /// # Errors
-    /// The sum of the fees is not an amount of money.
-    pub fn generate(
-        new: NewInvoice<'_>,
-        orders: &[BilledOrder],
-    ) -> Result<Option<GeneratedInvoice>, InvoiceRefusal> {
+    /// There are no orders, or the sum of the fees is not an amount of money.
+    pub fn generate(new: NewInvoice<'_>, orders: &[BilledOrder]) -> Result<GeneratedInvoice, InvoiceRefusal> {
         let NewInvoice { id, tenant, period, fee_rate, trace, now } = new;
         if orders.is_empty() {
-            return Ok(None);
+            return Err(InvoiceRefusal::NoOrders { period });
         }
         let line = |billed: &BilledOrder| InvoiceLine {
             tenant,
@@ -286,6 +299,6 @@ impl Invoice {
             total,
             currency: invoice.currency,
         });
-        Ok(Some(GeneratedInvoice { invoice, lines, event }))
+        Ok(GeneratedInvoice { invoice, lines, event })
     }
 }

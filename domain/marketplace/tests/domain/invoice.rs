@@ -25,7 +25,7 @@ fn minor(minor: i64) -> Money {
 fn generate(
     fee_rate: FeeRate,
     totals: impl IntoIterator<Item = i64>,
-) -> Result<Option<GeneratedInvoice>, InvoiceRefusal> {
+) -> Result<GeneratedInvoice, InvoiceRefusal> {
     let billed = |(number, total): (i64, i64)| BilledOrder {
         order: id(900_001 + number),
         total: minor(total),
@@ -66,6 +66,9 @@ fn period_is_a_utc_month() {
         }
         assert_ne!(BillingPeriod::containing(period.end()), Ok(period));
     }
+    assert_eq!(period("2027-01").previous(), Some(period("2026-12")));
+    assert_eq!(BillingPeriod::FIRST.previous(), None);
+    assert_eq!(BillingPeriod::FIRST, period("1970-01"));
     assert_eq!(period("2026-12").next(), period("2027-01"));
     assert_eq!(period("9998-12").next(), period("9998-12"));
     assert!(BillingPeriod::containing(DateTime::<Utc>::MAX_UTC).is_err());
@@ -141,8 +144,7 @@ fn fee_is_rounded_half_up_to_the_cent() {
 
 #[test]
 fn invoice_has_a_line_per_order_and_announces_itself() {
-    let GeneratedInvoice { invoice, lines, event } =
-        generate(FeeRate::DEFAULT, [8_850, 20, 0]).unwrap().expect("an invoice");
+    let GeneratedInvoice { invoice, lines, event } = generate(FeeRate::DEFAULT, [8_850, 20, 0]).unwrap();
     let now = at("2026-03-04T00:00:00.5Z");
     assert_eq!(
         invoice,
@@ -179,11 +181,12 @@ fn invoice_has_a_line_per_order_and_announces_itself() {
 
 #[test]
 fn month_without_orders_has_no_invoice_and_sums_above_the_limit_are_refused() {
-    assert_eq!(generate(FeeRate::DEFAULT, []), Ok(None));
+    let without_orders = generate(FeeRate::DEFAULT, []);
+    assert_eq!(without_orders, Err(InvoiceRefusal::NoOrders { period: period("2026-02") }));
     let limit = 9_007_199_254_740_991;
     let refused = generate(rate(10_000), [limit, 1]);
     assert_eq!(refused, Err(InvoiceRefusal::TooLarge { period: period("2026-02") }));
-    assert_eq!(generate(rate(10_000), [limit - 1, 1]).unwrap().unwrap().invoice.total, minor(limit));
+    assert_eq!(generate(rate(10_000), [limit - 1, 1]).unwrap().invoice.total, minor(limit));
 }
 
 proptest! {
@@ -219,7 +222,7 @@ proptest! {
         let total_of = |number: usize| (first + step * number as i64) % 999_999_999 + 1;
         let totals: Vec<i64> = (0..size).map(total_of).collect();
         let GeneratedInvoice { invoice, lines, .. } =
-            generate(rate(basis_points), totals.iter().copied()).unwrap().expect("an invoice");
+            generate(rate(basis_points), totals.iter().copied()).unwrap();
         prop_assert_eq!(lines.len(), size);
         prop_assert_eq!(invoice.orders as usize, size);
         prop_assert_eq!(invoice.total.minor(), lines.iter().map(|line| line.fee.minor()).sum::<i64>());
