@@ -36,6 +36,11 @@ pub(crate) const NOT_A_REFERENCE: Text = Text::fixed(
     "必须是 UUID，例如 0192f0c1-0000-7000-8000-000000000001",
 );
 
+pub(crate) const NOT_A_PERIOD: Text = Text::fixed(
+    "must be a month such as 2026-02, from 1970-01 to 9998-12",
+    "必须是月份，例如 2026-02，范围 1970-01 至 9998-12",
+);
+
 /// One of two fields is required.
 pub(crate) fn required_without(other: &str) -> Text {
     Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))
@@ -69,6 +74,8 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "order" => "订单不存在",
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
+        "invoice" => "账单不存在",
+        "tenant" => "租户不存在",
         "gateway report" => "支付网关报告不存在",
         "finding" => "对账差异不存在",
         "coupon" => "优惠券不存在",

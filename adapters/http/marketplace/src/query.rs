@@ -5,7 +5,7 @@ use handover_http::reads_text;
 use handover_http::values::{ReadsText, name};
 use marketplace::ports::OrderSide;
 use marketplace_domain::{
-    FindingState, OrderStatus, ProductStatus, RefundStatus, ReportState, ShipmentState,
+    FindingState, InvoiceStatus, OrderStatus, ProductStatus, RefundStatus, ReportState, ShipmentState,
 };
 
 use crate::messages;
@@ -15,6 +15,7 @@ reads_text! {
     OrderStatus: OrderStatus = name;
     ProductStatus: ProductStatus = name;
     RefundStatus: RefundStatus = name;
+    InvoiceStatus: InvoiceStatus = name;
     ReportState: ReportState = name;
     FindingState: FindingState = name;
     ShipmentState: ShipmentState = name;

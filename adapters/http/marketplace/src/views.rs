@@ -5,12 +5,14 @@
 mod assets;
 mod findings;
 mod gateway_reports;
+mod invoices;
 mod reconciliation;
 mod refunds;
 mod timeline;
 
 pub use findings::RecordedFindingView;
 pub use gateway_reports::GatewayReportView;
+pub use invoices::{InvoiceDetailsView, InvoiceView};
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;
 pub use timeline::TimelineView;

@@ -69,7 +69,6 @@ pub(crate) fn sweeps(
         ("idx_invoices_tenant", invoices(InvoiceId::try_from(1_000_000).ok())),
         ("idx_orders_completed", completed(None)),
         ("idx_orders_completed", completed(Some((before, order)))),
-        ("idx_orders_buyer", invoices::next_tenant(dialect, Some(tenant))),
         ("idx_ledger_account", entries(Purse::Wallet, None)),
         ("idx_ledger_account", entries(Purse::Points, Some(9))),
     ]

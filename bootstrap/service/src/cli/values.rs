@@ -2,7 +2,10 @@
 //! values.
 
 use handover_events::IdError;
-use marketplace_domain::{FindingState, OrderId, RefundId, RefundStatus, ReportState};
+use marketplace_domain::{
+    BillingPeriod, FindingState, InvoiceId, InvoiceStatus, NotAPeriod, OrderId, RefundId, RefundStatus,
+    ReportState,
+};
 
 pub(super) fn order(text: &str) -> Result<OrderId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
@@ -10,6 +13,18 @@ pub(super) fn order(text: &str) -> Result<OrderId, String> {
 
 pub(super) fn refund(text: &str) -> Result<RefundId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn invoice(text: &str) -> Result<InvoiceId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn invoice_status(name: &str) -> Result<InvoiceStatus, String> {
+    name.to_ascii_lowercase().parse().map_err(|_| "allowed values: pending, paid, refunded".to_owned())
+}
+
+pub(super) fn period(text: &str) -> Result<BillingPeriod, String> {
+    text.parse().map_err(|error: NotAPeriod| error.to_string())
 }
 
 pub(super) fn refund_status(name: &str) -> Result<RefundStatus, String> {
