@@ -8,9 +8,10 @@ use handover_events::{TenantId, Trace};
 use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
 use handover_outbox::ports::{AuditFilter, StoreError};
 use marketplace::jobs::Invoices;
-use marketplace::ports::InvoiceFilter;
+use marketplace::ports::{FindingFilter, InvoiceFilter};
+use marketplace::use_cases::operations::{GRACE, Reconcile};
 use marketplace::use_cases::*;
-use marketplace::{Actor, CommandContext, InvoiceSettings, Role};
+use marketplace::{Actor, CommandContext, InvoiceSettings, Role, service};
 use marketplace_domain::*;
 
 use crate::support::{CommitFault, Process, World, pass, secs};
@@ -271,6 +272,75 @@ async fn operators_see_the_invoices_of_their_tenant() {
     assert_eq!((second.lines.items[0].order.get(), second.lines.next), (3, None));
     let user = invoicing.list(&operator(1, &[Role::User]), query).await;
     assert!(matches!(user, Err(UseCaseError::NotAllowed(_))), "{user:?}");
+}
+
+/// Findings of the reconciliation of all tenants: invoice, order and description.
+async fn findings(process: &Process) -> Vec<(String, Option<i64>, String)> {
+    let now = process.app.now();
+    let command = Reconcile {
+        tenant: None,
+        since: now - TimeDelta::days(1),
+        until: now + TimeDelta::seconds(1),
+        grace: GRACE,
+        repair: true,
+        reason: None,
+    };
+    let operator = platform().operator().unwrap();
+    let result = process.app.operations.reconcile(&operator, command).await.unwrap();
+    let of_invoices = result.findings.into_iter().filter(|it| it.kind == FindingKind::InvoiceDiffers);
+    of_invoices.map(|it| (it.key.unwrap(), it.order.map(OrderId::get), it.what)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciliation_compares_invoices_with_their_lines_and_with_the_completed_orders() {
+    let world = World::new().await;
+    let process = world.process();
+    service::prepare(&process.app).await.unwrap();
+    add(&process, &[completed(1, 1, 8_850, "2026-01-03T00:00:00Z")]).await;
+    let id = generate(&process, 1, "2026-01").await.unwrap().id;
+    assert_eq!(findings(&process).await, []);
+    // As an order that an SQL statement moves into the invoiced month, and lines that one adds.
+    add(
+        &process,
+        &[completed(2, 1, 20, "2026-01-04T00:00:00Z"), completed(3, 1, 20, "2026-02-01T00:00:00Z")],
+    )
+    .await;
+    let line = |order: i64, fee: i64| InvoiceLine {
+        tenant: tenant(1),
+        invoice: id,
+        order: order.try_into().unwrap(),
+        order_total: Money::from_minor(20).unwrap(),
+        fee: Money::from_minor(fee).unwrap(),
+        complete_time: at("2026-01-04T00:00:00Z"),
+    };
+    let add_line = async |line: InvoiceLine| {
+        let mut unit = process.app.tx.store().begin().await.unwrap();
+        unit.insert_invoice_lines(&[line]).await.unwrap();
+        unit.commit().await.unwrap();
+    };
+    let key = format!("invoice:{id}");
+    let finding = |order: Option<i64>, what: String| (key.clone(), order, what);
+    let missing =
+        finding(Some(2), format!("order 2 was completed in 2026-01, but invoice {id} has no line of it"));
+    assert_eq!(findings(&process).await, [missing]);
+    add_line(line(2, 2)).await;
+    add_line(line(3, 1)).await;
+    let total = format!("invoice {id} has 1 orders and a total of 2.21, but 3 lines over 2.24");
+    let differs = format!(
+        "the line of order 2 in invoice {id} differs from the total of the order, or from its fee of 250 bps"
+    );
+    let foreign = format!("invoice {id} has a line of order 3, which was not completed in 2026-01");
+    let expected = [finding(None, total), finding(Some(2), differs), finding(Some(3), foreign)];
+    assert_eq!(findings(&process).await, expected);
+    let filter = FindingFilter { tenant: Some(tenant(1)), state: None };
+    let recorded = world.view().await.findings_page(filter, None, 99).await.unwrap();
+    let states: Vec<_> = recorded
+        .iter()
+        .filter(|it| it.effect.kind == FindingKind::InvoiceDiffers)
+        .map(|it| (it.effect.order.map(OrderId::get), it.effect.state))
+        .collect();
+    let open = FindingState::Open;
+    assert_eq!(states, [(Some(3), open), (None, open), (Some(2), open)]);
 }
 
 /// Two processes, whose commits fail in every way, and an operator bill the same months.
