@@ -46,6 +46,9 @@ GRANT SELECT, INSERT ON handover.refund_attempts TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payment_captures TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.gateway_reports TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE ON handover.reconciliation_findings TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE ON handover.invoices TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.invoice_lines TO 'handover'@'%';
+GRANT SELECT ON handover.invoice_start TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.idempotency_keys TO 'handover'@'%';
 -- The metrics show the age of the oldest transaction and the history list length. This right shows the statements of other users,
 -- too; without it the two metrics are absent.

@@ -22,6 +22,7 @@ mod contention;
 mod disconnects;
 mod figures;
 mod foreign;
+mod invoices;
 mod kills;
 mod leader;
 mod locks;

@@ -196,6 +196,12 @@ impl Launch {
         Ok((output.status.code(), stdout, stderr))
     }
 
+    /// Starts a command, which the caller may kill. Its output is discarded.
+    pub fn spawn(&self, arguments: &[&str]) -> Result<Child, BoxError> {
+        let mut command = self.command()?;
+        Ok(command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    }
+
     /// Migrates the database. Panics if the program refuses.
     #[track_caller]
     pub fn migrate(&self) {

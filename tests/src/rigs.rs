@@ -114,6 +114,7 @@ pub(crate) fn renumber(kind: IdKind, from: i64, to: i64) -> String {
         IdKind::Payment => "payments",
         IdKind::Refund => "refunds",
         IdKind::Coupon => "coupons",
+        IdKind::Invoice => "invoices",
     };
     format!("UPDATE {table} SET id = {to} WHERE id = {from}")
 }

@@ -47,6 +47,15 @@ fn refund(id: i64, payment: i64, status: &str) -> String {
     )
 }
 
+/// An `INSERT` of the first version.
+fn order(id: i64, status: &str) -> String {
+    format!(
+        "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, \
+         payable_minor, version, create_time, update_time) \
+         VALUES ({id}, '2026', 1, 1, 7, 8, '{status}', 8850, 8850, 1, {AT}, {AT})"
+    )
+}
+
 fn ledger_entry(key: &str, account: &str) -> String {
     format!(
         "INSERT INTO ledger_entries (tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time) \
@@ -65,6 +74,8 @@ async fn execute(store: &SqlMarket, sql: &str) -> Result<u64, String> {
 /// status.
 pub async fn fill_first_version(store: &SqlMarket) {
     for sql in [
+        order(1, "completed"),
+        order(2, "paid"),
         payment(1, "SUCCESS", "'t-1'", 0),
         payment(2, "SUCCESS", "'t-2'", 1),
         payment(3, "FAILED", "'t-3'", 0),
@@ -85,6 +96,10 @@ pub async fn check_migrated(store: &SqlMarket) {
     let versions = store.schema_versions().await.expect("the schema has a version");
     assert!(versions.iter().all(SchemaVersion::is_enough), "{versions:?}");
     let mut view = store.view().await.expect("cannot open a view");
+    for (id, is_completed) in [(1, true), (2, false)] {
+        let order = view.order_by_id(TenantId::DEFAULT, order_id(id)).await.unwrap().unwrap();
+        assert_eq!(order.complete_time, is_completed.then_some(order.update_time), "{order:?}");
+    }
     let references = references(view.as_mut()).await;
     assert_eq!(references.len(), 8, "each payment and refund has a reference of its own: {references:?}");
     let orders: Vec<_> = (1..=5).map(order_id).collect();

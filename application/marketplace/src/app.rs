@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use marketplace_domain::PointsRules;
+use marketplace_domain::{FeeRate, PointsRules};
 
 use crate::consumer::{Consumers, HandlerContext};
 use crate::consumers;
@@ -17,7 +17,7 @@ use crate::ids::Ids;
 use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketTransactor, RefundRequest, Work};
 use crate::texts::texts;
 use crate::use_cases::operations::Operations;
-use crate::use_cases::{Ordering, Payments, Queries};
+use crate::use_cases::{Invoicing, Ordering, Payments, Queries};
 use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, OnFailed};
 use handover_outbox::{Alert, Outbox};
@@ -31,6 +31,8 @@ pub struct Rules {
     pub max_retry_count: u32,
     /// Exchange rate of points and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
     pub points: PointsRules,
+    /// Fee of a completed order (`invoice.fee-bps`).
+    pub fee_rate: FeeRate,
 }
 
 /// Gateway of a process without a configured gateway: every request fails as unavailable, so the refund is sent again
@@ -61,13 +63,14 @@ pub struct App {
     pub idempotency: Idempotency,
     pub ordering: Ordering,
     pub payments: Payments,
+    pub invoicing: Invoicing,
     pub operations: Operations,
     pub queries: Queries,
 }
 
 impl App {
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
-        let Rules { pending_timeout, points, .. } = rules;
+        let Rules { pending_timeout, points, fee_rate, .. } = rules;
         let registry = Arc::new(event_types(pending_timeout));
         let events = EventSource::new(
             Arc::clone(tx.clock()),
@@ -81,6 +84,7 @@ impl App {
         let outbox = Outbox::new(tx.outbox(), broker, topology).with_registry(registry).with_texts(texts());
         let ids = Arc::new(Ids::new(tx.clone()));
         let payments = Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone() };
+        let invoicing = Invoicing { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone(), fee_rate };
         App {
             outbox: consumers.subscribers(&handlers).iter().fold(outbox, Outbox::with_handler_of),
             idempotency: Idempotency::new(tx.clone()),
@@ -95,6 +99,7 @@ impl App {
             },
             queries: Queries { tx: tx.clone() },
             payments,
+            invoicing,
             tx,
             ids,
             gateway: Arc::new(NoGateway),
@@ -111,6 +116,7 @@ impl App {
             ordering: Ordering { tx: tx.clone(), ..self.ordering },
             operations: Operations { tx: tx.clone(), payments: payments.clone(), ..self.operations },
             queries: Queries { tx: tx.clone() },
+            invoicing: Invoicing { tx: tx.clone(), ..self.invoicing },
             payments,
             tx,
             ..self

@@ -8,6 +8,7 @@
 mod effects;
 mod expected;
 pub(crate) mod holds;
+mod invoices;
 mod missing;
 mod money;
 mod products;
@@ -16,6 +17,7 @@ pub(crate) mod rows_by_order;
 pub(crate) use effects::{OrderEffects, effects_of_orders, refunds_in_ledger, row_of_operation};
 pub(crate) use expected::{ExpectedEvent, confirmed_body, expected};
 pub(crate) use holds::reconstructed_hold;
+pub(crate) use invoices::{InvoiceMismatch, mismatches_of_invoice};
 pub(crate) use missing::{OrderRows, announce_missing, read_rows};
 pub(crate) use money::{MoneyMismatch, OrderMoney, confirmed_mismatches, is_paid_for};
 pub(crate) use products::{ProductMismatch, ProductScan, occupy_product};

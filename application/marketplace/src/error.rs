@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use marketplace_domain::{AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{AssetRefusal, InvoiceRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 
 use handover_outbox::UnitError;
 use handover_outbox::ports::StoreError;
@@ -70,6 +70,7 @@ pub enum RefundCommandRefusal {
 trait BusinessRefusal {}
 
 impl BusinessRefusal for AssetRefusal {}
+impl BusinessRefusal for InvoiceRefusal {}
 impl BusinessRefusal for OrderRefusal {}
 impl BusinessRefusal for ProductRefusal {}
 impl BusinessRefusal for RefundRefusal {}

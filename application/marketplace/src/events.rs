@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, Trace};
+use handover_events::{AggregateRef, EventId, TenantId, Trace};
 use marketplace_domain::{EventBody, EventKind, Order};
 
 use crate::context::CommandContext;
 use crate::idle_consumers;
 use crate::ports::Work;
-use handover_outbox::ports::{Clock, EventMetadata, NewEvent, OutboxRow, RandomSource, StoreError};
+use handover_outbox::ports::{
+    Clock, EventMetadata, IdleConsumers, NewEvent, OutboxRow, RandomSource, StoreError,
+};
 use handover_outbox::{EventRegistry, uuid_v7};
 
 /// Chooses the ids and the time of events. Clones share clock and random source.
@@ -153,6 +155,27 @@ impl EventFactory {
         aggregate_seq: i64,
         bodies: &[EventBody],
     ) -> Vec<NewEvent> {
+        let idle = |body: &EventBody| idle_consumers::of_assets(body, order);
+        self.rows_with(skip, (order.tenant, aggregate_seq), bodies, idle)
+    }
+
+    /// Builds the outbox rows of one change of an aggregate that belongs to no order.
+    pub(crate) fn rows_of_tenant(
+        &self,
+        tenant: TenantId,
+        aggregate_seq: i64,
+        bodies: &[EventBody],
+    ) -> Vec<NewEvent> {
+        self.rows_with(0, (tenant, aggregate_seq), bodies, |_| IdleConsumers::default())
+    }
+
+    fn rows_with(
+        &self,
+        skip: usize,
+        (tenant, aggregate_seq): (TenantId, i64),
+        bodies: &[EventBody],
+        idle_consumers: impl Fn(&EventBody) -> IdleConsumers,
+    ) -> Vec<NewEvent> {
         debug_assert!(skip + bodies.len() <= self.ids.len(), "more events than chosen ids");
         self.ids
             .iter()
@@ -162,7 +185,7 @@ impl EventFactory {
                 event_id: event_id.clone(),
                 event_type: body.event_type().as_str().to_owned(),
                 aggregate: AggregateRef {
-                    tenant: order.tenant,
+                    tenant,
                     kind: body.event_type().aggregate().to_owned(),
                     id: body.aggregate_id().into(),
                 },
@@ -171,7 +194,7 @@ impl EventFactory {
                 metadata: self.metadata.clone(),
                 occurred_at: self.now,
                 max_retry_count: self.max_retry_count,
-                idle_consumers: idle_consumers::of_assets(body, order),
+                idle_consumers: idle_consumers(body),
                 routing_key: self.registry.routing_key(body.event_type().as_str()).map(str::to_owned),
                 due: None,
             })

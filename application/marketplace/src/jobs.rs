@@ -3,6 +3,7 @@
 
 mod auto_completion;
 mod consistency_repair;
+mod invoices;
 mod lock_timeout_reaper;
 mod refund_dispatcher;
 mod request_sweep;
@@ -11,8 +12,11 @@ mod timeout_sweep;
 
 pub use auto_completion::AutoCompletion;
 pub use consistency_repair::ConsistencyRepair;
+pub use invoices::Invoices;
 pub use lock_timeout_reaper::{LockTimeoutReaper, ReaperReport};
 pub use refund_dispatcher::RefundDispatcher;
 pub use request_sweep::RequestSweep;
-pub use settings::{AutoCompletionSettings, ConsistencySettings, RefundSettings, TimeoutSettings};
+pub use settings::{
+    AutoCompletionSettings, ConsistencySettings, InvoiceSettings, RefundSettings, TimeoutSettings,
+};
 pub use timeout_sweep::TimeoutSweep;

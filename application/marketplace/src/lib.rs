@@ -37,7 +37,9 @@ pub use context::{Actor, CommandContext, Role};
 pub use events::{EventFactory, EventSource};
 pub use gateway_reports::ReportedName;
 pub use ids::{ID_BLOCK_SIZE, Ids};
-pub use jobs::{AutoCompletionSettings, ConsistencySettings, RefundSettings, TimeoutSettings};
+pub use jobs::{
+    AutoCompletionSettings, ConsistencySettings, InvoiceSettings, RefundSettings, TimeoutSettings,
+};
 pub use ports::MarketTransactor;
 pub use service::Settings;
 pub use state::MarketState;

@@ -12,6 +12,7 @@ mod gateway;
 mod gateway_reports;
 mod idempotency;
 mod ids;
+mod invoices;
 mod market;
 mod notifications;
 mod orders;
@@ -49,6 +50,7 @@ pub use idempotency::{
 pub use ids::{
     END_OF_IDS, IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState, IdsExhausted,
 };
+pub use invoices::{InvoiceFilter, InvoiceQueries, InvoiceQueriesWrapper, InvoiceRepo, InvoiceRepoWrapper};
 pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,

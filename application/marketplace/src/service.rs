@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::jobs::{
-    AutoCompletion, AutoCompletionSettings, ConsistencyRepair, ConsistencySettings, LockTimeoutReaper,
-    RefundDispatcher, RefundSettings, RequestSweep, TimeoutSettings, TimeoutSweep,
+    AutoCompletion, AutoCompletionSettings, ConsistencyRepair, ConsistencySettings, InvoiceSettings,
+    Invoices, LockTimeoutReaper, RefundDispatcher, RefundSettings, RequestSweep, TimeoutSettings,
+    TimeoutSweep,
 };
 use handover_outbox::WakeupNotifier;
 use handover_outbox::jobs::{LEADER_LEASE_MS, Leader};
@@ -24,6 +25,8 @@ pub struct Settings {
     pub timeout: TimeoutSettings,
     /// Automatic completion of shipped orders.
     pub auto_completion: AutoCompletionSettings,
+    /// Generation of invoices.
+    pub invoices: InvoiceSettings,
     /// Refund dispatcher.
     pub refund: RefundSettings,
     /// Lock reaper and consistency repair.
@@ -56,6 +59,7 @@ pub fn start_jobs(app: &App, settings: &Settings) {
         .start(&leader);
     let events = app.handlers.events.clone();
     AutoCompletion::new(tx.clone(), events.clone(), settings.auto_completion.clone()).start(&leader);
+    Invoices { invoicing: app.invoicing.clone(), settings: settings.invoices.clone() }.start(&leader);
     RefundDispatcher { tx: tx.clone(), gateway: Arc::clone(&app.gateway), settings: settings.refund.clone() }
         .start();
     let consistency = &settings.consistency;

@@ -5,6 +5,8 @@
 pub mod close_overdue_order;
 pub mod complete_shipped_order;
 mod finish_payment;
+mod generate_invoice;
+mod invoicing;
 mod list_product;
 pub mod operations;
 mod ordering;
@@ -21,6 +23,8 @@ pub(crate) mod transition;
 pub use close_overdue_order::Closed;
 pub use complete_shipped_order::Completed;
 pub(crate) use finish_payment::{FinishPayment, Finished};
+pub use generate_invoice::GenerateInvoice;
+pub use invoicing::{InvoiceWithLines, Invoicing, ListInvoices};
 pub use list_product::ListProduct;
 pub use ordering::{CancelOrder, Ordering};
 pub use payments::Payments;

@@ -4,7 +4,6 @@
 //! the descriptions that the registry of the outbox is made of.
 
 mod channels;
-mod event_types;
 mod messages;
 mod payloads;
 

@@ -2,6 +2,7 @@
 
 mod command;
 mod in_order;
+mod invoice;
 mod order;
 mod payment;
 mod reconcile;
@@ -16,6 +17,7 @@ use clap::Parser;
 
 pub use command::Command;
 pub use in_order::InOrder;
+pub use invoice::{InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoiceShowArgs};
 pub use order::{OrderCommand, OrderFindArgs, OrderName, OrderSearchArgs, OrderShowArgs, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::{

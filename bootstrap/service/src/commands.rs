@@ -1,5 +1,6 @@
 //! Implementations of the commands.
 
+mod invoices;
 mod money;
 mod operator;
 mod orders;
@@ -27,6 +28,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Order(command)) => orders::order(&command).await?,
         Some(Command::Payment(command)) => money::payment(&command).await?,
         Some(Command::Refund(command)) => money::refund(&command).await?,
+        Some(Command::Invoice(command)) => invoices::invoice(&command).await?,
         Some(Command::Webhook(command)) => command.run::<Session<Config>>(&()).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,

@@ -2,6 +2,7 @@
 
 mod gateway_and_assets;
 mod idempotency;
+mod invoices;
 mod order_timeout;
 mod rate_limit;
 mod redis;
@@ -85,6 +86,8 @@ impl Configuration for Config {
         let pending_timeout = order_timeout::pending_timeout(reader);
         let timeout = order_timeout::timeout(reader);
         let auto_completion = order_timeout::auto_completion(reader);
+        let fee_rate = invoices::fee_rate(reader);
+        let invoices = invoices::invoices(reader);
         let outbox = outbox(reader);
         let consumer = consumer(reader);
         let keys_store = redis::store(reader, RedisUse::Keys);
@@ -112,7 +115,12 @@ impl Configuration for Config {
             gateway: gateway.config,
             gateway_secret: gateway.secret,
             previous_gateway_secret: gateway.previous_secret,
-            rules: Rules { pending_timeout: pending_timeout?, max_retry_count, points: assets.points? },
+            rules: Rules {
+                pending_timeout: pending_timeout?,
+                max_retry_count,
+                points: assets.points?,
+                fee_rate: fee_rate?,
+            },
             on_failed,
             requests: requests?,
             settings: Settings {
@@ -120,6 +128,7 @@ impl Configuration for Config {
                 consumer: consumer?,
                 timeout: timeout?,
                 auto_completion: auto_completion?,
+                invoices: invoices?,
                 refund: refund?,
                 consistency: consistency?,
             },

@@ -51,6 +51,8 @@ pub enum FindingKind {
     NotRefunded,
     /// A report of the gateway is open: an operator must decide and close it.
     GatewayReport,
+    /// An invoice contradicts its lines or the orders that were completed in its month.
+    InvoiceDiffers,
 }
 
 named!(FindingKind {
@@ -75,6 +77,7 @@ named!(FindingKind {
     RefundNotApplied => "refundNotApplied",
     NotRefunded => "notRefunded",
     GatewayReport => "gatewayReport",
+    InvoiceDiffers => "invoiceDiffers",
 });
 
 /// State of a recorded finding.

@@ -14,6 +14,7 @@ mod evidence;
 mod finding;
 mod gateway_report;
 mod ids;
+mod invoice;
 mod money;
 mod order;
 mod order_number;
@@ -41,6 +42,10 @@ pub use finding::{AcknowledgedBy, FindingKind, FindingState, ObservedFinding, Re
 pub use gateway_report::{ClosedBy, GatewayReport, ReportKind, ReportOutcome, ReportState};
 pub use ids::{
     CouponId, InvoiceId, NotAReference, OrderId, PaymentId, ProductId, Reference, RefundId, UserId,
+};
+pub use invoice::{
+    BilledOrder, BillingPeriod, FeeRate, GeneratedInvoice, Invoice, InvoiceLine, InvoiceRefusal,
+    InvoiceStatus, NewInvoice, NotAFeeRate, NotAPeriod,
 };
 pub use money::{Currency, Money, MoneyError};
 pub use order::{CancelCause, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment};

@@ -52,6 +52,8 @@ pub struct Order {
     pub version: i64,
     pub create_time: DateTime<Utc>,
     pub pay_time: Option<DateTime<Utc>>,
+    /// Time at which the order was completed. Its month is the period in which the order is invoiced.
+    pub complete_time: Option<DateTime<Utc>>,
     /// Time of the last change; of a shipped order, the time at which it was shipped.
     pub update_time: DateTime<Utc>,
 }
@@ -89,6 +91,7 @@ impl Order {
             version: 1,
             create_time: new.now,
             pay_time: None,
+            complete_time: None,
             update_time: new.now,
         };
         let created = EventBody::OrderCreated(OrderCreated {
@@ -145,7 +148,10 @@ impl Order {
                 after.shipment = Some(shipment.clone());
                 self.status_changed(status, now)
             }
-            OrderAction::Complete => self.status_changed(status, now),
+            OrderAction::Complete => {
+                after.complete_time = Some(now);
+                self.status_changed(status, now)
+            }
             OrderAction::Cancel(cause) => {
                 if let CancelCause::Timeout { created_by } = cause
                     && self.create_time > *created_by

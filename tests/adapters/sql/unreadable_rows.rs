@@ -11,7 +11,7 @@ use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
 use marketplace::{Actor, App, CommandContext, Role, Rules};
-use marketplace_domain::PointsRules;
+use marketplace_domain::{FeeRate, PointsRules};
 use sqlx::Executor;
 
 use super::{Fixture, append, event, fixture};
@@ -131,6 +131,7 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,
         points: PointsRules::default(),
+        fee_rate: FeeRate::DEFAULT,
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
     let context = CommandContext {

@@ -16,7 +16,7 @@ use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::ports::Bucket;
 use marketplace::{App, Rules, service};
-use marketplace_domain::PointsRules;
+use marketplace_domain::{FeeRate, PointsRules};
 use marketplace_http::{CallbackVerifier, Edge, RateLimits, router};
 use marketplace_limiter::{LocalLimiter, Time};
 use marketplace_memory::MemoryStore;
@@ -126,6 +126,7 @@ async fn open_router(header: ForwardedHeader) -> Router {
         pending_timeout: Duration::from_secs(900),
         max_retry_count: 3,
         points: PointsRules::default(),
+        fee_rate: FeeRate::DEFAULT,
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
     service::prepare(&app).await.unwrap();

@@ -41,6 +41,11 @@ async fn published_messages_match_asyncapi_document_completely(pair: Pair) {
     shop.locked(order, 2).await;
     shop.pay_rest(order).await;
     shop.complete(order).await;
+    // Only SQL can move the completion of an order into a closed month.
+    let moved = format!("UPDATE orders SET complete_time = '2020-01-15 10:30:00.000001' WHERE id = {order}");
+    assert_eq!(shop.snapshot.change(&moved).await, 1);
+    let (code, _, error) = shop.launch().run(&["invoice", "generate", "--period", "2020-01"]).unwrap();
+    assert_eq!(code, Some(0), "{error}");
     let cancelled = shop.order().await;
     shop.api.cancel(BUYER, cancelled).await.unwrap().value();
     let unpaid = shop.order().await;

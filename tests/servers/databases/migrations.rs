@@ -232,6 +232,7 @@ fn upgrade_interrupted_after_any_statement_is_resumed() {
                 "0003_compatible_reconciliation_findings.sql",
                 "compatible reconciliation findings",
             ),
+            ("marketplace", 6, "0006_invoices.sql", "invoices"),
         ] {
             let statements = statements(part, file);
             for done in 0..=statements.len() {

@@ -151,8 +151,8 @@ async fn fill_assets(fixture: &Fixture, kind: ServerKind, rows: u32) {
         ),
         format!(
             "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, \
-             payable_minor, version, create_time, update_time) \
-             SELECT seq, 'O', 1, seq, 2, 1, 'completed', 1, 1, 4, {day}, {day} FROM {numbers}"
+             payable_minor, version, create_time, complete_time, update_time) \
+             SELECT seq, 'O', 1, seq, 2, 1, 'completed', 1, 1, 4, {day}, {day}, {day} FROM {numbers}"
         ),
         format!(
             "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status, \

@@ -25,7 +25,7 @@ use marketplace::ports::{MarketStore, RequestScope, StoredResponse};
 use marketplace::queues::{DEAD_LETTER_QUEUE, DEFAULT_TIMEOUT};
 use marketplace::use_cases::{ListProduct, PlaceOrder};
 use marketplace::{Actor, App, CommandContext, Role, Rules, service};
-use marketplace_domain::{Money, Order, PointsRules, ProductId, UserId};
+use marketplace_domain::{FeeRate, Money, Order, PointsRules, ProductId, UserId};
 use marketplace_sql::SqlMarket;
 use tokio::sync::{Semaphore, watch};
 
@@ -74,8 +74,12 @@ impl Chain {
         let Deployment { clock, store, broker, is_polling } = deployment;
         let store: Arc<MarketStore> = Arc::new(store);
         let tx = Transactor::new(store, clock.clone(), Arc::new(SeededRandom::new(7)), Tasks::default());
-        let rules =
-            Rules { pending_timeout: DEFAULT_TIMEOUT, max_retry_count: 3, points: PointsRules::default() };
+        let rules = Rules {
+            pending_timeout: DEFAULT_TIMEOUT,
+            max_retry_count: 3,
+            points: PointsRules::default(),
+            fee_rate: FeeRate::DEFAULT,
+        };
         let gates = Arc::new(Gates::default());
         let app = App::new(
             tx,

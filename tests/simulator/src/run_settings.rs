@@ -9,9 +9,10 @@ use handover_outbox::ports::OnFailed;
 use handover_outbox::webhooks::WebhookSettings;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::{
-    AutoCompletionSettings, ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings,
+    AutoCompletionSettings, ConsistencySettings, InvoiceSettings, RefundSettings, Rules, Settings,
+    TimeoutSettings,
 };
-use marketplace_domain::PointsRules;
+use marketplace_domain::{FeeRate, PointsRules};
 
 use super::random_numbers::RandomNumbers;
 
@@ -95,6 +96,7 @@ impl RunSettings {
                 batch: NonZeroU32::MIN.saturating_add(1),
                 ..AutoCompletionSettings::new(auto_complete_after)
             },
+            invoices: InvoiceSettings::default(),
             refund: RefundSettings {
                 scan_interval: second,
                 concurrency: NonZeroU32::MIN.saturating_add(below(4)),
@@ -124,6 +126,7 @@ impl RunSettings {
             pending_timeout: Duration::from_secs(5),
             max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
             points: self.points,
+            fee_rate: FeeRate::DEFAULT,
         }
     }
 }

@@ -6,8 +6,8 @@ use handover_events::TenantId;
 use handover_http::{bodies, request_body};
 use handover_outbox::operations::Reason;
 use marketplace_domain::{
-    CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference, RefundId,
-    RefundResult, Title, UserId,
+    BillingPeriod, CouponId, Money, PaymentId, PaymentMethod, PaymentResult, Points, ProductId, Reference,
+    RefundId, RefundResult, Title, UserId,
 };
 
 use crate::body::Report;
@@ -155,6 +155,15 @@ bodies! {
         expires_at: DateTime<Utc> = kinds::Time,
         /// Reason, for the audit log.
         reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
+
+    /// The invoice to generate.
+    #[schema(example = json!({ "period": "2026-02" }))]
+    InvoiceRequest {
+        /// Tenant; default: the caller's own.
+        tenant_id: Option<TenantId> = Option<kinds::Id>,
+        /// A month that has ended.
+        period: BillingPeriod = kinds::Period,
     }
 
     /// An operator's decision.

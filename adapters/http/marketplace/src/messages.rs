@@ -45,6 +45,11 @@ pub(crate) const ONE_SEARCH: Text = Text::fixed(
     "orderNo、buyerId、paymentId、reference、transactionId 必须且只能给出一个",
 );
 
+pub(crate) const NOT_A_PERIOD: Text = Text::fixed(
+    "must be a month such as 2026-02, from 1970-01 to 9998-12",
+    "必须是月份，例如 2026-02，范围 1970-01 至 9998-12",
+);
+
 /// One of two fields is required.
 pub(crate) fn required_without(other: &str) -> Text {
     Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))
@@ -78,6 +83,8 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "order" => "订单不存在",
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
+        "invoice" => "账单不存在",
+        "tenant" => "租户不存在",
         "gateway report" => "支付网关报告不存在",
         "finding" => "对账差异不存在",
         "coupon" => "优惠券不存在",

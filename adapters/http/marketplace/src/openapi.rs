@@ -30,7 +30,7 @@ use crate::refusal::{IN_PROGRESS, KEY_REUSED};
 const ABOUT: &str = include_str!("openapi/about.md");
 
 /// Tags in display order.
-const TAGS: [(&str, &str); 9] = [
+const TAGS: [(&str, &str); 10] = [
     ("products", "Products for sale."),
     ("orders", "Orders, from purchase to completion."),
     ("payments", "Payments for orders."),
@@ -38,6 +38,7 @@ const TAGS: [(&str, &str); 9] = [
     ("assets", "Assets of the caller that can pay for orders: wallet, points, coupons."),
     ("account", "The caller's credit score, notifications, shipments and listings."),
     ("gateway", "Signed callbacks of the payment gateway."),
+    ("invoices", "Monthly invoices of the tenant; they require the role `operator` or `platform`."),
     (
         "webhooks",
         "Endpoints of other systems that get events of the tenant; they require the role `operator` or `platform`.",
@@ -52,8 +53,11 @@ const BEARER: &str = "bearer";
 const SIGNATURE: &str = "gatewaySignature";
 
 /// The layers of the API.
-const API: Api =
-    Api { prefix: "/api/", operators: &["/api/v1/ops/", "/api/v1/webhooks"], extend: idempotency_layer };
+const API: Api = Api {
+    prefix: "/api/",
+    operators: &["/api/v1/ops/", "/api/v1/webhooks", "/api/v1/invoices"],
+    extend: idempotency_layer,
+};
 
 /// Builds the whole document from the routes' own descriptions.
 pub(crate) fn document(described: OpenApi) -> OpenApi {

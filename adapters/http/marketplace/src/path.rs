@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use handover_events::IdError;
 use handover_http::path::integer;
 use handover_http::refusal::Refusal;
-use marketplace_domain::{OrderId, ProductId, RefundId, UserId};
+use marketplace_domain::{InvoiceId, OrderId, ProductId, RefundId, UserId};
 
 use crate::refusal::not_found;
 
@@ -21,6 +21,10 @@ impl InPath for ProductId {
 
 impl InPath for OrderId {
     const WHAT: &'static str = "order";
+}
+
+impl InPath for InvoiceId {
+    const WHAT: &'static str = "invoice";
 }
 
 impl InPath for RefundId {

@@ -5,8 +5,8 @@ use handover_http::reads_text;
 use handover_http::values::{ReadsText, name, visible_ascii};
 use marketplace::ports::OrderSide;
 use marketplace_domain::{
-    FindingState, NotAReference, NotAnOrderNo, OrderNo, OrderStatus, ProductStatus, Reference, RefundStatus,
-    ReportState, ShipmentState,
+    FindingState, InvoiceStatus, NotAReference, NotAnOrderNo, OrderNo, OrderStatus, ProductStatus, Reference,
+    RefundStatus, ReportState, ShipmentState,
 };
 
 use crate::messages;
@@ -17,6 +17,7 @@ reads_text! {
     OrderStatus: OrderStatus = name;
     ProductStatus: ProductStatus = name;
     RefundStatus: RefundStatus = name;
+    InvoiceStatus: InvoiceStatus = name;
     ReportState: ReportState = name;
     FindingState: FindingState = name;
     ShipmentState: ShipmentState = name;

@@ -12,7 +12,7 @@ use handover_outbox::operations::OperationError;
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{IdempotencyError, StoredResponse};
 use marketplace::use_cases::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
-use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{Asset, AssetRefusal, InvoiceRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
 
 use crate::messages::{self, Message};
 
@@ -165,6 +165,12 @@ fn product_code(refusal: &ProductRefusal) -> Code {
 
 impl From<RefundRefusal> for RouteError {
     fn from(refusal: RefundRefusal) -> RouteError {
+        Refusal::new(Code::CONFLICT, refusal.message()).into()
+    }
+}
+
+impl From<InvoiceRefusal> for RouteError {
+    fn from(refusal: InvoiceRefusal) -> RouteError {
         Refusal::new(Code::CONFLICT, refusal.message()).into()
     }
 }

@@ -2,6 +2,7 @@
 
 mod account;
 mod assets;
+mod invoices;
 mod ops;
 mod orders;
 mod payments;
@@ -63,7 +64,7 @@ pub fn openapi() -> OpenApi {
 
 /// Returns the routes' own descriptions, without the additions of the layers.
 fn described() -> OpenApi {
-    let api = user_routes().merge(gateway_routes()).merge(webhooks());
+    let api = user_routes().merge(gateway_routes()).merge(webhooks()).nest("/invoices", invoices::routes());
     let api = api.nest("/ops", ops::routes().described());
     let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
     described.merge(documentation::routes()).merge(metrics::routes()).into_openapi()
@@ -92,7 +93,9 @@ fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
 }
 
 fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let mut routes = Router::new().nest("/api/v1/ops", guarded(ops::routes(), edge));
+    let invoices = with_authentication(with_idempotency(Router::from(invoices::routes()), edge), edge);
+    let mut routes =
+        Router::new().nest("/api/v1/ops", guarded(ops::routes(), edge)).nest("/api/v1/invoices", invoices);
     if let Some(webhooks) = edge.webhooks.clone() {
         routes = routes.nest("/api/v1", guarded(OperatorRoutes::of_webhooks(webhooks), edge));
     }

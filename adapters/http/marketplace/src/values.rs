@@ -5,8 +5,8 @@ use handover_http::messages::Text;
 use handover_http::reads;
 use handover_http::values::{integer, name, number, short_text, text, visible_ascii};
 use marketplace_domain::{
-    Money, MoneyError, NotAReference, PaymentMethod, PaymentResult, Points, Product, Reference, Refund,
-    RefundResult, Shipment, Title,
+    BillingPeriod, Money, MoneyError, NotAPeriod, NotAReference, PaymentMethod, PaymentResult, Points,
+    Product, Reference, Refund, RefundResult, Shipment, Title,
 };
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ reads! {
     PaymentMethod: PaymentMethod = |value| name(text(value)?);
     RefundReason: String = |value| short_text(text(value)?, Refund::MAX_REASON_CHARS);
     Reference: Reference = |value| text(value)?.parse().map_err(|_: NotAReference| messages::NOT_A_REFERENCE);
+    Period: BillingPeriod = |value| text(value)?.parse().map_err(|_: NotAPeriod| messages::NOT_A_PERIOD);
     TransactionId: String = |value| visible_ascii(text(value)?, MAX_TRANSACTION_CHARS);
 }
 

@@ -5,6 +5,7 @@
 mod assets;
 mod findings;
 mod gateway_reports;
+mod invoices;
 mod orders;
 mod reconciliation;
 mod refunds;
@@ -12,6 +13,7 @@ mod timeline;
 
 pub use findings::RecordedFindingView;
 pub use gateway_reports::GatewayReportView;
+pub use invoices::{InvoiceDetailsView, InvoiceView};
 pub use orders::{FoundOrderView, OrderDetailsView, PaymentDetailsView};
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;

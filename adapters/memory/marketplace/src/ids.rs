@@ -26,6 +26,7 @@ fn ids(statement: &Statement<'_>, kind: IdKind) -> Vec<i64> {
         IdKind::Payment => statement.payments().all().map(|row| row.id.get()).collect(),
         IdKind::Refund => statement.refunds().all().map(|row| row.id.get()).collect(),
         IdKind::Coupon => statement.coupons().all().map(|row| row.id.get()).collect(),
+        IdKind::Invoice => statement.invoices().all().map(|row| row.id.get()).collect(),
     }
 }
 

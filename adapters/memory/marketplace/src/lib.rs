@@ -10,6 +10,7 @@ mod effects;
 mod findings;
 mod gateway_reports;
 mod ids;
+mod invoices;
 mod notifications;
 mod of_orders;
 mod orders;

@@ -8,9 +8,9 @@ use marketplace::ports::{
     RequestScope,
 };
 use marketplace_domain::{
-    Asset, Balance, Capture, Coupon, CouponId, FindingKind, GatewayReport, Hold, OperationKey, Order,
-    OrderId, Payment, PaymentId, Product, ProductId, Purse, RecordedFinding, Reference, Refund, RefundId,
-    SupersededAttempt, UserId,
+    Asset, Balance, BillingPeriod, Capture, Coupon, CouponId, FindingKind, GatewayReport, Hold, Invoice,
+    InvoiceId, InvoiceLine, OperationKey, Order, OrderId, Payment, PaymentId, Product, ProductId, Purse,
+    RecordedFinding, Reference, Refund, RefundId, SupersededAttempt, UserId,
 };
 
 use crate::rows::{CreditRow, EntryRow, IdBlockRow, ListingRow, OperationRow};
@@ -32,6 +32,8 @@ tables! {
         superseded_attempts: SupersededAttempt,
         gateway_reports: Numbered<GatewayReport>,
         findings: Numbered<RecordedFinding>,
+        invoices: Invoice,
+        invoice_lines: InvoiceLine,
         requests: RequestRecord,
         coupons: Coupon,
         holds: Hold,
@@ -69,6 +71,9 @@ pub(crate) enum Lock {
     RefundOfCapture(PaymentId, u32),
     GatewayReport(String),
     Finding(Option<TenantId>, FindingKind, String),
+    Invoice(InvoiceId),
+    InvoicePeriod(TenantId, BillingPeriod),
+    InvoiceLine(OrderId),
     Request(RequestScope),
     Coupon(CouponId),
     Hold(TenantId, OrderId, Asset),

@@ -15,6 +15,7 @@ const fn table(kind: IdKind) -> &'static str {
         IdKind::Payment => "payments",
         IdKind::Refund => "refunds",
         IdKind::Coupon => "coupons",
+        IdKind::Invoice => "invoices",
     }
 }
 

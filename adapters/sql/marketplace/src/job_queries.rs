@@ -3,11 +3,14 @@
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{FindingFilter, GatewayReportFilter, RefundFilter};
-use marketplace_domain::{Asset, FindingState, OrderId, Purse, RefundId, RefundStatus, ReportState, UserId};
+use marketplace::ports::{FindingFilter, GatewayReportFilter, InvoiceFilter, RefundFilter};
+use marketplace_domain::{
+    Asset, FindingState, InvoiceId, InvoiceStatus, OrderId, Purse, RefundId, RefundStatus, ReportState,
+    UserId,
+};
 
 use super::assets::{coupons, holds, operations};
-use super::{findings, gateway_reports, orders, refunds};
+use super::{findings, gateway_reports, invoices, orders, refunds};
 use crate::session::MarketSession;
 use handover_sql::{Dialect, Value};
 
@@ -37,6 +40,11 @@ pub(crate) fn sweeps(
         let filter = FindingFilter { tenant, state };
         findings::page(dialect, filter, Some(9), 100)
     };
+    let invoices = |before| {
+        let filter = InvoiceFilter { tenant: Some(tenant), status: Some(InvoiceStatus::Pending) };
+        invoices::page(dialect, filter, before, 100)
+    };
+    let completed = |after| invoices::completed(dialect, tenant, (before, now), after, 100);
     vec![
         ("idx_holds_frozen", holds(None)),
         ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
@@ -57,6 +65,10 @@ pub(crate) fn sweeps(
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
         ("idx_orders_shipped", orders::shipped(dialect, now, None, 100)),
         ("idx_orders_shipped", orders::shipped(dialect, now, Some((before, order)), 100)),
+        ("idx_invoices_tenant", invoices(None)),
+        ("idx_invoices_tenant", invoices(InvoiceId::try_from(1_000_000).ok())),
+        ("idx_orders_completed", completed(None)),
+        ("idx_orders_completed", completed(Some((before, order)))),
         ("idx_ledger_account", entries(Purse::Wallet, None)),
         ("idx_ledger_account", entries(Purse::Points, Some(9))),
     ]

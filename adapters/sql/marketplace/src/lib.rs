@@ -11,6 +11,7 @@ mod effects;
 mod findings;
 mod gateway_reports;
 mod ids;
+mod invoices;
 mod job_queries;
 mod notifications;
 mod of_orders;

@@ -41,6 +41,7 @@ table! {
         version: int("version" = order.version),
         create_time: time("create_time" = order.create_time),
         pay_time: opt_time("pay_time" = order.pay_time),
+        complete_time: opt_time("complete_time" = order.complete_time),
         update_time: time("update_time" = order.update_time),
     }
 }

@@ -9,11 +9,11 @@ use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
 use marketplace::ports::GatewayReportFilter;
-use marketplace_domain::{FindingKind, OrderId, Purse, Reference, UserId};
+use marketplace_domain::{BillingPeriod, FindingKind, InvoiceId, OrderId, Purse, Reference, UserId};
 
 use crate::assets::{balances, operations};
 use crate::store::SqlMarket;
-use crate::{captures, findings, gateway_reports, orders, payments, refunds, requests};
+use crate::{captures, findings, gateway_reports, invoices, orders, payments, refunds, requests};
 
 async fn store(directory: &tempfile::TempDir) -> SqlMarket {
     let options = SqliteOptions::file(directory.path().join("test.db"));
@@ -64,7 +64,9 @@ async fn check_lookups(store: &SqlMarket) {
     let tenant = TenantId::DEFAULT;
     let rows_by_key = |table| operations::rows_by_key(dialect, "*", table, tenant, &["a", "b"]);
     let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
-    let cases: [((String, Vec<Value>), &str); 14] = [
+    let period = BillingPeriod::FIRST;
+    let invoice = InvoiceId::try_from(7).unwrap();
+    let cases: [((String, Vec<Value>), &str); 17] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
@@ -90,6 +92,9 @@ async fn check_lookups(store: &SqlMarket) {
             findings::by_subject(None, FindingKind::Drifted, "k"),
             "SEARCH reconciliation_findings USING INDEX uk_findings_subject",
         ),
+        (invoices::of_period(tenant, period), "SEARCH invoices USING INDEX uk_invoices_period"),
+        (invoices::next_tenant(dialect, Some(tenant)), "SEARCH orders USING"),
+        (invoices::lines(invoice, None, 100), "SEARCH invoice_lines USING PRIMARY KEY"),
         (
             balances::locking(dialect, Purse::Wallet, tenant, vec![1, 2]),
             "SEARCH asset_balances USING PRIMARY KEY",

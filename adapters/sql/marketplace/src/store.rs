@@ -39,6 +39,7 @@ pub static MIGRATIONS: Migrations = Migrations {
             "compatible shipped orders",
             include_str!("../../../../migrations/marketplace/sqlite/0005_compatible_shipped_orders.sql"),
         ),
+        (6, "invoices", include_str!("../../../../migrations/marketplace/sqlite/0006_invoices.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -64,6 +65,7 @@ pub static MIGRATIONS: Migrations = Migrations {
             "compatible shipped orders",
             include_str!("../../../../migrations/marketplace/mysql/0005_compatible_shipped_orders.sql"),
         ),
+        (6, "invoices", include_str!("../../../../migrations/marketplace/mysql/0006_invoices.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -89,6 +91,7 @@ pub static MIGRATIONS: Migrations = Migrations {
             "compatible shipped orders",
             include_str!("../../../../migrations/marketplace/postgres/0005_compatible_shipped_orders.sql"),
         ),
+        (6, "invoices", include_str!("../../../../migrations/marketplace/postgres/0006_invoices.sql")),
     ],
 };
 

@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use marketplace_domain::BillingPeriod;
+
 /// Settings of the sweep that closes overdue orders whose timeout message is late or lost.
 #[derive(Debug, Clone)]
 pub struct TimeoutSettings {
@@ -49,6 +51,35 @@ impl AutoCompletionSettings {
 impl Default for AutoCompletionSettings {
     fn default() -> Self {
         AutoCompletionSettings::new(Some(Duration::from_secs(10 * 24 * 3600)))
+    }
+}
+
+/// Settings of the generation of invoices.
+#[derive(Debug, Clone)]
+pub struct InvoiceSettings {
+    /// First month that is invoiced (`invoice.from`); `None`: [`first_invoice_period`].
+    ///
+    /// [`first_invoice_period`]: crate::ports::InvoiceQueries::first_invoice_period
+    pub from: Option<BillingPeriod>,
+    /// Time between the end of a month and its invoices (`invoice.generate-after`).
+    pub generate_after: Duration,
+    pub interval: Duration,
+}
+
+impl InvoiceSettings {
+    /// Settings for this time after the end of a month. The job runs every hour, or more often if the time is short.
+    pub fn new(from: Option<BillingPeriod>, generate_after: Duration) -> InvoiceSettings {
+        let interval = (generate_after / 10).clamp(Self::MIN_INTERVAL, Self::MAX_INTERVAL);
+        InvoiceSettings { from, generate_after, interval }
+    }
+
+    const MIN_INTERVAL: Duration = Duration::from_secs(1);
+    const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+}
+
+impl Default for InvoiceSettings {
+    fn default() -> Self {
+        InvoiceSettings::new(None, Duration::from_secs(3 * 24 * 3600))
     }
 }
 

@@ -15,11 +15,12 @@ pub enum IdKind {
     Payment,
     Refund,
     Coupon,
+    Invoice,
 }
 
 impl IdKind {
-    pub const ALL: [IdKind; 5] =
-        [IdKind::Product, IdKind::Order, IdKind::Payment, IdKind::Refund, IdKind::Coupon];
+    pub const ALL: [IdKind; 6] =
+        [IdKind::Product, IdKind::Order, IdKind::Payment, IdKind::Refund, IdKind::Coupon, IdKind::Invoice];
 
     /// Name of the kind in the table `id_blocks`.
     pub const fn as_str(self) -> &'static str {
@@ -29,6 +30,7 @@ impl IdKind {
             IdKind::Payment => "payment",
             IdKind::Refund => "refund",
             IdKind::Coupon => "coupon",
+            IdKind::Invoice => "invoice",
         }
     }
 }

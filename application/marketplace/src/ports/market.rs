@@ -2,9 +2,9 @@
 
 use super::{
     AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, FindingQueries,
-    FindingRepo, GatewayReportQueries, GatewayReportRepo, IdBlocks, IdQueries, NotificationQueries,
-    NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo,
-    RefundQueries, RefundRepo, RequestQueries, RequestRepo,
+    FindingRepo, GatewayReportQueries, GatewayReportRepo, IdBlocks, IdQueries, InvoiceQueries, InvoiceRepo,
+    NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo,
+    ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries, RequestRepo,
 };
 use handover_outbox::Transactor;
 use handover_outbox::ports::{Store, UnitOfWork, View};
@@ -23,6 +23,7 @@ pub trait MarketView:
     + NotificationQueries
     + CreditQueries
     + IdQueries
+    + InvoiceQueries
     + RequestQueries
 {
 }
@@ -40,6 +41,7 @@ impl<T> MarketView for T where
         + NotificationQueries
         + CreditQueries
         + IdQueries
+        + InvoiceQueries
         + RequestQueries
         + ?Sized
 {
@@ -55,6 +57,7 @@ pub trait MarketUnit:
     + RefundRepo
     + GatewayReportRepo
     + FindingRepo
+    + InvoiceRepo
     + AssetRepo
     + EffectRepo
     + NotificationRepo
@@ -73,6 +76,7 @@ impl<T> MarketUnit for T where
         + RefundRepo
         + GatewayReportRepo
         + FindingRepo
+        + InvoiceRepo
         + AssetRepo
         + EffectRepo
         + NotificationRepo

@@ -5,6 +5,7 @@
 mod assets;
 mod cancellation;
 mod consumers;
+mod invoices;
 mod metrics;
 mod operations;
 mod rate_limits;

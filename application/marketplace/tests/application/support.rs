@@ -107,7 +107,8 @@ impl World {
             Tasks::default(),
         );
         let pending_timeout = self.pending_timeout;
-        let rules = Rules { pending_timeout, max_retry_count: 3, points: PointsRules::default() };
+        let points = PointsRules::default();
+        let rules = Rules { pending_timeout, max_retry_count: 3, points, fee_rate: FeeRate::DEFAULT };
         Process { app: App::new(tx, broker, rules).with_on_failed(self.on_failed), wake, faults }
     }
 

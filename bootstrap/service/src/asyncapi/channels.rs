@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use handover_events::EventDescription;
 use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
-use marketplace::event_types::routing_key;
+use marketplace::event_types::{descriptions, routing_key};
 use marketplace::queues::DEAD_LETTER_KEY;
 use serde_json::{Map, Value, json};
-
-use super::event_types::emitted;
 
 const BINDING: &str = "0.3.0";
 
 /// One channel per routing key and one per queue.
 pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
-    let keys = emitted().map(|event_type| {
+    let keys = descriptions().into_iter().map(|event_type| {
         let key = routing_key(&event_type, timeout);
         let channel = json!({
             "address": key,
@@ -37,7 +35,7 @@ pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Va
 
 /// One `send` operation per event type, one `receive` operation per queue with a consumer.
 pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
-    let sent = emitted().map(|event_type| {
+    let sent = descriptions().into_iter().map(|event_type| {
         let channel = routing_key(&event_type, timeout);
         let operation = json!({
             "action": "send",
@@ -120,7 +118,7 @@ fn carried<'a>(
     timeout: Duration,
 ) -> impl Iterator<Item = EventDescription> + 'a {
     let is_bound_to = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
-    emitted().filter(move |event_type| {
+    descriptions().into_iter().filter(move |event_type| {
         let first_key = routing_key(event_type, timeout);
         let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first_key);
         let later_key =

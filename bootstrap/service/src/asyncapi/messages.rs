@@ -3,12 +3,12 @@
 use handover_events::EventDescription;
 use serde_json::{Map, Value, json};
 
-use super::event_types::emitted;
 use super::payloads::enveloped;
+use marketplace::event_types::descriptions;
 
 /// One message per emitted event type.
 pub(super) fn messages() -> Map<String, Value> {
-    emitted().map(|event_type| (event_type.name.to_owned(), message(&event_type))).collect()
+    descriptions().into_iter().map(|event_type| (event_type.name.to_owned(), message(&event_type))).collect()
 }
 
 fn message(event_type: &EventDescription) -> Value {

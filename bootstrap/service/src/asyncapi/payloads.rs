@@ -3,7 +3,7 @@
 use handover_events::EventDescription;
 use serde_json::{Map, Value, json};
 
-use super::event_types::emitted;
+use marketplace::event_types::descriptions;
 
 /// Schema of the envelope, with any payload.
 pub(super) fn envelope() -> Value {
@@ -57,6 +57,7 @@ pub(super) fn schema_name(event_type: &EventDescription) -> String {
 
 /// All schemas that messages refer to.
 pub(super) fn schemas() -> Map<String, Value> {
-    let payloads = emitted().map(|event_type| (schema_name(&event_type), event_type.schema()));
+    let payloads =
+        descriptions().into_iter().map(|event_type| (schema_name(&event_type), event_type.schema()));
     std::iter::once(("Envelope".to_owned(), envelope())).chain(payloads).collect()
 }

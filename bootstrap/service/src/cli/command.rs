@@ -6,6 +6,7 @@ use handover_cli::args::WebhookCommand;
 use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
+use super::invoice::InvoiceCommand;
 use super::order::OrderCommand;
 use super::payment::PaymentCommand;
 use super::reconcile::{self, ReconcileArgs};
@@ -69,6 +70,9 @@ pub enum Command {
     /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs
     #[command(subcommand)]
     Refund(RefundCommand),
+    /// Inspect the monthly invoices of tenants, and generate one; also while `serve` runs
+    #[command(subcommand)]
+    Invoice(InvoiceCommand),
     /// Manage endpoints of other systems that get events, and their deliveries; also while `serve` runs
     #[command(subcommand)]
     Webhook(WebhookCommand<Common>),

@@ -3,8 +3,8 @@
 
 use handover_events::IdError;
 use marketplace_domain::{
-    FindingState, NotAReference, NotAnOrderNo, OrderNo, PaymentId, Reference, RefundId, RefundStatus,
-    ReportState, UserId,
+    BillingPeriod, FindingState, InvoiceId, InvoiceStatus, NotAPeriod, NotAReference, NotAnOrderNo, OrderNo,
+    PaymentId, Reference, RefundId, RefundStatus, ReportState, UserId,
 };
 
 pub(super) fn order_no(text: &str) -> Result<OrderNo, String> {
@@ -25,6 +25,18 @@ pub(super) fn reference(text: &str) -> Result<Reference, String> {
 
 pub(super) fn refund(text: &str) -> Result<RefundId, String> {
     text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn invoice(text: &str) -> Result<InvoiceId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn invoice_status(name: &str) -> Result<InvoiceStatus, String> {
+    name.to_ascii_lowercase().parse().map_err(|_| "allowed values: pending, paid, refunded".to_owned())
+}
+
+pub(super) fn period(text: &str) -> Result<BillingPeriod, String> {
+    text.parse().map_err(|error: NotAPeriod| error.to_string())
 }
 
 pub(super) fn refund_status(name: &str) -> Result<RefundStatus, String> {

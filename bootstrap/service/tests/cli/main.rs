@@ -12,6 +12,7 @@ mod deploy;
 mod doctor;
 mod documents;
 mod inspect;
+mod invoices;
 mod links;
 mod log;
 mod log_codes;

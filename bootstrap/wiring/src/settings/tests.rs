@@ -151,6 +151,34 @@ fn auto_complete_days_accept_fractions_and_0_for_never() {
 }
 
 #[test]
+fn invoices_have_a_fee_in_basis_points_and_begin_with_a_month() {
+    let invoices = |variable: &str, value: &str| {
+        load(&[(variable, value)]).map(|config| (config.rules.fee_rate, config.settings.invoices))
+    };
+    let config = load(&[]).unwrap();
+    assert_eq!(config.rules.fee_rate.basis_points(), 250);
+    assert_eq!(config.settings.invoices.from, None);
+    assert_eq!(config.settings.invoices.generate_after, Duration::from_secs(3 * 86_400));
+    assert_eq!(config.settings.invoices.interval, Duration::from_secs(3600));
+    let (fee_rate, _) = invoices("HANDOVER_INVOICE__FEE_BPS", "10000").unwrap();
+    assert_eq!(fee_rate.basis_points(), 10_000);
+    let (_, settings) = invoices("HANDOVER_INVOICE__FROM", "2026-02").unwrap();
+    assert_eq!(settings.from.map(|period| period.to_string()).as_deref(), Some("2026-02"));
+    let (_, settings) = invoices("HANDOVER_INVOICE__GENERATE_AFTER", "20s").unwrap();
+    assert_eq!(settings.interval, Duration::from_secs(2));
+    for (variable, key, values) in [
+        ("HANDOVER_INVOICE__FEE_BPS", "invoice.fee-bps", &["-1", "10001", "2.5"][..]),
+        ("HANDOVER_INVOICE__FROM", "invoice.from", &["2026", "2026-13", "2026-02-01", "february"]),
+        ("HANDOVER_INVOICE__GENERATE_AFTER", "invoice.generate-after", &["0s", "29d"]),
+    ] {
+        for value in values {
+            let text = error_text(load(&[(variable, *value)]));
+            assert!(text.contains(key), "{value}: {text}");
+        }
+    }
+}
+
+#[test]
 fn every_limit_is_checked_and_the_error_names_the_key() {
     for (name, key, values) in [
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),

@@ -10,7 +10,7 @@ use super::parts::OrderFacts;
 use crate::evidence::{Contradiction, OrderEvidence};
 use crate::{Currency, InvoiceId, Money};
 
-/// An invoice was created. No use case creates invoices yet.
+/// The invoice of a tenant for a month was generated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Event)]
 #[event(name = "INVOICE_GENERATED", aggregate = "Invoice", routing_key = "invoice.generated")]
 #[event(summary = "An invoice was generated")]

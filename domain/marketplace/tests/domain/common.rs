@@ -66,6 +66,7 @@ pub(crate) fn new_order() -> NewOrder {
 pub(crate) fn order(status: OrderStatus) -> Order {
     let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));
+    let complete_time = (status == OrderStatus::Completed).then(|| placed_at() + TimeDelta::minutes(9));
     let (version, pay_time, shipment, cancel_reason) = match status {
         OrderStatus::Pending => (1, None, None, None),
         OrderStatus::Paid => (2, paid, None, None),
@@ -74,7 +75,8 @@ pub(crate) fn order(status: OrderStatus) -> Order {
         OrderStatus::Cancelled => (2, None, None, Some(CancelReason::Buyer)),
         OrderStatus::Refunded => (3, paid, None, None),
     };
-    Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
+    let payable = money("80.25");
+    Order { status, version, pay_time, complete_time, shipment, cancel_reason, payable, ..order }
 }
 
 /// Trace context of the request that created the payment.

@@ -16,6 +16,7 @@ mod credit;
 mod finding;
 mod hold;
 mod ids;
+mod invoice;
 mod keys;
 mod money;
 mod names;

@@ -3,8 +3,8 @@
 use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 use marketplace_domain::{
     Account, AggregateType, Asset, CancelReason, CouponStatus, EventKind, FindingKind, FindingState,
-    HoldStatus, OperationKind, OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause,
-    RefundStatus, ReportKind, ReportOutcome, ReportState,
+    HoldStatus, InvoiceStatus, OperationKind, OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse,
+    RefundCause, RefundStatus, ReportKind, ReportOutcome, ReportState,
 };
 
 /// Asserts that an enum has exactly these names, for parsing and formatting.
@@ -46,6 +46,7 @@ macro_rules! names_in_json_too {
 fn names_of_orders_and_events_are_frozen_and_round_trip() {
     names_in_json_too!(OrderStatus, ["pending", "paid", "shipped", "completed", "cancelled", "refunded"]);
     names_in_json_too!(CancelReason, ["buyer", "seller", "timeout", "asset_lock_failed", "payment_failed"]);
+    names_are!(InvoiceStatus, ["pending", "paid", "refunded"]);
     names_in_json_too!(ProductStatus, ["on_sale", "sold", "off_shelf"]);
     names_in_json_too!(PaymentStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
     names_in_json_too!(RefundStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
@@ -130,6 +131,7 @@ fn names_of_findings_are_frozen_and_round_trip() {
             "refundNotApplied",
             "notRefunded",
             "gatewayReport",
+            "invoiceDiffers",
         ]
     );
 }

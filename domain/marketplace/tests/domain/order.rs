@@ -249,6 +249,7 @@ fn transition_changes_only_the_expected_fields() {
         match label(&action) {
             "pay" => expected.pay_time = Some(now()),
             "ship" => expected.shipment = Some(shipment()),
+            "complete" => expected.complete_time = Some(now()),
             "cancel for buyer" => expected.cancel_reason = Some(CancelReason::Buyer),
             "cancel for seller" => expected.cancel_reason = Some(CancelReason::Seller),
             "cancel for timeout" => expected.cancel_reason = Some(CancelReason::Timeout),

@@ -41,6 +41,7 @@ fn placed_order_reserves_the_product_at_its_current_price() {
         version: 1,
         create_time: placed_at(),
         pay_time: None,
+        complete_time: None,
         update_time: placed_at(),
     };
     assert_eq!(order, expected);

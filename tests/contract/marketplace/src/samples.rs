@@ -5,12 +5,14 @@ mod assets;
 mod effects;
 mod findings;
 mod gateway;
+mod invoices;
 mod requests;
 
 pub use assets::*;
 pub use effects::*;
 pub use findings::*;
 pub use gateway::*;
+pub use invoices::*;
 pub use requests::*;
 
 use chrono::{DateTime, Utc};
@@ -80,6 +82,7 @@ pub fn order(id: i64) -> Order {
         version: 1,
         create_time: start(),
         pay_time: None,
+        complete_time: None,
         update_time: start(),
     }
 }
@@ -95,6 +98,7 @@ pub fn order_moved_to(order: &Order, status: OrderStatus, at: DateTime<Utc>) -> 
         status,
         cancel_reason: (status == OrderStatus::Cancelled).then_some(CancelReason::Timeout),
         pay_time: if paid { order.pay_time.or(Some(at)) } else { None },
+        complete_time: (status == OrderStatus::Completed).then_some(at),
         shipment: if shipped {
             order.shipment.clone().or_else(|| Shipment::new("顺丰".into(), "SF-001".into()).ok())
         } else {

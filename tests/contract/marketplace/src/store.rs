@@ -17,6 +17,7 @@ pub mod findings;
 pub mod gateway_reports;
 pub mod holds;
 pub mod ids;
+pub mod invoices;
 pub mod ledger;
 pub mod notifications;
 pub mod orders;
@@ -169,6 +170,19 @@ handover_contract::rules! { store_rules: MarketRig;
         open_findings_are_counted_by_kind,
         concurrent_inserts_of_finding_succeed_exactly_once,
         concurrent_changes_of_finding_succeed_exactly_once,
+    ]
+    invoices: [
+        invoice_is_read_as_written,
+        duplicate_invoice_id_is_conflict,
+        second_invoice_of_period_is_conflict,
+        concurrent_invoices_of_period_succeed_exactly_once,
+        invoice_pages_filter_by_tenant_and_status,
+        invoice_lines_are_paged_by_order,
+        second_invoice_line_of_order_is_conflict,
+        tenants_with_orders_are_found_in_sequence,
+        completed_orders_are_paged_by_time_and_id,
+        order_is_found_as_completed_when_it_was_completed,
+        first_invoice_period_is_a_past_or_current_month,
     ]
     rows_of_orders: [
         rows_of_many_orders_are_ordered_by_order,

@@ -195,6 +195,25 @@ faults! { broken_by(Fault) {
     acknowledged_findings_are_counted: AcknowledgedFindingsAreCounted breaks [
         "open_findings_are_counted_by_kind",
     ]
+    taken_invoice_periods_are_ignored: TakenInvoicePeriodsAreIgnored breaks [
+        "second_invoice_of_period_is_conflict",
+        "concurrent_invoices_of_period_succeed_exactly_once",
+    ]
+    invoices_leak_to_other_tenants: InvoicesLeakToOtherTenants breaks [
+        "invoice_pages_filter_by_tenant_and_status",
+    ]
+    only_first_invoice_lines_are_written: OnlyFirstInvoiceLinesAreWritten breaks [
+        "invoice_lines_are_paged_by_order",
+    ]
+    invoiced_orders_are_ignored: InvoicedOrdersAreIgnored breaks [
+        "second_invoice_line_of_order_is_conflict",
+    ]
+    tenants_with_orders_are_skipped: TenantsWithOrdersAreSkipped breaks [
+        "tenants_with_orders_are_found_in_sequence",
+    ]
+    completed_orders_include_the_end: CompletedOrdersIncludeTheEnd breaks [
+        "completed_orders_are_paged_by_time_and_id",
+    ]
     taken_scopes_are_claimed: TakenScopesAreClaimed breaks [
         "claim_of_taken_scope_returns_its_record",
     ]

@@ -20,10 +20,10 @@ use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{
     AssetQueriesWrapper, AssetRepoWrapper, CreditQueriesWrapper, CreditRepoWrapper, EffectQueriesWrapper,
     EffectRepoWrapper, FindingQueriesWrapper, FindingRepoWrapper, GatewayReportQueriesWrapper,
-    GatewayReportRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
-    NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper, PaymentQueriesWrapper,
-    PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper, RefundQueriesWrapper, RefundRepoWrapper,
-    RequestQueriesWrapper, RequestRepoWrapper, Work,
+    GatewayReportRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, InvoiceRepoWrapper,
+    MarketView, NotificationQueriesWrapper, NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper,
+    PaymentQueriesWrapper, PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper,
+    RefundQueriesWrapper, RefundRepoWrapper, RequestQueriesWrapper, RequestRepoWrapper, Work,
 };
 use marketplace_domain::{Order, OrderId, Payment, Product, Refund, UserId};
 
@@ -297,6 +297,7 @@ impl RefundRepoWrapper for Unit {
 
 impl GatewayReportRepoWrapper for Unit {}
 impl FindingRepoWrapper for Unit {}
+impl InvoiceRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl LeaderRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
@@ -373,6 +374,7 @@ impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> FindingQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> InvoiceQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Defective<I> {}

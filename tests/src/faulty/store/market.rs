@@ -5,4 +5,5 @@ mod business;
 mod effects;
 mod findings;
 mod gateway;
+mod invoices;
 mod requests;

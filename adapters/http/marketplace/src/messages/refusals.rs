@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use handover_http::messages::Text;
 use marketplace_domain::{
-    Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, ProductRefusal, ProductStatus,
-    RefundRefusal, RefundStatus,
+    Asset, AssetRefusal, CouponStatus, HoldStatus, InvoiceRefusal, OrderRefusal, OrderStatus, ProductRefusal,
+    ProductStatus, RefundRefusal, RefundStatus,
 };
 
 /// The message of a refusal in both languages.
@@ -63,6 +63,17 @@ impl Message for RefundRefusal {
             RefundRefusal::AlreadyRefunded { other } => {
                 format!("退款单 {other} 已退回或正在退回同一笔款项").into()
             }
+        };
+        Text::new(self, zh)
+    }
+}
+
+impl Message for InvoiceRefusal {
+    fn message(&self) -> Text {
+        let zh = match self {
+            InvoiceRefusal::NotClosed { period, .. } => format!("账期 {period} 尚未结束，不能生成账单"),
+            InvoiceRefusal::NoOrders { period } => format!("账期 {period} 没有已完成的订单"),
+            InvoiceRefusal::TooLarge { period } => format!("账期 {period} 的费用超出金额上限"),
         };
         Text::new(self, zh)
     }

@@ -64,6 +64,14 @@ kinds! {
     PaymentStatus = named(domain::PaymentStatus::ALL, domain::PaymentStatus::as_str);
     /// Status of a refund.
     RefundStatus = named(domain::RefundStatus::ALL, domain::RefundStatus::as_str);
+    /// Status of an invoice.
+    InvoiceStatus = named(domain::InvoiceStatus::ALL, domain::InvoiceStatus::as_str);
+    /// A month in UTC.
+    Period = of(Type::String)
+        .pattern(Some("^[0-9]{4}-(0[1-9]|1[0-2])$"))
+        .examples([json!("2026-02")]);
+    /// A share in basis points.
+    BasisPoints = integer(0, 10_000).examples([json!(250)]);
     /// Cause of a refund.
     RefundCause = named(domain::RefundCause::ALL, domain::RefundCause::as_str);
     /// Subject of a gateway report.
@@ -97,13 +105,15 @@ pub(crate) mod of_types {
     pub(crate) use handover_http::openapi::kinds::of_types::*;
 
     pub(crate) use crate::openapi::kinds::{
-        CancelReason, Currency, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus, Reference,
-        RefundStatus, ShipmentState, Title,
+        CancelReason, Currency, InvoiceStatus, OrderNo, OrderStatus, PaymentStatus, Points, ProductStatus,
+        Reference, RefundStatus, ShipmentState, Title,
     };
 
-    use crate::openapi::kinds::{Amount, Id};
+    use crate::openapi::kinds::{Amount, Id, Period};
 
+    pub(crate) type BillingPeriod = Period;
     pub(crate) type CouponId = Id;
+    pub(crate) type InvoiceId = Id;
     pub(crate) type Money = Amount;
     pub(crate) type OrderId = Id;
     pub(crate) type PaymentId = Id;

@@ -13,6 +13,7 @@ use handover_http::OperatorRoutes;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::invoices;
 use crate::edge::Edge;
 
 /// The toolkit's routes and those of the marketplace.
@@ -23,6 +24,7 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(asset_grants::issue))
         .routes(routes!(gateway_reports::page))
         .routes(routes!(gateway_reports::close))
+        .routes(routes!(invoices::generate))
         .routes(routes!(orders::find))
         .routes(routes!(orders::one))
         .routes(routes!(refunds::page))

@@ -150,7 +150,7 @@ impl Row {
 
 /// Whether the route is one for operators.
 pub(crate) fn is_operators_route(path: &str) -> bool {
-    ["/api/v1/ops/", "/api/v1/webhooks"].iter().any(|prefix| path.starts_with(prefix))
+    ["/api/v1/ops/", "/api/v1/webhooks", "/api/v1/invoices"].iter().any(|prefix| path.starts_with(prefix))
 }
 
 fn business_rows(rows: &[String]) -> impl Iterator<Item = &String> {

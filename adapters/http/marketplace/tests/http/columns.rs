@@ -1,7 +1,7 @@
 //! Tables show fields of the views.
 
 use handover_http::views::Listed;
-use marketplace_http::views::{GatewayReportView, RecordedFindingView, RefundDetailsView};
+use marketplace_http::views::{GatewayReportView, InvoiceView, RecordedFindingView, RefundDetailsView};
 
 /// The columns that are not a field of the view.
 fn unknown<V: Listed>() -> Vec<&'static str> {
@@ -13,8 +13,12 @@ fn unknown<V: Listed>() -> Vec<&'static str> {
 
 #[test]
 fn every_column_of_a_table_is_a_field_of_its_view() {
-    let unknown =
-        [unknown::<GatewayReportView>(), unknown::<RecordedFindingView>(), unknown::<RefundDetailsView>()];
+    let unknown = [
+        unknown::<GatewayReportView>(),
+        unknown::<InvoiceView>(),
+        unknown::<RecordedFindingView>(),
+        unknown::<RefundDetailsView>(),
+    ];
     for unknown in unknown {
         assert_eq!(unknown, [""; 0]);
     }

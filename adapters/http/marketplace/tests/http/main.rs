@@ -15,6 +15,7 @@ mod gateway_reports;
 mod idempotency;
 mod idempotency_afterwards;
 mod inputs;
+mod invoices;
 mod logs;
 mod openapi;
 mod openapi_page;

@@ -33,7 +33,7 @@ impl Caller {
         let key = format!("{id}-{}", self.succeeded.len());
         let roles: &[Role] = match id {
             // Only an operator of all tenants may do this.
-            "acknowledgeAlert" => &[Role::Operator, Role::Platform],
+            "acknowledgeAlert" | "generateInvoice" => &[Role::Operator, Role::Platform],
             _ => &[Role::User, Role::Operator],
         };
         let token = self.world.token(user, 1, roles);
@@ -141,6 +141,9 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     caller.call("orderDetails", SELLER, &[&order], None).await;
     caller.decide_about_refund(refund.id("refundId")).await;
 
+    let invoice = caller.world.invoice("2025-11").await.to_string();
+    caller.call("generateInvoice", SELLER, &[], Some(r#"{"period":"2025-11"}"#)).await;
+    caller.call("invoice", SELLER, &[&invoice], None).await;
     caller.webhooks().await;
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;

@@ -21,7 +21,7 @@ use marketplace::ports::{
     Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimitDecision, RateLimiter, Work,
 };
 use marketplace::{App, Role, Rules, service};
-use marketplace_domain::PointsRules;
+use marketplace_domain::{FeeRate, PointsRules};
 use marketplace_http::{CallbackVerifier, Edge, RateLimits, router_with, split_routers};
 use marketplace_memory::MemoryStore;
 use serde_json::json;
@@ -123,8 +123,12 @@ impl World {
         let memory = MemoryStore::new(clock.clone(), WakeupNotifier::default());
         let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
         let tx = Transactor::new(store, clock, Arc::new(SeededRandom::new(1)), Tasks::default());
-        let rules =
-            Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3, points: setup.points };
+        let rules = Rules {
+            pending_timeout: Duration::from_secs(900),
+            max_retry_count: 3,
+            points: setup.points,
+            fee_rate: FeeRate::DEFAULT,
+        };
         let auto_completion = Some(Duration::from_secs(10 * 24 * 3600));
         let app = App::new(tx, Arc::new(broker.clone()), rules)
             .with_on_failed(setup.on_failed)

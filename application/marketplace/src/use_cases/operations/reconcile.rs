@@ -23,8 +23,8 @@ use handover_events::{Envelope, EventId, TenantId};
 use marketplace_domain::ReportState;
 
 use super::Operations;
-use crate::consistency::ProductScan;
-use crate::ports::{EffectKind, GatewayReportFilter};
+use crate::consistency::{ProductScan, mismatches_of_invoice};
+use crate::ports::{EffectKind, GatewayReportFilter, InvoiceFilter};
 use compare::{Criteria, Subscriptions, compare};
 use coverage::{Coverage, Scanned};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
@@ -50,6 +50,9 @@ const NEWEST_DEAD_LETTERS: usize = 10_000;
 /// Number of the newest outbox rows that are searched for unreadable values. Regular calls find an unreadable row while
 /// it is among the newest.
 const NEWEST_EVENTS: i64 = 100_000;
+
+/// Number of the newest invoices among which those that were generated within the window are compared.
+const NEWEST_INVOICES: usize = 10_000;
 
 /// Orders or dead letters per page.
 const BATCH: u32 = 200;
@@ -77,7 +80,8 @@ impl Operations {
     /// captured money that buys nothing is refunded, each once and only if the outcome is certain.
     ///
     /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-    /// the ledger, and open reports of the gateway; these are not repaired.
+    /// the ledger, open reports of the gateway, and invoices of the window that contradict their lines or the completed
+    /// orders of their month; these are not repaired.
     ///
     /// The findings are recorded ([`Operations::findings`]): a new one is `OPEN`. Unless there are more findings than
     /// returned, recorded findings whose rows were compared again and which were not found become `RESOLVED`.
@@ -135,6 +139,9 @@ impl Operations {
             add_finding(&mut report, finding);
         }
         self.add_unrepaired(tenant, &mut report, &mut coverage).await?;
+        for finding in self.different_invoices(tenant, (command.since, command.until), &mut coverage).await? {
+            add_finding(&mut report, finding);
+        }
         self.record_findings(&report.findings, now).await?;
         if !report.more {
             self.resolve_findings(tenant, &coverage).await?;
@@ -198,6 +205,32 @@ impl Operations {
         }
         found.extend(products.without_order(view.as_mut()).await?);
         Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
+    }
+
+    /// Findings for the invoices that changed within the window.
+    async fn different_invoices(
+        &self,
+        tenant: Option<TenantId>,
+        (since, until): (DateTime<Utc>, DateTime<Utc>),
+        coverage: &mut Coverage,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let mut found = Vec::new();
+        let mut before = None;
+        let mut scanned = 0;
+        let mut view = self.tx.view().await?;
+        while scanned < NEWEST_INVOICES {
+            let filter = InvoiceFilter { tenant, status: None };
+            let page = view.invoices_page(filter, before, BATCH).await?;
+            let Some(last) = page.last() else { break };
+            before = Some(last.id);
+            scanned += page.len();
+            for invoice in page.iter().filter(|it| since <= it.update_time && it.update_time < until) {
+                coverage.invoices.insert(invoice.id.get());
+                let mismatches = mismatches_of_invoice(view.as_mut(), invoice).await?;
+                found.extend(mismatches.iter().map(|it| Finding::of_invoice(invoice, it)));
+            }
+        }
+        Ok(found)
     }
 
     /// Findings for the newest open dead letters whose event has no outbox row.

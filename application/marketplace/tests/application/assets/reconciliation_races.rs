@@ -72,6 +72,7 @@ impl PaymentQueriesWrapper for InterruptedView {}
 impl RefundQueriesWrapper for InterruptedView {}
 impl GatewayReportQueriesWrapper for InterruptedView {}
 impl FindingQueriesWrapper for InterruptedView {}
+impl InvoiceQueriesWrapper for InterruptedView {}
 impl AssetQueriesWrapper for InterruptedView {}
 impl EffectQueriesWrapper for InterruptedView {}
 impl NotificationQueriesWrapper for InterruptedView {}

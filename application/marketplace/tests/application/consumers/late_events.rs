@@ -30,6 +30,7 @@ fn order(body: &EventBody) -> Order {
         version: 3,
         create_time: at,
         pay_time: Some(at),
+        complete_time: (status == OrderStatus::Completed).then_some(at),
         update_time: at,
     }
 }

@@ -232,7 +232,9 @@ impl RefundQueriesWrapper for FaultyUnit {}
 impl RefundRepoWrapper for FaultyUnit {}
 impl GatewayReportQueriesWrapper for FaultyUnit {}
 impl FindingQueriesWrapper for FaultyUnit {}
+impl InvoiceQueriesWrapper for FaultyUnit {}
 impl GatewayReportRepoWrapper for FaultyUnit {}
 impl FindingRepoWrapper for FaultyUnit {}
+impl InvoiceRepoWrapper for FaultyUnit {}
 impl RequestQueriesWrapper for FaultyUnit {}
 impl RequestRepoWrapper for FaultyUnit {}

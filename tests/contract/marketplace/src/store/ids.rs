@@ -8,11 +8,11 @@ use handover_contract::within;
 use handover_events::MAX_ID;
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{END_OF_IDS, IdKind, IdState, IdsExhausted, OrderSide};
-use marketplace_domain::{Coupon, Order, Payment, Product, Refund};
+use marketplace_domain::{Coupon, Invoice, Order, Payment, Product, Refund};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, begin, in_unit};
-use crate::samples::{coupon, order, payment, product, refund};
+use crate::samples::{coupon, invoice, order, payment, product, refund};
 
 async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
     in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("cannot reserve a block"))
@@ -180,6 +180,8 @@ async fn insert_row_of_each_kind(rig: &dyn MarketRig, id: i64) {
         unit.insert_payment(&Payment { tenant, ..payment(id, id) }).await.unwrap();
         unit.insert_refund(&Refund { tenant, ..refund(id, id) }).await.unwrap();
         unit.insert_coupon(&Coupon { tenant, ..coupon(id) }).await.unwrap();
+        let month = format!("{}-01", 2000 + id);
+        unit.insert_invoice(&Invoice { tenant, ..invoice(id, &month) }).await.unwrap();
     });
 }
 

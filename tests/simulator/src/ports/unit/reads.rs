@@ -9,9 +9,9 @@ use handover_outbox::ports::{
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, FindingQueriesWrapper,
-    GatewayReportQueriesWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
-    OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper, RefundQueriesWrapper,
-    RequestQueriesWrapper,
+    GatewayReportQueriesWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, MarketView,
+    NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper,
+    RefundQueriesWrapper, RequestQueriesWrapper,
 };
 use marketplace_domain::{Asset, Hold, Order, OrderId};
 
@@ -119,6 +119,7 @@ impl<I: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RefundQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> FindingQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> InvoiceQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<I> {}

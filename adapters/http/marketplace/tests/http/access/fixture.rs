@@ -51,9 +51,12 @@ impl AccessFixture {
         let delivery = world.dead_webhook_delivery(&webhook).await;
         others_order(&world).await;
         stat_sample(&world).await;
+        let invoice = world.invoice("2025-11").await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
         let finding = recorded_finding(&world).await;
+        // After the first run of the job that generates invoices.
+        world.completed_order_at("2025-10-31T08:00:00Z").await;
         let id = |id: i64| id.to_string();
         let names = vec![
             ("{product}", id(product)),
@@ -65,6 +68,7 @@ impl AccessFixture {
             ("{refund}", id(refund)),
             ("{shipped}", id(shipped)),
             ("{report}", id(report)),
+            ("{invoice}", id(invoice)),
             ("{finding}", id(finding)),
             ("{webhook}", webhook),
             ("{delivery}", id(delivery)),

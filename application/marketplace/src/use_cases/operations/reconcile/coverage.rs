@@ -35,6 +35,8 @@ pub(super) struct Coverage {
     pub(super) products: Scanned,
     pub(super) dead_letters: Scanned,
     pub(super) outbox_rows: Scanned,
+    /// Ids of the compared invoices.
+    pub(super) invoices: BTreeSet<i64>,
 }
 
 impl Coverage {
@@ -53,6 +55,7 @@ impl Coverage {
             products: Scanned::NONE,
             dead_letters: Scanned::NONE,
             outbox_rows: Scanned::NONE,
+            invoices: BTreeSet::new(),
         }
     }
 
@@ -82,6 +85,7 @@ impl Coverage {
         let is_covered = |finding: &RecordedFinding| match finding.kind {
             // Every row of these tables is compared.
             FindingKind::GatewayReport | FindingKind::Unbalanced | FindingKind::Drifted => true,
+            FindingKind::InvoiceDiffers => finding.row_id.is_some_and(|id| self.invoices.contains(&id)),
             FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
             FindingKind::UnreadableRow => self.outbox_rows.includes(finding.row_id),
             FindingKind::ProductNotSold | FindingKind::SoldTwice | FindingKind::SoldWithoutOrder => {

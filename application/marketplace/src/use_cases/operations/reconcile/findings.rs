@@ -2,9 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
-use marketplace_domain::{FindingKind, GatewayReport, ObservedFinding, OrderId, ProductId, RecordedFinding};
+use marketplace_domain::{
+    FindingKind, GatewayReport, Invoice, ObservedFinding, OrderId, ProductId, RecordedFinding,
+};
 
-use crate::consistency::{MoneyMismatch, ProductMismatch};
+use crate::consistency::{InvoiceMismatch, MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
 use handover_outbox::ports::{DeadLetter, Numbered, UnreadableRow};
 
@@ -86,7 +88,7 @@ pub struct Finding {
     pub event_type: Option<String>,
     pub consumer: Option<String>,
     /// Key of the ledger operation or business fact, or the contradicting row: `payment:7`, `refund:3`, `product:5`,
-    /// `report:9`.
+    /// `report:9`, `invoice:4`.
     pub key: Option<String>,
     /// Description for operators.
     pub what: String,
@@ -103,7 +105,7 @@ pub struct Finding {
 pub(super) struct Record {
     /// Whether the compared row names no tenant, so that only operators of all tenants see the finding.
     pub(super) has_no_tenant: bool,
-    /// Id of the product, gateway report, dead letter or outbox row.
+    /// Id of the product, gateway report, dead letter, outbox row or invoice.
     pub(super) row_id: Option<i64>,
     /// Distinguishes findings whose public fields are equal.
     pub(super) part: Option<String>,
@@ -180,6 +182,22 @@ impl Finding {
             repair: None,
             mismatch: None,
             record: Record { has_no_tenant: report.tenant.is_none(), ..Record::of_row(id) },
+        }
+    }
+
+    pub(super) fn of_invoice(invoice: &Invoice, mismatch: &InvoiceMismatch) -> Finding {
+        Finding {
+            kind: FindingKind::InvoiceDiffers,
+            tenant: invoice.tenant,
+            order: mismatch.order(),
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: Some(format!("invoice:{}", invoice.id)),
+            what: mismatch.describe(invoice),
+            repair: None,
+            mismatch: None,
+            record: Record::of_row(invoice.id.get()),
         }
     }
 

@@ -61,7 +61,8 @@ pub(super) async fn repair(
             | FindingKind::PaymentNotApplied
             | FindingKind::RefundNotApplied
             | FindingKind::NotRefunded
-            | FindingKind::GatewayReport,
+            | FindingKind::GatewayReport
+            | FindingKind::InvoiceDiffers,
             _,
         )
         | (_, None) => Ok(None),

@@ -4,7 +4,8 @@
 use handover_events::EventId;
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{
-    AssetRepoWrapper, FindingRepoWrapper, GatewayReportRepoWrapper, MarketUnit, RefundRepoWrapper,
+    AssetRepoWrapper, FindingRepoWrapper, GatewayReportRepoWrapper, InvoiceRepoWrapper, MarketUnit,
+    RefundRepoWrapper,
 };
 use marketplace_domain::{
     Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus, Posting,
@@ -81,6 +82,7 @@ impl RefundRepoWrapper for Unit {
 
 impl GatewayReportRepoWrapper for Unit {}
 impl FindingRepoWrapper for Unit {}
+impl InvoiceRepoWrapper for Unit {}
 
 fn of_coupon(coupon: &Coupon) -> String {
     format!("coupon {} of buyer {}", coupon.id, coupon.user)

@@ -1,0 +1,98 @@
+//! `/api/v1/invoices`: operators read the invoices of their tenant; `/api/v1/ops/invoices`: the platform generates them.
+
+use std::sync::Arc;
+
+use handover_http::body::JsonBody;
+use handover_http::openapi::Paging;
+use handover_http::queries;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
+use marketplace::use_cases::{GenerateInvoice, ListInvoices};
+use marketplace_domain::{InvoiceId, InvoiceStatus, OrderId};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::bodies;
+use crate::command::Command;
+use crate::context::Operator;
+use crate::edge::Edge;
+use crate::idempotency::Created;
+use crate::openapi::kinds;
+use crate::path::PathId;
+use crate::refusal::RouteResult;
+use crate::views::{InvoiceDetailsView, InvoiceView};
+
+type InvoicePage = PageView<InvoiceView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(page)).routes(routes!(one))
+}
+
+queries! {
+    InvoiceQuery {
+        status: InvoiceStatus = kinds::InvoiceStatus, "Only invoices with this status";
+    }
+}
+
+/// Lists invoices, newest first: those of the operator's tenant, or of all tenants for the role `platform`.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "invoices",
+    tag = "invoices",
+    params(InvoiceQuery, Paging),
+    responses((status = 200, description = "A page of invoices", body = InvoicePage)),
+)]
+async fn page(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
+    let (InvoiceQuery { status }, before, limit) = parameters.page()?;
+    let page = edge.app.invoicing.list(&context, ListInvoices { status, before, limit }).await?;
+    Done::page(page, InvoiceView::from)
+}
+
+/// Returns an invoice and a page of its lines, in the sequence of their orders' ids.
+#[utoipa::path(
+    get,
+    path = "/{id}",
+    operation_id = "invoice",
+    tag = "invoices",
+    params(("id" = kinds::Id, Path, description = "The invoice"), Paging),
+    responses(
+        (status = 200, description = "The invoice", body = InvoiceDetailsView),
+        (status = 404, description = "Invoice not found in a tenant accessible to the caller"),
+    ),
+)]
+async fn one(
+    Operator(edge, context): Operator,
+    PathId(invoice): PathId<InvoiceId>,
+    parameters: Parameters,
+) -> RouteResult {
+    let (after, limit) = parameters.finish_page::<OrderId>()?;
+    let found = edge.app.invoicing.find(&context, invoice, after, limit).await?;
+    Done::ok(&InvoiceDetailsView::from(found))
+}
+
+/// Generates the invoice of a tenant for a closed month.
+///
+/// A job does this for each month that is invoiced; this call is for a month before it (`invoice.from`), or to have an invoice
+/// earlier. If the invoice exists, it is returned. Requires the role `platform`.
+#[utoipa::path(
+    post,
+    path = "/invoices/generate",
+    operation_id = "generateInvoice",
+    tag = "operators",
+    request_body = bodies::InvoiceRequest,
+    responses(
+        (status = 201, description = "The invoice", body = InvoiceView),
+        (status = 404, description = "The tenant has no orders"),
+        (status = 409, description = "The month has not ended, or no order was completed in it"),
+    ),
+)]
+pub(super) async fn generate(
+    Command(edge, call): Command<Created<InvoiceView>>,
+    JsonBody(body): JsonBody<bodies::InvoiceRequest>,
+) -> RouteResult {
+    let command =
+        body.command(|body, _| Some(GenerateInvoice { tenant: body.tenant_id?, period: body.period? }))?;
+    let invoice = edge.app.invoicing.generate(&call, command).await?;
+    Done::created(&InvoiceView::from(invoice))
+}

@@ -1,0 +1,107 @@
+//! Comparison of invoices with their lines and with the completed orders of their month.
+//!
+//! **Invariant:** an invoice has a line for exactly the orders that were completed in its month, each with the fee of the
+//! order's total, and its total is the sum of the fees. An invoice and its lines are written together, and neither the lines
+//! nor the completed orders of a closed month change.
+
+use std::collections::BTreeMap;
+
+use handover_outbox::ports::StoreError;
+use marketplace_domain::{BilledOrder, Invoice, InvoiceLine, Money, OrderId};
+
+use crate::ports::MarketView;
+
+/// Lines or orders per page.
+const PAGE: u32 = 1_000;
+
+/// A contradiction of an invoice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InvoiceMismatch {
+    /// An order was completed in the month and has no line.
+    NotInvoiced(OrderId),
+    /// A line is about an order that was not completed in the month.
+    NotCompleted(OrderId),
+    /// The line of an order differs from the order.
+    LineDiffers(OrderId),
+    /// Number or sum of the lines differ from the invoice.
+    TotalDiffers { lines: u64, sum: i128 },
+}
+
+/// The contradictions of an invoice. Its lines are read after it: they were written in the same unit of work.
+pub(crate) async fn mismatches_of_invoice(
+    view: &mut dyn MarketView,
+    invoice: &Invoice,
+) -> Result<Vec<InvoiceMismatch>, StoreError> {
+    let mut lines: BTreeMap<OrderId, InvoiceLine> = BTreeMap::new();
+    loop {
+        let after = lines.last_key_value().map(|(order, _)| *order);
+        let page = view.invoice_lines(invoice.id, after, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        lines.extend(page.into_iter().map(|line| (line.order, line)));
+    }
+    let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+    let sum = lines.values().map(|line| i128::from(line.fee.minor())).sum();
+    let mut found = Vec::new();
+    if (count, sum) != (u64::from(invoice.orders), i128::from(invoice.total.minor())) {
+        found.push(InvoiceMismatch::TotalDiffers { lines: count, sum });
+    }
+    let [since, until] = [invoice.period.start(), invoice.period.end()];
+    let mut after = None;
+    loop {
+        let page = view.completed_orders(invoice.tenant, since, until, after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.complete_time, last.order));
+        for billed in page {
+            match lines.remove(&billed.order) {
+                None => found.push(InvoiceMismatch::NotInvoiced(billed.order)),
+                Some(line) if is_line_of(invoice, &line, &billed) => {}
+                Some(_) => found.push(InvoiceMismatch::LineDiffers(billed.order)),
+            }
+        }
+    }
+    found.extend(lines.into_keys().map(InvoiceMismatch::NotCompleted));
+    Ok(found)
+}
+
+fn is_line_of(invoice: &Invoice, line: &InvoiceLine, billed: &BilledOrder) -> bool {
+    let fee: Money = invoice.fee_rate.fee_of(billed.total);
+    (line.tenant, line.order_total, line.fee) == (invoice.tenant, billed.total, fee)
+}
+
+impl InvoiceMismatch {
+    /// Description for operators.
+    pub(crate) fn describe(&self, invoice: &Invoice) -> String {
+        let Invoice { id, period, orders, total, .. } = invoice;
+        match self {
+            InvoiceMismatch::NotInvoiced(order) => {
+                format!("order {order} was completed in {period}, but invoice {id} has no line of it")
+            }
+            InvoiceMismatch::NotCompleted(order) => {
+                format!("invoice {id} has a line of order {order}, which was not completed in {period}")
+            }
+            InvoiceMismatch::LineDiffers(order) => format!(
+                "the line of order {order} in invoice {id} differs from the total of the order, or from its fee of {} bps",
+                invoice.fee_rate.basis_points()
+            ),
+            InvoiceMismatch::TotalDiffers { lines, sum } => {
+                let sum = i64::try_from(*sum).ok().and_then(|minor| Money::from_minor(minor).ok());
+                let sum = sum.map_or_else(|| "more than any amount".to_owned(), |sum| sum.to_string());
+                format!(
+                    "invoice {id} has {orders} orders and a total of {total}, but {lines} lines over {sum}"
+                )
+            }
+        }
+    }
+
+    /// The order that the finding is about.
+    pub(crate) const fn order(&self) -> Option<OrderId> {
+        match self {
+            InvoiceMismatch::NotInvoiced(order)
+            | InvoiceMismatch::NotCompleted(order)
+            | InvoiceMismatch::LineDiffers(order) => Some(*order),
+            InvoiceMismatch::TotalDiffers { .. } => None,
+        }
+    }
+}

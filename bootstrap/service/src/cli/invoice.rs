@@ -1,0 +1,74 @@
+//! Arguments of `handover invoice`.
+
+use clap::{Args, Subcommand};
+use handover_cli::args::PageArgs;
+use handover_cli::values::tenant;
+use handover_events::TenantId;
+use handover_runtime::terminal::{Common, OutputArgs};
+use marketplace_domain::{BillingPeriod, InvoiceId, InvoiceStatus};
+
+use super::values::{invoice, invoice_status, period};
+
+const GENERATE_HELP: &str = "\
+The job of a running `serve` generates the invoices of each month `invoice.generate-after` (3 days) after its end. This \
+command is for a month before `invoice.from`, or to have an invoice earlier. If the invoice exists, it is shown.
+
+Example:
+  handover invoice generate --period 2026-02 --tenant 7";
+
+/// Subcommands of `handover invoice`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum InvoiceCommand {
+    /// List the invoices of all tenants, newest first
+    #[command(after_help = "Example:\n  handover invoice list --status pending")]
+    List(InvoiceListArgs),
+    /// Show an invoice with its lines: the fee of each order
+    #[command(after_help = "Example:\n  handover invoice show 17 --limit 100")]
+    Show(InvoiceShowArgs),
+    /// Generate the invoice of a tenant for a month that has ended
+    #[command(after_help = GENERATE_HELP)]
+    Generate(InvoiceGenerateArgs),
+}
+
+/// Arguments of `handover invoice list`.
+#[derive(Debug, Clone, Args)]
+pub struct InvoiceListArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// Only invoices with this status: pending, paid, refunded
+    #[arg(long, value_name = "STATUS", value_parser = invoice_status)]
+    pub status: Option<InvoiceStatus>,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `handover invoice show`.
+#[derive(Debug, Clone, Args)]
+pub struct InvoiceShowArgs {
+    /// The invoice's id
+    #[arg(value_name = "INVOICE_ID", value_parser = invoice)]
+    pub invoice: InvoiceId,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `handover invoice generate`.
+#[derive(Debug, Clone, Args)]
+pub struct InvoiceGenerateArgs {
+    /// The month, in UTC
+    #[arg(long, value_name = "YYYY-MM", value_parser = period)]
+    pub period: BillingPeriod,
+    /// The tenant [default: 1]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
