@@ -14,6 +14,7 @@ mod lists;
 mod log;
 mod log_lines;
 mod measured;
+mod retention;
 mod state;
 mod texts;
 mod versions;
