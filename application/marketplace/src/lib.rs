@@ -22,6 +22,7 @@ mod metrics;
 pub mod ports;
 mod privacy;
 pub mod queues;
+mod retention;
 pub mod service;
 mod state;
 mod texts;
@@ -41,5 +42,6 @@ pub use jobs::{
     AutoCompletionSettings, ConsistencySettings, InvoiceSettings, RefundSettings, TimeoutSettings,
 };
 pub use ports::MarketTransactor;
+pub use retention::EventsOfOpenCases;
 pub use service::Settings;
 pub use state::MarketState;

@@ -9,6 +9,7 @@
 //!   leave the database.
 //! - [`state`] reads the state of the deployment for metrics.
 //! - [`webhooks`] sends events to systems of others over signed HTTP.
+//! - [`archive`] selects the events that may leave the database.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).
@@ -19,6 +20,7 @@
 extern crate self as handover_outbox;
 
 mod alert;
+pub mod archive;
 mod broker_outage;
 pub mod consumers;
 pub mod dispatch;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
+use handover_outbox::archive::{KeptBecause, NoNeededEvents, RetentionPolicy, examine};
 use handover_outbox::ports::{Clock, EventMetadata, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
@@ -117,9 +118,7 @@ async fn unreadable_row_is_listed_for_its_tenant_if_the_tenant_is_readable() {
     }
 }
 
-#[tokio::test]
-async fn reconciliation_reports_unreadable_rows_without_repair() {
-    let fixture = with_unreadable(3, &[(2, "update_time = '2026-02-31T10:30:00.000000Z'")]).await;
+fn app(fixture: &Fixture) -> App {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tx = Transactor::new(
         Arc::new(fixture.store.clone()),
@@ -133,7 +132,30 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         points: PointsRules::default(),
         fee_rate: FeeRate::DEFAULT,
     };
-    let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
+    App::new(tx, Arc::new(MemoryBroker::new(clock)), rules)
+}
+
+#[tokio::test]
+async fn event_with_an_unreadable_consume_log_record_stays_and_stops_no_other_event() {
+    let sent = "status = 'SENT', sent_time = create_time, event_type = 'NOT_CONSUMED'";
+    let fixture = with_unreadable(3, &[(1, sent), (2, sent), (3, sent)]).await;
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    let record = "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, \
+                  payload_hash, trace_id, tenant_id, aggregate_type, aggregate_id, aggregate_seq) \
+                  VALUES ('e2', 'NOT_CONSUMED', 'other', '2026-02-31T10:30:00.000000Z', 'SUCCESS', 1, 1, '', '', 1, 'Order', 2, 1)";
+    direct.execute(record).await.unwrap();
+    let policy = RetentionPolicy::new(Duration::ZERO);
+    let page = examine(&app(&fixture).outbox, &policy, &NoNeededEvents, None).await.unwrap();
+    let archivable: Vec<_> = page.archivable.iter().map(|event| event.row.event_id.as_str()).collect();
+    assert_eq!(archivable, ["e1", "e3"]);
+    assert_eq!(page.kept, [(KeptBecause::Unreadable, 1)].into());
+}
+
+#[tokio::test]
+async fn reconciliation_reports_unreadable_rows_without_repair() {
+    let fixture = with_unreadable(3, &[(2, "update_time = '2026-02-31T10:30:00.000000Z'")]).await;
+    let app = app(&fixture);
     let context = CommandContext {
         actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
         tenant: TenantId::DEFAULT,

@@ -11,5 +11,6 @@ mod redrives;
 mod refusals;
 mod releases;
 mod replays;
+mod retention;
 mod stale_copies;
 mod timelines;

@@ -147,6 +147,11 @@ impl Library {
         appended.await.unwrap();
     }
 
+    /// Sets the wall clock this long after the time of the runtime. No sleep ends, so that no time passes for tasks.
+    pub(crate) fn set_clock_forward(&self, by: Duration) {
+        self.clock.set_skew(chrono::TimeDelta::from_std(by).unwrap());
+    }
+
     /// Adds the message of an event to the queue, as relay and broker do.
     pub(crate) async fn deliver(&self, id: &str) {
         let row = self.row(id).await;

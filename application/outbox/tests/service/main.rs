@@ -15,6 +15,7 @@ mod log;
 mod log_lines;
 mod low_water_mark;
 mod measured;
+mod retention;
 mod state;
 mod texts;
 mod versions;

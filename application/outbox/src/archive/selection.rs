@@ -1,0 +1,188 @@
+//! Selects the events that may leave the database, page by page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use handover_events::EventId;
+
+use super::kept::{Evidence, Interest, KeptBecause, by_evidence, by_row};
+use super::policy::RetentionPolicy;
+use crate::outbox::Outbox;
+use crate::ports::{
+    Consumed, DeadLetterStatus, DeliveryState, OutboxFilter, OutboxRow, OutboxView, StoreError,
+};
+
+/// Maximum number of outbox rows that one call of [`examine`] reads.
+pub const MAX_EXAMINED_ROWS: u32 = 500;
+
+/// Port: the events that the application needs, whatever outbox and consume log say.
+#[async_trait]
+pub trait NeededEvents: Send + Sync {
+    /// Those of these events that MUST stay in the database, such as the events of a process that has not ended.
+    async fn needed(&self, rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError>;
+}
+
+/// An application that needs no settled event.
+#[derive(Debug, Clone, Copy)]
+pub struct NoNeededEvents;
+
+#[async_trait]
+impl NeededEvents for NoNeededEvents {
+    async fn needed(&self, _rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError> {
+        Ok(BTreeSet::new())
+    }
+}
+
+/// An event that may leave the database, with its consume-log records, which leave with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivableEvent {
+    /// Outbox row.
+    pub row: OutboxRow,
+    /// Consume-log records.
+    pub records: Vec<Consumed>,
+}
+
+/// Result of [`examine`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExaminedPage {
+    /// Events that may leave the database, smallest id first.
+    pub archivable: Vec<ArchivableEvent>,
+    /// Number of the other events, by the reason why they stay.
+    pub kept: BTreeMap<KeptBecause, u64>,
+    /// Low-water mark: `after` of the next page; `None` if later rows are too new, or there are none.
+    pub next: Option<i64>,
+}
+
+/// Examines at most [`MAX_EXAMINED_ROWS`] outbox rows with an id above `after`.
+///
+/// The cost of a call does not depend on the number of rows: it reads one range of ids, and looks up the events of this
+/// range whose retention time is over. The rows are not locked: the unit of work that deletes an event has to check that it
+/// is still archivable.
+pub async fn examine(
+    outbox: &Outbox,
+    policy: &RetentionPolicy,
+    application: &dyn NeededEvents,
+    after: Option<i64>,
+) -> Result<ExaminedPage, StoreError> {
+    let now = outbox.now();
+    let mut view = outbox.view().await?;
+    let view = view.outbox_view();
+    let rows = view.outbox_after(&OutboxFilter::default(), after, MAX_EXAMINED_ROWS).await?;
+    // Ids ascend with the times of the events, apart from rows that were imported.
+    let is_old = |row: &OutboxRow| policy.may_be_over(row.create_time, now);
+    let is_last = rows.len() < MAX_EXAMINED_ROWS as usize || !rows.iter().any(is_old);
+    let next = if is_last { None } else { rows.last().map(|row| row.id) };
+    let mut page = ExaminedPage { next, ..ExaminedPage::default() };
+    let mut candidates = Vec::new();
+    for row in rows {
+        match by_row(&row, policy, now) {
+            Some(reason) => page.keep(reason),
+            None => candidates.push(row),
+        }
+    }
+    if !candidates.is_empty() {
+        let interests = interests(outbox, view).await?;
+        page.decide(view, application, interests, candidates).await?;
+    }
+    Ok(page)
+}
+
+impl ExaminedPage {
+    fn keep(&mut self, reason: KeptBecause) {
+        *self.kept.entry(reason).or_default() += 1;
+    }
+
+    async fn decide(
+        &mut self,
+        view: &mut dyn OutboxView,
+        application: &dyn NeededEvents,
+        interests: BTreeMap<String, Interest>,
+        candidates: Vec<OutboxRow>,
+    ) -> Result<(), StoreError> {
+        let mut evidence = Evidence { interests, ..Evidence::default() };
+        let mut readable = Vec::new();
+        match evidence.read(view, application, &candidates).await {
+            Ok(()) => readable = candidates,
+            // One event must not stop the others.
+            Err(StoreError::Corrupt { .. }) => {
+                for row in candidates {
+                    match evidence.read(view, application, std::slice::from_ref(&row)).await {
+                        Ok(()) => readable.push(row),
+                        Err(StoreError::Corrupt { .. }) => self.keep(KeptBecause::Unreadable),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        for row in readable {
+            match by_evidence(&row, &evidence) {
+                Some(reason) => self.keep(reason),
+                None => {
+                    let records = evidence.records.remove(&row.event_id).unwrap_or_default();
+                    self.archivable.push(ArchivableEvent { row, records });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The consumers of all processes: those of this process also while none of them runs, and those that only processes of
+/// another version know.
+async fn interests(
+    outbox: &Outbox,
+    view: &mut dyn OutboxView,
+) -> Result<BTreeMap<String, Interest>, StoreError> {
+    let mut interests: BTreeMap<String, Interest> = BTreeMap::new();
+    for consumer in outbox.consumers() {
+        let interest = interests.entry(consumer.consumer.clone()).or_default();
+        interest.event_types.extend(consumer.event_types.iter().cloned());
+    }
+    for registered in view.registered_types().await? {
+        interests.entry(registered.consumer).or_default().event_types.insert(registered.event_type);
+    }
+    for (consumer, interest) in &mut interests {
+        let subscription = view.consumer_subscription(consumer).await?;
+        interest.after_id = subscription.map(|subscription| subscription.after_id);
+    }
+    Ok(interests)
+}
+
+impl Evidence {
+    /// Adds what the database and the application know about these events.
+    async fn read(
+        &mut self,
+        view: &mut dyn OutboxView,
+        application: &dyn NeededEvents,
+        rows: &[OutboxRow],
+    ) -> Result<(), StoreError> {
+        let events: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let keys: Vec<String> = events.iter().map(EventId::to_string).collect();
+        let records = view.consumed_of(&events).await?;
+        let dead_letters = view.dead_letters_of(&keys).await?;
+        let deliveries = view.webhook_deliveries_of(&events).await?;
+        self.needed.extend(application.needed(rows).await?);
+        for record in records {
+            self.records.entry(record.event_id.clone()).or_default().push(record);
+        }
+        for dead_letter in dead_letters {
+            match dead_letter.status {
+                DeadLetterStatus::Open | DeadLetterStatus::Replaying => {
+                    self.undecided.insert(dead_letter.key.clone());
+                }
+                DeadLetterStatus::Replayed | DeadLetterStatus::Discarded => {}
+            }
+            self.dead_lettered.insert(dead_letter.key);
+        }
+        for delivery in deliveries {
+            match delivery.state {
+                DeliveryState::Pending => {
+                    self.pending_deliveries.insert(delivery.event_id);
+                }
+                DeliveryState::Delivered | DeliveryState::Dead | DeliveryState::Cancelled => {}
+            }
+        }
+        Ok(())
+    }
+}
