@@ -51,6 +51,7 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
     };
     // The limit is raised before any channel is opened, because a channel keeps the message size limit that was set
     // when the channel was opened.
+    let _limit = crate::MESSAGE_SIZE_LIMIT.lock().await;
     set_max_message_bytes(2 * LARGE).await;
     let server = deployment.launch().start().unwrap();
     let connection = unsupervised_connection(settings(&vhost.url(), QueueType::Quorum)).await.unwrap();

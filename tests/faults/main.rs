@@ -71,6 +71,9 @@ macro_rules! on_postgres_first {
 }
 pub(crate) use on_postgres_first;
 
+/// Held by a test while it changes the limit of message sizes, which belongs to the RabbitMQ server that the tests share.
+static MESSAGE_SIZE_LIMIT: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Returns a tenth of `all`, rounded up, or `all` with HANDOVER_LONG.
 fn share_of(all: usize) -> usize {
     if long() { all } else { all.div_ceil(10) }

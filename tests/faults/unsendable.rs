@@ -153,6 +153,7 @@ async fn window_of_200_rows_with_20_refused_messages_sends_180_rows(pair: Pair) 
     };
     // The limit is set before the relay starts, because a channel keeps the message size limit that was set when the
     // channel was opened.
+    let _limit = crate::MESSAGE_SIZE_LIMIT.lock().await;
     set_max_message_bytes(MAX_BYTES).await;
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * MAX_BYTES));
     insert_window(&snapshot, "ORDER_PAID", &large).await;
