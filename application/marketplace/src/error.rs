@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 
-use marketplace_domain::{AssetRefusal, InvoiceRefusal, OrderRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{
+    AssetRefusal, InvoiceRefusal, OrderRefusal, PaymentMethod, ProductRefusal, RefundRefusal,
+};
 
 use handover_outbox::UnitError;
 use handover_outbox::ports::StoreError;
@@ -55,6 +57,12 @@ pub enum PaymentCommandRefusal {
     /// Not all assets of the order are locked yet. The caller should retry shortly.
     #[error("the assets of the order are still being locked")]
     AssetsNotLocked,
+    /// The payment in `PROCESSING` has another method than the command.
+    #[error("a payment by {running} is in progress: use that method, or wait until that payment has failed")]
+    OtherMethod {
+        /// Method of the payment in `PROCESSING`.
+        running: PaymentMethod,
+    },
 }
 
 /// Reason why a refund is not requested or settled.

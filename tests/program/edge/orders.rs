@@ -131,6 +131,11 @@ fn paying(market: &Market) -> Vec<Case> {
             &[],
         ),
         pay("a second time, which returns the existing payment", pending, "{}").unchanged(201),
+        pay("a second time, by another method", pending, r#"{"paymentMethod":"alipay"}"#).refused(
+            409,
+            "A0409",
+            &[],
+        ),
         pay("a second time, without a payment method", pending, r#"{"paymentMethod":null}"#).unchanged(201),
     ]);
     cases

@@ -6,7 +6,8 @@ mod refusals;
 pub(crate) use refusals::Message;
 
 use handover_http::messages::Text;
-use marketplace_domain::{Asset, MoneyError};
+use marketplace::use_cases::PaymentCommandRefusal;
+use marketplace_domain::{Asset, MoneyError, PaymentMethod};
 
 pub(crate) use handover_http::messages::*;
 
@@ -53,6 +54,11 @@ pub(crate) const NOT_A_PERIOD: Text = Text::fixed(
 /// One of two fields is required.
 pub(crate) fn required_without(other: &str) -> Text {
     Text::new(format!("is required if {other} is absent"), format!("缺少 {other} 时不能为空"))
+}
+
+/// A payment with this method is in progress.
+pub(crate) fn other_method(refusal: &PaymentCommandRefusal, running: PaymentMethod) -> Text {
+    Text::new(refusal, format!("使用 {running} 的支付正在处理中：请使用该方式，或等待该支付失败"))
 }
 
 /// A range of amounts, in minor units.

@@ -115,6 +115,9 @@ impl From<PaymentCommandRefusal> for RouteError {
             PaymentCommandRefusal::AssetsNotLocked => {
                 Refusal::unavailable(&refusal, messages::NOT_LOCKED_YET).retry_soon().into()
             }
+            PaymentCommandRefusal::OtherMethod { running } => {
+                Refusal::new(Code::CONFLICT, messages::other_method(&refusal, running)).into()
+            }
         }
     }
 }

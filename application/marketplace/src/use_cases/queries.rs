@@ -1,8 +1,8 @@
 //! Queries of buyers, sellers and operators.
 
 use marketplace_domain::{
-    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Product, ProductId,
-    ProductStatus, Purse, Refund, ShipmentState,
+    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Payment, Product,
+    ProductId, ProductStatus, Purse, Refund, ShipmentState,
 };
 
 use super::UseCaseError;
@@ -177,6 +177,16 @@ impl Queries {
         let items =
             view.orders_page(context.tenant, user, side, status, before, limit.saturating_add(1)).await?;
         Ok(Page::cut(items, limit, |order| order.id.get()))
+    }
+
+    /// Returns the payments of an order that the caller bought or sold, sorted by id.
+    pub async fn payments(
+        &self,
+        context: &CommandContext,
+        id: OrderId,
+    ) -> Result<Vec<Payment>, UseCaseError> {
+        let order = self.find_order(context, id).await?;
+        Ok(self.tx.view().await?.payments_of(order.tenant, &[order.id]).await?)
     }
 
     /// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator

@@ -18,12 +18,13 @@ use crate::ports::{IdKind, Work};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartPayment {
     pub order: OrderId,
-    pub method: PaymentMethod,
+    /// `None`: that of the payment in `PROCESSING`, or else the default.
+    pub method: Option<PaymentMethod>,
 }
 
 impl Payments {
     /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
-    /// it is returned. If assets cover the whole price, the order is paid immediately, without the gateway.
+    /// it is returned, unless the command names another method. If assets cover the whole price, the order is paid immediately, without the gateway.
     pub async fn start(
         &self,
         call: impl Into<Call<'_, Payment>>,
@@ -88,7 +89,12 @@ impl AttemptedPayment {
             return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());
         }
         if let Some(running) = unit.payment_in_processing(self.tenant, order.id).await? {
-            return Ok(running);
+            // The method of a payment of an earlier version is not known.
+            let is_same = |method| method == running.method || running.method == PaymentMethod::Other;
+            return match self.command.method.is_none_or(is_same) {
+                true => Ok(running),
+                false => Err(PaymentCommandRefusal::OtherMethod { running: running.method }.into()),
+            };
         }
         let payment = self.payment_of(&order);
         if payment.amount > Money::ZERO {
@@ -118,7 +124,7 @@ impl AttemptedPayment {
             order: order.id,
             amount: order.payable,
             currency: Currency::CNY,
-            method: self.command.method,
+            method: self.command.method.unwrap_or_default(),
             status: PaymentStatus::Processing,
             transaction_id: None,
             refund_due: false,

@@ -256,7 +256,7 @@ impl Process {
     }
 
     pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {
-        let command = StartPayment { order, method: PaymentMethod::Card };
+        let command = StartPayment { order, method: Some(PaymentMethod::Card) };
         self.app.payments.start(&by(BUYER), command).await.unwrap()
     }
 

@@ -122,7 +122,7 @@ fn check_hidden<T, R: Error>(faults: &Faults, who: &str, id: OrderId, result: Re
 async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
     let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     let context = by_user(faults, tenant, order.seller);
-    let start = StartPayment { order: id, method: PaymentMethod::Card };
+    let start = StartPayment { order: id, method: Some(PaymentMethod::Card) };
     if let Ok(payment) = app.payments.start(&context, start).await {
         faults.violation(format!("the seller of order {id} started payment {}", payment.id));
     }

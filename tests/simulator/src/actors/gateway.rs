@@ -25,7 +25,7 @@ pub(super) async fn pay(
     let mut tries = TRIES;
     let payment = loop {
         let context = by_user(faults, order.tenant, order.buyer);
-        let start = StartPayment { order: order.id, method: PaymentMethod::Card };
+        let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
         match app.payments.start(&context, start).await {
             Ok(payment) => break payment,
             Err(error) => {

@@ -35,6 +35,8 @@ kinds! {
     ShipmentPart = text(Shipment::MAX_CHARS).examples([json!("SF1234567890")]);
     /// A payment method.
     PaymentMethod = one_of(domain::PaymentMethod::ACCEPTED).examples([json!("online")]);
+    /// The payment method of a payment; `other`: a method of an earlier version.
+    PaymentMethodName = one_of(domain::PaymentMethod::PUBLISHED).examples([json!("online")]);
     /// The gateway's id of a transaction: visible ASCII.
     TransactionId = visible_ascii(MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
     /// The name of a payment or of an attempt at a refund towards the gateway: a UUID. Unlike an id, it does not repeat after a

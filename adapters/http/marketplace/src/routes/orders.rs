@@ -38,7 +38,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(cancel))
         .routes(routes!(ship))
         .routes(routes!(complete))
-        .routes(routes!(payments::start))
+        .routes(routes!(payments::start, payments::of_order))
         .routes(routes!(refunds::request, refunds::of_order))
         .routes(routes!(timeline::timeline))
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use handover_http::body::OptionalBody;
-use handover_http::response::Done;
+use handover_http::query::Parameters;
+use handover_http::response::{Done, PageView};
 use handover_http::views;
+use handover_outbox::Page;
 use marketplace::use_cases::{SettlePayment, StartPayment};
 use marketplace_domain::{
     Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
@@ -16,12 +18,14 @@ use crate::bodies;
 use crate::body::SignedBody;
 use crate::callback::reported_name;
 use crate::command::Command;
-use crate::context::Gateway;
+use crate::context::{Caller, Gateway};
 use crate::edge::Edge;
 use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, Signed, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
+
+type PaymentPage = PageView<PaymentView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
@@ -34,6 +38,7 @@ views! {
         reference: Option<Reference>,
         order_id: OrderId,
         amount: Money,
+        payment_method: &'static str = kinds::PaymentMethodName,
         status: PaymentStatus,
     }
 }
@@ -45,6 +50,7 @@ impl From<Payment> for PaymentView {
             reference: payment.reference,
             order_id: payment.order,
             amount: payment.amount,
+            payment_method: payment.method.as_str(),
             status: payment.status,
         }
     }
@@ -52,7 +58,7 @@ impl From<Payment> for PaymentView {
 
 /// Starts the payment of an order.
 ///
-/// Allowed for the buyer. An order has one payment in `PROCESSING`; a second call returns it. If nothing is left to pay, the payment is settled at once.
+/// Allowed for the buyer. An order has one payment in `PROCESSING`; a second call returns it, if it names the same method or none. If nothing is left to pay, the payment is settled at once.
 #[utoipa::path(
     post,
     path = "/{id}/payments",
@@ -67,7 +73,7 @@ impl From<Payment> for PaymentView {
         (status = 201, description = "The payment", body = PaymentView),
         (status = 403, description = "The caller is the seller"),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
-        (status = 409, description = "The order can no longer be paid"),
+        (status = 409, description = "The order can no longer be paid, or a payment with another method is in progress"),
     ),
 )]
 pub(super) async fn start(
@@ -76,9 +82,33 @@ pub(super) async fn start(
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
-    let method = body.command(|body, _| body.payment_method)?.unwrap_or_default();
+    let method = body.command(|body, _| body.payment_method)?;
     let payment = edge.app.payments.start(&call, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
+}
+
+/// Lists the payments of an order.
+///
+/// Allowed for the buyer and for the seller. Returns all payments on one page, because an order has few.
+#[utoipa::path(
+    get,
+    path = "/{id}/payments",
+    operation_id = "payments",
+    tag = "payments",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    responses(
+        (status = 200, description = "The payments", body = PaymentPage),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+    ),
+)]
+pub(super) async fn of_order(
+    Caller(edge, context): Caller,
+    PathId(order): PathId<OrderId>,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let payments = edge.app.queries.payments(&context, order).await?;
+    Done::page(Page { items: payments, next: None }, PaymentView::from)
 }
 
 /// Reports the result of a payment.

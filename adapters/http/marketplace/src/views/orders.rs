@@ -69,7 +69,7 @@ views! {
         reference: Option<Reference>,
         amount: Money,
         currency: Currency,
-        payment_method: String = kinds::PaymentMethod,
+        payment_method: &'static str = kinds::PaymentMethodName,
         status: PaymentStatus,
         /// The gateway's transaction id; null until the payment is settled.
         transaction_id: Option<String>,
@@ -162,7 +162,7 @@ impl From<Payment> for PaymentDetailsView {
             reference: payment.reference,
             amount: payment.amount,
             currency: payment.currency,
-            payment_method: payment.method.as_str().to_owned(),
+            payment_method: payment.method.as_str(),
             status: payment.status,
             transaction_id: payment.transaction_id,
             refund_due: payment.refund_due,

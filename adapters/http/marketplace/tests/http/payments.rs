@@ -5,7 +5,7 @@ use marketplace_http::{CallbackVerifier, InvalidSecret};
 use serde_json::json;
 
 use crate::client::system_now;
-use crate::world::{BUYER, GATEWAY_SECRET, SELLER, World, report};
+use crate::world::{BUYER, GATEWAY_SECRET, OTHER_USER, SELLER, World, report};
 
 const CALLBACK: &str = "/api/v1/payments/callback";
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -23,13 +23,22 @@ async fn order_has_one_payment_in_processing() {
     let reference = first.data["reference"].as_str().unwrap();
     assert!(reference.parse::<Reference>().is_ok(), "{reference}");
     let expected = json!({
-        "paymentId": payment, "reference": reference, "orderId": order, "amount": amount, "status": "PROCESSING"
+        "paymentId": payment, "reference": reference, "orderId": order, "amount": amount,
+        "paymentMethod": "card", "status": "PROCESSING"
     });
     assert_eq!(first.data, expected);
     for body in ["", "{}", r#"{"paymentMethod":null}"#] {
         let again = world.post_as(BUYER, &path).json(body).send().await.expect(201, "00000");
         assert_eq!(again.data, expected);
     }
+    let other = world.post_as(BUYER, &path).json(r#"{"paymentMethod":"alipay"}"#).send().await;
+    let text = other.expect(409, "A0409").text;
+    assert!(text.contains("a payment by card is in progress"), "{text}");
+    for party in [BUYER, SELLER] {
+        let listed = world.get_as(party, &path).send().await.expect(200, "00000");
+        assert_eq!(listed.data["items"], json!([expected]));
+    }
+    world.get_as(OTHER_USER, &path).send().await.expect(404, "A0404");
     world.post_as(SELLER, &path).send().await.expect(403, "A0303");
     world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
     world.post_as(BUYER, &path).send().await.expect(409, "A0409");

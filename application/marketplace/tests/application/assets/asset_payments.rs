@@ -70,7 +70,7 @@ async fn payment_without_gateway_is_rejected_while_an_asset_is_not_locked() {
     let market = Market::new().await;
     market.deposit(8_850).await;
     let order = market.order(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;
-    let command = StartPayment { order: order.id, method: PaymentMethod::Wallet };
+    let command = StartPayment { order: order.id, method: Some(PaymentMethod::Wallet) };
     let refused = market.app().payments.start(&crate::support::by(crate::support::BUYER), command).await;
     assert!(
         matches!(refused, Err(UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked))),

@@ -108,7 +108,7 @@ impl Play {
         let app = self.market.app();
         match *step {
             Step::StartPayment => {
-                let command = StartPayment { order: self.order, method: PaymentMethod::Card };
+                let command = StartPayment { order: self.order, method: Some(PaymentMethod::Card) };
                 drop(app.payments.start(&by(BUYER), command).await);
             }
             Step::ReportPayment { payment, transaction, succeeded, over_other_amount } => {

@@ -29,7 +29,7 @@ async fn placed(market: &Market) -> Order {
 }
 
 async fn started(market: &Market, order: &Order) -> Payment {
-    let command = StartPayment { order: order.id, method: PaymentMethod::Card };
+    let command = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
     market.app().payments.start(&traced(by(BUYER), "pay"), command).await.unwrap()
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn camera() -> ListProduct {
 }
 
 pub(crate) fn card(order: OrderId) -> StartPayment {
-    StartPayment { order, method: PaymentMethod::Card }
+    StartPayment { order, method: Some(PaymentMethod::Card) }
 }
 
 pub(crate) fn success(payment: &Payment) -> SettlePayment {

@@ -46,7 +46,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     let placed = (order.buyer, order.seller, order.product, order.tenant, order.status);
     assert_eq!(placed, (id(buyer), id(seller), product.id, tenant, OrderStatus::Pending));
 
-    let start = StartPayment { order: order.id, method: PaymentMethod::Card };
+    let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
     let payment = app.payments.start(&context(buyer, tenant), start).await.unwrap();
     assert_eq!(
         (payment.order, payment.tenant, payment.status),

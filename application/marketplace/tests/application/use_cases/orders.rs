@@ -161,7 +161,7 @@ async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party
         assert!(is_not_found(&app.ordering.cancel(&context, order.id).await));
         assert!(is_not_found(&app.ordering.ship(&context, order.id, shipment()).await));
         assert!(is_not_found(&app.ordering.complete(&context, order.id).await));
-        let pay = StartPayment { order: order.id, method: PaymentMethod::Card };
+        let pay = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
         assert!(is_not_found(&app.payments.start(&context, pay).await));
     }
     let not_allowed = |result: Result<Order, UseCaseError<OrderRefusal>>| {
@@ -197,7 +197,7 @@ async fn action_in_the_wrong_status_is_rejected() {
     assert!(wrong(app.ordering.ship(&by(SELLER), paid.id, shipment()).await));
     assert!(wrong(app.ordering.cancel(&by(BUYER), paid.id).await));
     assert_eq!(world.order(pending.id).await, pending);
-    let payment = StartPayment { order: paid.id, method: PaymentMethod::Card };
+    let payment = StartPayment { order: paid.id, method: Some(PaymentMethod::Card) };
     let late = app.payments.start(&by(BUYER), payment).await;
     assert!(matches!(
         late,

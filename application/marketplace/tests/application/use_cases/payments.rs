@@ -33,7 +33,18 @@ async fn repeated_start_of_a_payment_returns_the_existing_payment() {
         payment,
         "another process must return the same payment"
     );
-    let seller = StartPayment { order: order.id, method: PaymentMethod::Card };
+    let unnamed = StartPayment { order: order.id, method: None };
+    assert_eq!(process.app.payments.start(&by(BUYER), unnamed).await.unwrap(), payment);
+    let other = StartPayment { order: order.id, method: Some(PaymentMethod::Alipay) };
+    let result = process.app.payments.start(&by(BUYER), other).await;
+    assert!(
+        matches!(
+            &result,
+            Err(UseCaseError::Refused(PaymentCommandRefusal::OtherMethod { running: PaymentMethod::Card }))
+        ),
+        "{result:?}"
+    );
+    let seller = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
     let result = process.app.payments.start(&by(SELLER), seller).await;
     assert!(matches!(
         result,

@@ -69,6 +69,7 @@ pub(crate) const TABLE: &[Row] = &[
     post("/api/v1/orders/{id}/ship", "/api/v1/orders/{paid}/ship",
         r#"{"carrier":"SF","trackingNo":"SF-2"}"#, "1111 1 34244 4444"),
     post("/api/v1/orders/{id}/complete", "/api/v1/orders/{shipped}/complete", "", "1111 1 24344 4444"),
+    get("/api/v1/orders/{id}/payments", "/api/v1/orders/{paid}/payments", "1111 1 24244 4444"),
     post("/api/v1/orders/{id}/payments", "/api/v1/orders/{pending}/payments", "", "1111 1 24344 4444"),
     post("/api/v1/orders/{id}/refunds", "/api/v1/orders/{paid}/refunds",
         r#"{"reason":"it is too tall"}"#, "1111 1 24244 2444"),
