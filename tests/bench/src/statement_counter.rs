@@ -108,18 +108,28 @@ impl Visit for Statement {
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
-/// The operation and the table of a statement: `read orders`.
+/// The operation and the table of a statement: `read orders`. Of writes that are sent as one statement, all tables:
+/// `insert orders, outbox_events; change products`.
 pub fn kind_of(sql: &str) -> String {
     let words: Vec<&str> =
         sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty()).collect();
-    // The first table after this keyword; for a subquery, the table of the subquery.
-    let table_after = |keyword: &str| {
-        let mut tables = words.windows(2).filter_map(|pair| match pair {
+    let tables_after = |keyword: &str| -> Vec<&str> {
+        let tables = words.windows(2).filter_map(|pair| match pair {
             [first, table] if *first == keyword && *table != "SELECT" => Some(*table),
             [..] => None,
         });
-        tables.next().unwrap_or_default()
+        tables.collect()
     };
+    // The first table after this keyword; for a subquery, the table of the subquery.
+    let table_after = |keyword: &str| tables_after(keyword).first().copied().unwrap_or_default();
+    let inserted = tables_after("INTO");
+    if inserted.len() > 1 || !inserted.is_empty() && words.first() == Some(&"WITH") {
+        let inserted = format!("insert {}", inserted.join(", "));
+        return match table_after("UPDATE") {
+            "" => inserted,
+            changed => format!("{inserted}; change {changed}"),
+        };
+    }
     match words.first().copied().unwrap_or_default() {
         "BEGIN" | "START" => "begin".to_owned(),
         "COMMIT" => "commit".to_owned(),

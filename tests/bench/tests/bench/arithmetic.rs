@@ -96,6 +96,8 @@ fn statement_kind_is_operation_and_table() {
         ("START TRANSACTION", "begin"),
         ("COMMIT", "commit"),
         ("INSERT INTO orders (id) VALUES (?)", "insert orders"),
+        ("INSERT INTO a VALUES (?); INSERT INTO b VALUES (?)", "insert a, b"),
+        ("WITH deferred_0 AS (INSERT INTO a VALUES (?)) UPDATE b SET c = ?", "insert a; change b"),
         ("UPDATE outbox_events FORCE INDEX (uk_event_id) SET status = 'SENT'", "change outbox_events"),
         ("DELETE FROM outbox_broker_messages WHERE id IN (?)", "delete outbox_broker_messages"),
         ("SELECT o.id, (SELECT 1) FROM outbox_events o WHERE x", "read outbox_events"),
