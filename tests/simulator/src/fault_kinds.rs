@@ -143,7 +143,7 @@ faults! {
         /// The report of a refund is lost; it is sent when the request is repeated.
         ReportLost 400,
         /// The gateway sends a report that names an unknown refund.
-        UnknownRefund 150,
+        UnknownRefund 400,
     }
     "receiver": {
         /// The connection to the receiver of a webhook is refused.

@@ -114,7 +114,7 @@ impl RunSettings {
         };
         let flavour = if random.permille(500) { EngineFlavour::MariaDb } else { EngineFlavour::Postgres };
         // With a high rate, buyers spend earned points before a refund revokes them.
-        let earned_per_unit = if random.permille(300) { 50 } else { 1 };
+        let earned_per_unit = if random.permille(600) { 50 } else { 1 };
         // With a low number, the breaker opens for poisoned events.
         settings.consumer.breaker = if random.permille(300) { 2 + below(3) } else { 10 };
         let points = PointsRules { earned_per_unit, ..PointsRules::default() };
