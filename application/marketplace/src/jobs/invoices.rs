@@ -73,11 +73,15 @@ impl Invoices {
         let tx = &self.invoicing.tx;
         let mut failed = Ok(());
         let mut from: DateTime<Utc> = since.start();
-        loop {
+        while !tx.stopping().is_cancelled() {
             let next = tx.view().await?.completed_orders(tenant, from, until.start(), None, 1).await?;
             let Some(first) = next.first() else { return failed };
             let Ok(period) = BillingPeriod::containing(first.complete_time) else { return failed };
             from = period.end();
+            // Most months have their invoice: they need no unit of work.
+            if tx.view().await?.invoice_of_period(tenant, period).await?.is_some() {
+                continue;
+            }
             match self.invoicing.generate_due(tenant, period).await {
                 Ok(_) => {}
                 Err(UseCaseError::Store(error)) => {
@@ -86,10 +90,8 @@ impl Invoices {
                 }
                 Err(error) => report(tenant, period, &error),
             }
-            if tx.stopping().is_cancelled() {
-                return failed;
-            }
         }
+        failed
     }
 }
 

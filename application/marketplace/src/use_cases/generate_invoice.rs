@@ -165,7 +165,7 @@ impl AttemptedInvoice {
             now: self.event_factory.now,
         };
         let GeneratedInvoice { invoice, lines, event } = Invoice::generate(new, &self.orders)?;
-        // Another process that generates this invoice waits here for the unique key.
+        // Another process that generates this invoice waits for the unique key.
         unit.insert_invoice(&invoice).await?;
         unit.insert_invoice_lines(&lines).await?;
         let rows = self.event_factory.rows_of_tenant(self.tenant, invoice.version, &[event]);

@@ -163,6 +163,9 @@ async fn month_is_invoiced_some_time_after_its_end_and_not_before_the_first_mont
     let job = job(&process, Some("2026-01"));
     job.generate_due().await.unwrap();
     assert_eq!(invoices(&world).await, [row(1, "2026-01", 1, "2.21")]);
+    let begun = process.faults.begun_units();
+    job.generate_due().await.unwrap();
+    assert_eq!(process.faults.begun_units(), begun, "a month with an invoice needs no unit of work");
     // The last moment of 3 March.
     let due = at("2026-03-04T00:00:00Z");
     pass((due - world.now()).to_std().unwrap() - Duration::from_millis(1)).await;
