@@ -15,12 +15,14 @@ use std::path::Path;
 
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
+use indicatif::HumanBytes;
 
 use crate::config::{Description, Origin};
 use crate::failure::{Failure, folder_remedy};
 use crate::lock::DatabaseLock;
 use crate::sibling_file::sibling_file;
 
+pub(crate) use port::is_handover;
 pub use report::{Check, Report, Status};
 pub use subject::{ApplicationChecks, Subject};
 
@@ -66,7 +68,10 @@ fn configuration(description: &Description) -> Check {
 /// More than the blocks that a full file system gives to a small file.
 const PROBE_BYTES: usize = 64 * 1024;
 
-/// Checks that the database file can be written, and that files can be created next to it.
+/// With less free space, the database is full soon.
+const LOW_SPACE: u64 = 1 << 30;
+
+/// Checks that the database file can be written, that files can be created next to it, and how much space is free.
 fn folder(database: &Path) -> Check {
     const NAME: &str = "folder";
     let written = match std::fs::metadata(database) {
@@ -85,7 +90,7 @@ fn folder(database: &Path) -> Check {
         written.and(std::fs::remove_file(&probe))
     });
     match written {
-        Ok(()) => Check::ok(NAME, format!("{} and files next to it can be written", database.display())),
+        Ok(()) => space(NAME, database, free_space(database)),
         Err(cause) => Check::fail(
             NAME,
             format!("{} or files next to it cannot be written: {cause}", database.display()),
@@ -93,6 +98,35 @@ fn folder(database: &Path) -> Check {
             folder_remedy(database, &cause),
         ),
     }
+}
+
+/// The result for a folder that can be written.
+fn space(name: &'static str, database: &Path, free: Option<u64>) -> Check {
+    let what = format!("{} and files next to it can be written", database.display());
+    match free {
+        None => Check::ok(name, what),
+        Some(free) if free < LOW_SPACE => Check::warn(
+            name,
+            format!("only {} are free in the file system of {}", HumanBytes(free), database.display()),
+            "on a full disk nothing is stored: requests that change something are answered with 503",
+            "free disk space, or move the database to a larger file system",
+        ),
+        Some(free) => Check::ok(name, format!("{what}; {} are free", HumanBytes(free))),
+    }
+}
+
+/// Bytes that this user can still write in the folder of the file; `None` if the system does not say.
+#[cfg(unix)]
+fn free_space(file: &Path) -> Option<u64> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let system = rustix::fs::statvfs(folder).ok()?;
+    system.f_bavail.checked_mul(system.f_frsize)
+}
+
+/// Bytes that this user can still write in the folder of the file: unknown on this platform.
+#[cfg(not(unix))]
+fn free_space(_file: &Path) -> Option<u64> {
+    None
 }
 
 fn lock(database: &Path) -> (Check, Option<String>) {
@@ -110,5 +144,26 @@ fn lock(database: &Path) -> (Check, Option<String>) {
             let path = sibling_file(database, "lock");
             (Check::failed(NAME, &Failure::LockFile { path, cause }), None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_free_space_is_a_warning_with_the_number_of_bytes() {
+        let check = |free| space("folder", Path::new("shop.db"), free);
+        assert_eq!(check(None).status, Status::Ok);
+        assert_eq!(check(Some(LOW_SPACE)).status, Status::Ok);
+        let low = check(Some(LOW_SPACE - 1));
+        assert_eq!(low.status, Status::Warn);
+        assert!(low.what.starts_with("only 1.00 GiB are free"), "{}", low.what);
+    }
+
+    #[test]
+    fn free_space_of_a_folder_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free_space(&folder.path().join("shop.db")).is_some());
     }
 }

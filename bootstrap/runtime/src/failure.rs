@@ -177,15 +177,16 @@ pub enum Failure {
         /// The part that is older.
         version: SchemaVersion,
     } => Exit::Failed,
-    what: format!(
-        "the database {database} has version {} of the {} schema, and this program needs version {}",
-        version.found.unwrap_or(0), version.part, version.needed
-    ),
-    why: match (database, version.found) {
-        (DatabaseChoice::Server(_), None) => "the tables of handover have not been created yet",
-        (DatabaseChoice::Server(_), Some(_)) | (DatabaseChoice::File(_), _) => {
-            "an older version of handover created the schema, which lacks columns that this version reads"
-        }
+    what: match version.found {
+        None => format!("the database {database} has no tables of the {} schema", version.part),
+        Some(found) => format!(
+            "the database {database} has version {found} of the {} schema, and this program needs version {}",
+            version.part, version.needed
+        ),
+    },
+    why: match version.found {
+        None => "the tables have not been created yet: the database is new, or belongs to another program",
+        Some(_) => "an older version of handover created the schema, which lacks columns that this version reads",
     },
     do: match (database, version.found) {
         (DatabaseChoice::Server(_), None) => {
@@ -195,7 +196,11 @@ pub enum Failure {
             "make a backup, then run `handover migrate` once, as a user with the right to alter tables; running \
              processes of the older version continue"
         }
-        (DatabaseChoice::File(_), _) => {
+        (DatabaseChoice::File(_), None) => {
+            "name the database of the service with --database; if this file is the right one, start the service or run \
+             `handover migrate`, which create the tables"
+        }
+        (DatabaseChoice::File(_), Some(_)) => {
             "run `handover backup FILE`, stop the process that serves the database and run `handover migrate`; or use \
              the older version"
         }
@@ -301,6 +306,15 @@ pub enum Failure {
     what: format!("cannot listen on {listen}: {cause}"),
     why: "the API is served on this address",
     do: listen_remedy(listen.port(), cause.kind());
+
+    /// Another process of the program listens on the address.
+    ListenTaken {
+        /// The address.
+        listen: SocketAddr,
+    } => Exit::Failed,
+    what: format!("cannot listen on {listen}: another handover listens there"),
+    why: "the API is served on this address",
+    do: "stop the other process, or choose another address with --listen (port 0 selects a free one)";
 
     /// The listening socket for metrics cannot be opened.
     ListenMetrics {

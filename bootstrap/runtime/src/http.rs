@@ -1,5 +1,6 @@
 //! The HTTP server of a process: binding, serving, readiness, graceful stop.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::doctor::is_handover;
 use crate::failure::Failure;
 use crate::metrics;
 use crate::names::in_own_name;
@@ -57,7 +59,13 @@ impl Listeners {
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
+    match TcpListener::bind(listen).await {
+        Ok(listener) => Ok(listener),
+        Err(cause) if cause.kind() == ErrorKind::AddrInUse && is_handover(listen).await => {
+            Err(Failure::ListenTaken { listen })
+        }
+        Err(cause) => Err(Failure::Listen { listen, cause }),
+    }
 }
 
 /// The routes of an API.

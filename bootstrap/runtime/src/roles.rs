@@ -56,13 +56,16 @@ pub trait SendsWebhooks: Background {
     fn webhook_dispatcher(&self) -> Option<WebhookDispatcher>;
 }
 
+/// Name of the role that publishes events.
+pub const RELAY: &str = "relay";
+
 /// Name of the role that sends webhooks.
 pub const WEBHOOKS: &str = "webhooks";
 
 /// The role `relay`: publishes outbox rows.
 pub const fn relay<C: Background>() -> Role<C> {
     Role {
-        name: "relay",
+        name: RELAY,
         start: |process| {
             runtime::start_relay(process.outbox(), process.wake(), process.relay_settings());
             Ok(())

@@ -25,10 +25,12 @@ pub enum Missing {
     Refuse,
 }
 
-/// Whether the secret has so few distinct characters that it cannot be random.
+/// Whether the secret cannot be random: few distinct characters, or mostly digits or letters in order.
 pub fn is_placeholder(secret: &Secret) -> bool {
     let random = secret.reveal().trim_start_matches("whsec_");
-    random.chars().collect::<BTreeSet<char>>().len() < MIN_DISTINCT_CHARS
+    let codes: Vec<u32> = random.chars().map(u32::from).collect();
+    let in_order = codes.windows(2).filter(|pair| matches!(pair, [one, next] if one.abs_diff(*next) <= 1));
+    codes.iter().collect::<BTreeSet<_>>().len() < MIN_DISTINCT_CHARS || in_order.count() * 2 > codes.len()
 }
 
 /// A kind of secret: its configuration key, its file and its form.

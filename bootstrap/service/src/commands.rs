@@ -49,6 +49,11 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     let config: Config = arguments.common.load()?;
+    let signs_with_file = config.auth.signs_tokens() && config.auth.secret.is_none();
+    // A secret that is generated in another folder than the service's verifies no token.
+    if let Some(file) = config.database.file().filter(|file| signs_with_file && !file.exists()) {
+        return Err(Failure::NoDatabase { database: file.to_owned() });
+    }
     let secrets = Secrets::tokens(&config)?;
     let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
     let token = edge::token(&secrets, &config, &TokenRequest { user, tenant, roles, ttl })?;

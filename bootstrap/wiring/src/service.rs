@@ -19,6 +19,7 @@ use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics, telemetry}
 use marketplace::consumers::webhook_offer;
 use marketplace::{App, MarketState, service};
 use marketplace_gateway::Signer;
+use tracing::{info, warn};
 
 use crate::adapters::{AdapterWrappers, Application, PARTS, application, check_gateway};
 use crate::edge::{Api, ApiParts};
@@ -131,6 +132,13 @@ impl Service {
         let listeners = bound.map_err(|failure| DatabaseLock::in_use(&config.database).unwrap_or(failure))?;
         let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, PARTS, &wake).await?;
+        if database.is_new() {
+            info!(code = "database.created", database = %config.database, "database: created, because it did not exist");
+        }
+        if config.database.file().is_some() && !roles.has(roles::RELAY) {
+            warn!(code = "roles.no-relay", %roles, "no event is published: one process serves a database file, and this one \
+                runs without the role relay; add relay to --roles, or use a database server");
+        }
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway, so a process without jobs needs no gateway secret.
         let Application { mut app, signer } =
@@ -200,6 +208,11 @@ impl Service {
             signer.replace(secrets.gateway.reveal());
         }
         Ok(())
+    }
+
+    /// Whether this start created the database.
+    pub fn created_database(&self) -> bool {
+        self.database.is_new()
     }
 
     pub fn app(&self) -> &App {

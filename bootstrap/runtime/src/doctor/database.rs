@@ -136,22 +136,23 @@ fn audit_log() -> Check {
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
     match (schema, database) {
         (Schema::Current, _) => Check::ok(SCHEMA, "every schema version is current".to_owned()),
-        (Schema::Older(version), DatabaseChoice::File(_)) => Check::warn(
-            SCHEMA,
-            format!(
-                "version {} of the {} schema, and this program needs {}",
-                version.found.unwrap_or(0),
-                version.part,
-                version.needed
+        (Schema::Older(version), DatabaseChoice::File(_)) => match version.found {
+            Some(found) => Check::warn(
+                SCHEMA,
+                format!(
+                    "version {found} of the {} schema, and this program needs {}",
+                    version.part, version.needed
+                ),
+                "an older version of handover created the schema; only a backup can undo a migration",
+                "run `handover backup FILE`, then `handover migrate`, or start the service, which migrates too",
             ),
-            "an older version of handover created the schema; only a backup can undo a migration",
-            match version.found {
-                Some(_) => {
-                    "run `handover backup FILE`, then `handover migrate`, or start the service, which migrates too"
-                }
-                None => "copy the file, then run `handover migrate`, or start the service, which migrates it",
-            },
-        ),
+            None => Check::warn(
+                SCHEMA,
+                format!("no tables of the {} schema", version.part),
+                "the database is new, or belongs to another program; the service creates its tables in it",
+                "name the database of the service with --database, or start the service if this file is the right one",
+            ),
+        },
         // The service migrates database files only.
         (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),
         (newer @ Schema::Newer(_), _) => refused(newer, database),

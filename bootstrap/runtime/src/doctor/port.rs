@@ -56,10 +56,17 @@ pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
             "the process is stopping, or a dependency is unavailable",
             &format!("see the log of the process, and GET http://{listen}/readyz"),
         ),
-        (Listener::OtherProgram, _) | (Listener::Ready | Listener::NotReady(_), Served::Here(None)) => {
-            Check::failed(NAME, &failure)
+        (Listener::OtherProgram, _) => Check::failed(NAME, &failure),
+        (Listener::Ready | Listener::NotReady(_), Served::Here(None)) => {
+            Check::failed(NAME, &Failure::ListenTaken { listen })
         }
     }
+}
+
+/// Whether a process of this program listens on the address.
+pub(crate) async fn is_handover(listen: SocketAddr) -> bool {
+    let listener = tokio::task::spawn_blocking(move || probe(listen)).await;
+    matches!(listener, Ok(Listener::Ready | Listener::NotReady(_)))
 }
 
 /// Requests `/readyz`, as a load balancer does.

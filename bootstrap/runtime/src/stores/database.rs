@@ -19,6 +19,7 @@ pub struct Database {
     store: SqlStore,
     clock: Arc<dyn Clock>,
     following: Option<Arc<FollowingClock>>,
+    is_new: bool,
     _lock: Option<DatabaseLock>,
 }
 
@@ -64,12 +65,13 @@ impl Database {
         Ok(match &choice {
             DatabaseChoice::File(path) => {
                 let lock = DatabaseLock::take(path)?;
+                let is_new = !path.exists();
                 let clock: Arc<dyn Clock> = Arc::new(SystemClock);
                 let options = SqliteOptions::file(path);
                 let store = SqlStore::open_sqlite(&options, Arc::clone(&clock), wake.clone())
                     .await
                     .map_err(Failure::database(&choice))?;
-                Database { parts, store, clock, following: None, _lock: Some(lock), choice }
+                Database { parts, store, clock, following: None, is_new, _lock: Some(lock), choice }
             }
             DatabaseChoice::Server(server) => {
                 let following = Arc::new(FollowingClock::default());
@@ -80,7 +82,15 @@ impl Database {
                 if let Some(setting) = unsuitable.into_iter().next() {
                     return Err(Failure::Setting { database: choice, setting });
                 }
-                Database { parts, store, clock, following: Some(following), _lock: None, choice }
+                Database {
+                    parts,
+                    store,
+                    clock,
+                    following: Some(following),
+                    is_new: false,
+                    _lock: None,
+                    choice,
+                }
             }
         })
     }
@@ -132,6 +142,11 @@ impl Database {
         tasks.spawn_until_stop(async move { store.watch().await });
         let store = self.store.clone();
         tasks.spawn_until_stop(async move { clock.keep_following(|| store.database_now()).await });
+    }
+
+    /// Whether the file did not exist before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The URL of the database.

@@ -99,7 +99,8 @@ fn greeting(config: &Config, service: &Service, roles: &Roles<Starting>) -> Stri
     };
     format!(
         r#"handover listens on {base}
-{operators}database: {database}
+{operators}database: {database}{new}
+documentation of the API: {base}/docs
 
 List a product, order it, read the order:
   seller="Authorization: Bearer $({program} token{database_flag} --user 1)"
@@ -109,5 +110,6 @@ List a product, order it, read the order:
   curl -s {base}/api/v1/orders/1 -H "$buyer"
 "#,
         database = config.database,
+        new = if service.created_database() { " (new: created by this start)" } else { "" },
     )
 }

@@ -11,7 +11,7 @@ use marketplace_domain::{Money, Product, ProductStatus};
 use serde_json::Value;
 
 use crate::program::{Ran, World, answer, eventually};
-use crate::schemas::{NEWER, OLDER};
+use crate::schemas::{CHANGED, EMPTY, NEWER};
 
 const DOCTOR: &str = "doctor --output json --listen 127.0.0.1:0";
 
@@ -43,6 +43,7 @@ fn doctor_before_the_first_start_succeeds_and_creates_no_file() {
     says(&ran, "database", "ok", "handover.db does not exist yet");
     says(&ran, "secrets", "ok", "auth.jwt-secret is generated at the first start");
     says(&ran, "clock", "ok", "UTC");
+    says(&ran, "folder", "ok", "B are free");
     assert_eq!(ran.json()["healthy"], Value::Bool(true));
     assert!(world.files().is_empty(), "{:?}", world.files());
 }
@@ -63,28 +64,33 @@ fn doctor_while_serving_names_the_process_and_finds_the_api_ready() {
 #[test]
 fn doctor_as_text_prints_one_line_per_check_with_reason_and_advice_below() {
     let world = World::new();
-    world.write("handover.db", OLDER);
+    world.write("handover.db", EMPTY);
     let ran = world.run("doctor --listen 127.0.0.1:0");
     let text = ran.done();
     assert!(text.starts_with("ok    configuration  every value is valid"), "{text}");
     assert!(text.contains("\nwarn  schema "), "{text}");
-    assert!(text.contains(" why: an older version of handover created the schema"), "{text}");
-    assert!(text.contains(" do:  copy the file, then run `handover migrate`"), "{text}");
+    assert!(text.contains(" why: the database is new, or belongs to another program"), "{text}");
+    assert!(text.contains(" do:  name the database of the service with --database"), "{text}");
     assert!(text.ends_with(" ok, 1 warn, 0 fail\n"), "{text}");
 }
 
 #[test]
-fn doctor_fails_for_newer_schema_and_warns_of_older_one() {
+fn doctor_fails_for_newer_schema_and_warns_of_older_or_no_schema() {
     let world = World::new();
     world.write("handover.db", NEWER);
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(1));
     says(&ran, "schema", "fail", "version 9000 of the marketplace schema");
     says(&ran, "schema", "fail", "run the newer version of handover");
-    world.write("handover.db", OLDER);
-    let ran = world.run(DOCTOR);
-    assert_eq!(ran.code, Some(0));
-    says(&ran, "schema", "warn", "version 0 of the outbox schema, and this program needs");
+    for (file, warning) in [
+        (CHANGED, "version 1 of the outbox schema, and this program needs"),
+        (EMPTY, "no tables of the outbox schema"),
+    ] {
+        world.write("handover.db", file);
+        let ran = world.run(DOCTOR);
+        assert_eq!(ran.code, Some(0));
+        says(&ran, "schema", "warn", warning);
+    }
 }
 
 #[test]
@@ -130,7 +136,7 @@ fn doctor_fails_for_port_of_other_program_or_other_database() {
     let server = other.serve("");
     let ran = world.run(&format!("doctor --output json --listen {}", server.address));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    says(&ran, "port", "fail", "cannot listen on");
+    says(&ran, "port", "fail", "another handover listens there");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn dropped(server: &Server) -> u64 {
 #[test]
 fn log_reader_that_stalls_stops_no_request_and_learns_how_many_lines_were_dropped() {
     let world = world();
-    let (mut server, log) = world.serve_with_log();
+    let (mut server, log) = world.serve_with_log("");
     let users = ["--user 1", "--user 2"].map(|user| world.token(user));
     let mut orders = 0;
     while dropped(&server) == 0 {
@@ -63,7 +63,7 @@ fn log_reader_that_stalls_stops_no_request_and_learns_how_many_lines_were_droppe
 #[test]
 fn signal_stops_process_although_its_log_is_never_read() {
     let world = world();
-    let (mut server, mut log) = world.serve_with_log();
+    let (mut server, mut log) = world.serve_with_log("");
     let users = ["--user 1", "--user 2"].map(|user| world.token(user));
     for _ in 0..10 {
         request(&server, &users);

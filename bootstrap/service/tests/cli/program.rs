@@ -128,8 +128,8 @@ impl World {
     }
 
     /// Like [`World::serve`], with a log whose reader decides when to read.
-    pub(crate) fn serve_with_log(&self) -> (Server, ChildStderr) {
-        let mut server = self.serve_with("", Stdio::piped());
+    pub(crate) fn serve_with_log(&self, flags: &str) -> (Server, ChildStderr) {
+        let mut server = self.serve_with(flags, Stdio::piped());
         let log = server.child.stderr.take().unwrap();
         (server, log)
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `newer.sqlite` has version 1 of the outbox, and versions 1 and 9000 of the marketplace (`marketplace_migrations`);
-//! in `older.sqlite` both tables are empty; `changed.sqlite` has version 1 of both with a wrong checksum.
+//! in `empty.sqlite` both tables are empty, as if nothing was migrated; `changed.sqlite` has version 1 of both with a wrong checksum.
 //! `unreleased.sqlite` has the baseline migration of both from before the first release, in the table
 //! `handover_migrations`.
 
@@ -18,10 +18,10 @@ use crate::program::World;
 use crate::redrive;
 
 pub(crate) const NEWER: &[u8] = include_bytes!("schemas/newer.sqlite");
-pub(crate) const OLDER: &[u8] = include_bytes!("schemas/older.sqlite");
+pub(crate) const EMPTY: &[u8] = include_bytes!("schemas/empty.sqlite");
 
 const UNRELEASED: &[u8] = include_bytes!("schemas/unreleased.sqlite");
-const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
+pub(crate) const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
 
 const SERVE: &str = "serve --listen 127.0.0.1:0";
 
@@ -64,16 +64,16 @@ async fn newer_compatible_schema_is_accepted() {
 }
 
 #[test]
-fn older_schema_is_migrated_by_serve_and_migrate_only() {
+fn database_without_tables_is_migrated_by_serve_and_migrate_only() {
     for command in ["serve", "migrate"] {
         let world = World::new();
-        world.write("handover.db", OLDER);
+        world.write("handover.db", EMPTY);
         world.run("outbox list").refused(
             1,
             &[
-                "error: the database handover.db has version 0 of the outbox schema, and this program needs version ",
-                "why: an older version of handover created the schema",
-                "stop the process that serves the database and run `handover migrate`",
+                "error: the database handover.db has no tables of the outbox schema",
+                "why: the tables have not been created yet: the database is new, or belongs to another program",
+                "do:  name the database of the service with --database",
             ],
         );
         if command == "serve" {

@@ -9,7 +9,7 @@ const NEW_GATEWAY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A serving process and its log.
 fn serve(world: &World) -> (Server, Log) {
-    let (server, log) = world.serve_with_log();
+    let (server, log) = world.serve_with_log("");
     (server, Log::read(log))
 }
 

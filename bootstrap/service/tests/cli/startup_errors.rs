@@ -1,8 +1,10 @@
 //! Startup errors of `serve`: what is wrong, why, what to do, and the exit code.
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::process::Stdio;
 
-use crate::program::World;
+use crate::program::{Log, World, eventually};
 
 const SERVE: &str = "serve --listen 127.0.0.1:0";
 const SECRET: &str = "0f4a9c1be27d83560f4a9c1be27d8356";
@@ -114,6 +116,68 @@ fn port_in_use_is_refused_before_any_file_is_created() {
 }
 
 #[test]
+fn port_of_another_handover_is_refused_with_its_name() {
+    let first = World::new();
+    let server = first.serve("");
+    let second = World::new();
+    second.run(&format!("serve --listen {}", server.address)).refused(
+        1,
+        &[
+            &format!("error: cannot listen on {}: another handover listens there", server.address),
+            "do:  stop the other process, or choose another address with --listen",
+        ],
+    );
+    assert!(second.files().is_empty(), "{:?}", second.files());
+}
+
+#[test]
+fn start_that_creates_the_database_says_so() {
+    let world = World::new();
+    let database = || {
+        let mut server = world
+            .command()
+            .args(SERVE.split(' '))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("database: "));
+        server.kill().and_then(|()| server.wait()).unwrap();
+        line
+    };
+    assert_eq!(database().as_deref(), Some("database: handover.db (new: created by this start)"));
+    assert_eq!(database().as_deref(), Some("database: handover.db"));
+}
+
+#[test]
+fn database_file_without_relay_is_a_warning_at_the_start() {
+    let world = World::new();
+    let log = |roles: &str| {
+        let (server, stderr) = world.serve_with_log(roles);
+        let log = Log::read(stderr);
+        eventually(|| !log.with("service: ready").is_empty());
+        drop(server);
+        log.into_lines().join("\n")
+    };
+    let api = log("--roles api");
+    assert!(api.contains("roles.no-relay") && api.contains("add relay to --roles"), "{api}");
+    let both = log("--roles api,relay");
+    assert!(!both.contains("roles.no-relay"), "{both}");
+}
+
+#[test]
+fn token_without_database_is_refused_and_creates_no_secret() {
+    let world = World::new();
+    world.run("token --user 1").refused(
+        1,
+        &["error: database not found: handover.db", "do:  start the service here once", "--database"],
+    );
+    assert!(world.files().is_empty(), "{:?}", world.files());
+    assert_eq!(world.set("HANDOVER_AUTH__JWT_SECRET", SECRET).run("token --user 1").code, Some(0));
+}
+
+#[test]
 fn address_of_metrics_in_use_is_refused_unless_the_process_has_an_api() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -208,6 +272,7 @@ fn operators_listener_outside_loopback_requires_secrets() {
 fn placeholder_secret_is_refused_outside_loopback() {
     for (jwt, signing, key) in [
         ("changemechangemechangemechangeme", SIGNING, "auth.jwt-secret"),
+        ("0123456789abcdef0123456789abcdef", SIGNING, "auth.jwt-secret"),
         (SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "gateway.secret"),
     ] {
         let world =
