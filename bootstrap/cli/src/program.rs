@@ -10,6 +10,7 @@ use handover_outbox::webhooks::Webhooks;
 use handover_runtime::Failure;
 use handover_runtime::config::{Configuration, Sources};
 use handover_runtime::doctor::ApplicationChecks;
+use handover_runtime::secrets::SecretKind;
 use handover_runtime::settings::{BrokerChoice, DatabaseChoice, LogConfig, ToolkitConfig};
 use handover_runtime::stores::{AttachedDatabase, Parts};
 
@@ -40,6 +41,11 @@ pub trait Program: Configuration + Send + Sync {
 
     /// The sections that the commands use.
     fn config(&self) -> CommandConfig<'_>;
+
+    /// Its secrets that may be in files next to the database file: `backup` copies the files.
+    fn secrets(&self) -> Vec<&'static SecretKind> {
+        Vec::new()
+    }
 
     /// The queues that its processes declare.
     fn topology(&self) -> Topology;

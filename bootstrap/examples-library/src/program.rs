@@ -19,10 +19,11 @@ use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_runtime::config::{Checked, Configuration, Reader};
 use handover_runtime::names::{ProgramNames, set_names};
+use handover_runtime::secrets::SecretKind;
 use handover_runtime::settings::ToolkitConfig;
 use handover_runtime::stores::{AttachedDatabase, transactor};
 use handover_runtime::terminal::Common;
-use handover_runtime::webhooks::webhooks;
+use handover_runtime::webhooks::{self, webhooks};
 use handover_runtime::{Explained, Failure};
 use tokio::net::TcpListener;
 
@@ -64,6 +65,10 @@ impl Configuration for Library {
 impl Program for Library {
     fn config(&self) -> CommandConfig<'_> {
         CommandConfig::from(&self.0)
+    }
+
+    fn secrets(&self) -> Vec<&'static SecretKind> {
+        vec![&webhooks::KEY]
     }
 
     fn topology(&self) -> Topology {

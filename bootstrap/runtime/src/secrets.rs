@@ -74,16 +74,33 @@ impl SecretKind {
         if path.exists() { self.read(&path).map(|_| Source::File(path)) } else { Ok(Source::NotGenerated) }
     }
 
+    /// The secret's file next to this database file.
+    pub(crate) fn file(&self, database: &Path) -> PathBuf {
+        sibling_file(database, self.purpose)
+    }
+
     /// Path of the secret's file. With a database server there is no such file, because the processes that use
     /// the server run on several machines.
     fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
         match database {
-            DatabaseChoice::File(path) => Ok(sibling_file(path, self.purpose)),
+            DatabaseChoice::File(path) => Ok(self.file(path)),
             DatabaseChoice::Server(_) => {
                 let SecretKind { key, verifies, .. } = *self;
                 Err(Failure::SharedSecretMissing { key, database: database.clone(), verifies })
             }
         }
+    }
+
+    /// Copies the file of the secret, if there is one, so that the secret of `copy` is the same. Returns the new file.
+    pub(crate) fn copy(&self, database: &Path, copy: &Path) -> Result<Option<PathBuf>, Failure> {
+        let (file, target) = (self.file(database), self.file(copy));
+        if !file.exists() {
+            return Ok(None);
+        }
+        let secret = self.read(&file)?;
+        let failed = |cause| Failure::Backup { copy: target.clone(), cause };
+        write_private(&target, &format!("{}\n", secret.reveal())).map_err(failed)?;
+        Ok(Some(target))
     }
 
     fn read(&self, path: &Path) -> Result<Secret, Failure> {

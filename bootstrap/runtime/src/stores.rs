@@ -13,7 +13,7 @@ use handover_sql::Migrations;
 use handover_system::{EntropyError, OsRandom};
 
 pub use attached::AttachedDatabase;
-pub use backup::backup;
+pub use backup::{Backup, backup};
 pub use database::Database;
 pub use schema::Schema;
 

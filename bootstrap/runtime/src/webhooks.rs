@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::secrets::{Missing, SecretKind, Source, is_placeholder};
 use crate::settings::{DatabaseChoice, WEBHOOK_KEY, WebhookConfig};
 
-static KEY: SecretKind = SecretKind {
+/// The key that encrypts the secrets of endpoints in the database.
+pub static KEY: SecretKind = SecretKind {
     key: WEBHOOK_KEY,
     purpose: "webhook-key",
     prefix: "",

@@ -11,12 +11,14 @@ use handover_outbox::webhooks::Webhooks;
 use handover_runtime::Failure;
 use handover_runtime::config::Sources;
 use handover_runtime::doctor::ApplicationChecks;
+use handover_runtime::secrets::SecretKind;
 use handover_runtime::stores::{AttachedDatabase, Parts};
-use handover_runtime::webhooks::webhooks;
+use handover_runtime::webhooks;
 use marketplace::consumers;
 
 use crate::adapters::{PARTS, application_for_command};
 use crate::doctor::MarketChecks;
+use crate::secrets::{GATEWAY, JWT};
 use crate::settings::Config;
 
 impl Program for Config {
@@ -26,6 +28,10 @@ impl Program for Config {
 
     fn config(&self) -> CommandConfig<'_> {
         CommandConfig { database: &self.database, broker: &self.broker, log: &self.log }
+    }
+
+    fn secrets(&self) -> Vec<&'static SecretKind> {
+        vec![&JWT, &GATEWAY, &webhooks::KEY]
     }
 
     fn topology(&self) -> Topology {
@@ -47,6 +53,6 @@ impl Program for Config {
 
 impl WebhookProgram for Config {
     fn webhooks(&self, outbox: &Outbox) -> Result<Option<Webhooks>, Failure> {
-        webhooks(outbox, consumers::webhook_offer(), &self.webhook, &self.database)
+        webhooks::webhooks(outbox, consumers::webhook_offer(), &self.webhook, &self.database)
     }
 }

@@ -111,9 +111,9 @@ pub fn refused(key: &'static str, why: &impl ToString) -> Failure {
 /// What the secrets verify.
 const VERIFIES: &[&str] = &["tokens", "payment callbacks"];
 
-static JWT: SecretKind = signing_secret(VERIFIES);
+pub(crate) static JWT: SecretKind = signing_secret(VERIFIES);
 // 64 hexadecimal digits are also valid base64, which the Standard Webhooks specification requires after the prefix.
-static GATEWAY: SecretKind = SecretKind {
+pub(crate) static GATEWAY: SecretKind = SecretKind {
     key: GATEWAY_SECRET,
     purpose: "gateway-secret",
     prefix: "whsec_",

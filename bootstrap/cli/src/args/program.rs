@@ -15,8 +15,9 @@ Example:
 
 pub(crate) const BACKUP_HELP: &str = "\
 The copy contains everything that was committed when the command started, is verified and on disk when the \
-command ends, and only its owner may read it. An existing file is never overwritten. Meanwhile `serve` \
-continues; its write-ahead log grows until the copy is complete. A database on a server has its own program: \
+command ends, and only its owner may read it. Secrets that the service has generated are in files next to the database; they \
+are copied, too. An existing file is never overwritten. Meanwhile `serve` continues; its write-ahead log grows until the copy \
+is complete. A database on a server has its own program: \
 mariadb-dump --single-transaction (mysqldump) or pg_dump.
 
 Examples:

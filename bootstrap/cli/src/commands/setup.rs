@@ -23,8 +23,10 @@ pub(crate) async fn migrate<P: Program>(common: &Common) -> Result<(), Failure> 
 pub(crate) async fn backup<P: Program>(arguments: &BackupArgs) -> Result<(), Failure> {
     let program: P = arguments.common.load()?;
     let database = program.config().database;
-    let bytes = stores::backup(database, P::PARTS, &arguments.file).await?;
-    Ok(say(&format!("{database} is copied to {} ({bytes} bytes)\n", arguments.file.display()))?)
+    let backup = stores::backup(database, P::PARTS, &program.secrets(), &arguments.file).await?;
+    let copied = format!("{database} is copied to {} ({} bytes)\n", arguments.file.display(), backup.bytes);
+    let secrets = backup.secrets.iter().map(|file| format!("a secret is copied to {}\n", file.display()));
+    Ok(say(&std::iter::once(copied).chain(secrets).collect::<String>())?)
 }
 
 /// Runs all checks.

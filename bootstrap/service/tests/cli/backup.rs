@@ -50,9 +50,41 @@ fn backup_of_running_service_has_every_acknowledged_order_and_passes_reconciliat
     }
     let copy = std::fs::read(world.path("copy.db")).unwrap();
     world.run("backup copy.db").refused(1, &["copy.db", "a backup never overwrites a file"]);
+    world.write("other.db-webhook-key", "of another database");
+    world.run("backup other.db").refused(1, &["other.db-webhook-key", "a backup never overwrites a file"]);
     assert_eq!(std::fs::read(world.path("copy.db")).unwrap(), copy);
     let unfinished = world.files().iter().any(|name| name.contains("handover-backup"));
     assert!(!unfinished, "{:?}", world.files());
+}
+
+#[test]
+fn restored_backup_accepts_the_tokens_and_has_the_secrets_of_the_original() {
+    const SECRETS: [&str; 3] = ["jwt-secret", "gateway-secret", "webhook-key"];
+    let world = World::new();
+    let server = world.serve("");
+    let seller = world.token("--user 20");
+    server.ask(&seller, "POST /api/v1/products", r#"{"title":"a lamp","price":42}"#);
+    let ran = world.run("backup copy.db");
+    let text = ran.done();
+    assert!(SECRETS.iter().all(|secret| text.contains(&format!("copy.db-{secret}"))), "{text}");
+    drop(server);
+    // On another machine.
+    let restored = World::new();
+    for file in std::iter::once(String::new()).chain(SECRETS.map(|secret| format!("-{secret}"))) {
+        let copied = std::fs::copy(
+            world.path(&format!("copy.db{file}")),
+            restored.path(&format!("handover.db{file}")),
+        );
+        copied.unwrap();
+    }
+    let server = restored.serve("");
+    let page = server.ask(&seller, "GET /api/v1/products", "").to_string();
+    assert!(page.contains("a lamp"), "{page}");
+    restored.run("reconcile").done();
+    for secret in SECRETS {
+        let read = |world: &World| std::fs::read(world.path(&format!("handover.db-{secret}"))).unwrap();
+        assert_eq!(read(&restored), read(&world), "{secret}");
+    }
 }
 
 #[test]
