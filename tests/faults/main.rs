@@ -30,6 +30,7 @@ mod lost_responses;
 mod overload;
 mod partitions;
 mod readiness;
+mod restore;
 mod shutdown;
 mod slow_clients;
 mod start;
