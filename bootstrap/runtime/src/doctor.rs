@@ -156,9 +156,9 @@ mod tests {
         let check = |free| space("folder", Path::new("shop.db"), free);
         assert_eq!(check(None).status, Status::Ok);
         assert_eq!(check(Some(LOW_SPACE)).status, Status::Ok);
-        let low = check(Some(LOW_SPACE - 1));
+        let low = check(Some(LOW_SPACE / 2));
         assert_eq!(low.status, Status::Warn);
-        assert!(low.what.starts_with("only 1.00 GiB are free"), "{}", low.what);
+        assert!(low.what.starts_with("only 512.00 MiB are free"), "{}", low.what);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Logging to stderr (text on a terminal, JSON elsewhere) and trace export. Stdout is reserved for the output of commands.
 
+mod text_line;
+
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
 use std::io::IsTerminal;
@@ -17,6 +19,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 use crate::failure::Failure;
 use crate::settings::{BrokerChoice, LogConfig, LogFormat};
 use crate::terminal::queue_stderr;
+use text_line::{Fields, TextLine};
 
 /// Logging and trace export of this process. [`Telemetry::end`] flushes the traces before the process exits.
 #[derive(Default)]
@@ -71,7 +74,7 @@ pub fn install(config: &LogConfig) -> Result<Telemetry, Failure> {
             .with_filter(filter)
             .boxed()
     } else {
-        lines.with_ansi(is_terminal).with_filter(filter).boxed()
+        lines.with_ansi(is_terminal).fmt_fields(Fields).event_format(TextLine).with_filter(filter).boxed()
     };
     let (mut telemetry, hops, refusal) = traces(config);
     match tracing_subscriber::registry().with(lines).with(hops).try_init() {

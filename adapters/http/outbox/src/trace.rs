@@ -25,6 +25,9 @@ use crate::response::write_envelope;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(pub String);
 
+/// Routes that are requested every few seconds: their successes are logged at the level debug.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
 /// What the trace layer uses.
 #[derive(Clone)]
 pub(crate) struct Tracing {
@@ -46,6 +49,7 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
     let method = request.method().clone();
     let span =
         tracing::info_span!("request", traceId = %trace.trace_id, requestId = %request_id.0, %method, route);
+    let is_probe = PROBES.contains(&route.as_str());
     let measured = Measured { method: method_label(&method), route: route.clone() };
     request.extensions_mut().insert(trace.clone());
     request.extensions_mut().insert(request_id.clone());
@@ -60,15 +64,27 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
         };
         let response = finish_response(response, &trace, &request_id, language);
         measured.response(response.status(), begun.elapsed());
-        tracing::info!(
-            code = "request.completed",
-            hop = "request",
-            status = response.status().as_u16(),
-            durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            traceparent = trace.traceparent.as_deref(),
-            parent,
-            "request: completed"
-        );
+        let status = response.status();
+        let duration = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let traceparent = trace.traceparent.as_deref();
+        macro_rules! completed {
+            ($level:ident) => {
+                tracing::$level!(
+                    code = "request.completed",
+                    hop = "request",
+                    status = status.as_u16(),
+                    durationMs = duration,
+                    traceparent,
+                    parent,
+                    "request: completed"
+                )
+            };
+        }
+        if is_probe && status.is_success() {
+            completed!(debug)
+        } else {
+            completed!(info)
+        }
         response
     }
     .instrument(span)
