@@ -17,7 +17,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, RefundId};
+use marketplace_domain::{Currency, InvoiceId, Money, OrderId, PaymentId, Reference, RefundId};
 use rustls::RootCertStore;
 use serde::Serialize;
 
@@ -61,7 +61,10 @@ struct RefundBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     payment_reference: Option<Reference>,
     transaction_id: Option<&'a str>,
-    order_id: OrderId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_id: Option<OrderId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invoice_id: Option<InvoiceId>,
     amount: Money,
     currency: Currency,
 }
@@ -166,7 +169,8 @@ impl Gateway for HttpGateway {
             payment_id: request.payment,
             payment_reference: payment_reference.flatten(),
             transaction_id: request.transaction_id.as_deref(),
-            order_id: request.order,
+            order_id: request.of.order(),
+            invoice_id: request.of.invoice(),
             amount: request.amount,
             currency: request.currency,
         };

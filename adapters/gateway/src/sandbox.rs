@@ -92,7 +92,7 @@ impl Gateway for SandboxGateway {
             }
             locked(&state).pending.remove(&request.key);
             if let Err(error) = reports.refund_ended(&request, result).await {
-                tracing::warn!(code = "gateway.sandbox-report-failed", %error, refundId = %request.refund, orderId = %request.order,
+                tracing::warn!(code = "gateway.sandbox-report-failed", %error, refundId = %request.refund, payable = %request.of,
                     "[Sandbox] refund report failed; it is repeated with the next request for the refund");
             }
         };

@@ -1,13 +1,13 @@
 //! Money that passed through the payment gateway: captures of payments, and their ledger postings.
 
 use marketplace_domain::{
-    Account, Asset, AssetOperation, Capture, Entry, OperationKey, OperationKind, Order, Payment, Posting,
-    Refund, RefundId, RefundStatus,
+    Account, Asset, AssetOperation, Capture, Entry, OperationKey, OperationKind, Payable, PayableId, Payment,
+    Posting, Refund, RefundId, RefundRefusal, RefundStatus,
 };
 
 use crate::events::EventFactory;
-use crate::ports::Work;
-use handover_events::EventId;
+use crate::ports::{InvoicePayments, Work};
+use handover_events::{EventId, TenantId};
 use handover_outbox::ports::StoreError;
 
 /// Every capture of these payments: the stored ones, and those of payments that an earlier version settled.
@@ -23,23 +23,87 @@ pub(crate) fn captures_of(payments: &[Payment], stored: Vec<Capture>) -> Vec<Cap
     all
 }
 
-/// Reads every capture of an order.
-pub(crate) async fn captures_of_order(unit: &mut Work, order: &Order) -> Result<Vec<Capture>, StoreError> {
-    let payments = unit.payments_of(order.tenant, &[order.id]).await?;
-    let stored = unit.captures_of(order.tenant, &[order.id]).await?;
-    Ok(captures_of(&payments, stored))
+/// Reads an order or invoice.
+pub(crate) async fn payable(
+    unit: &mut Work,
+    tenant: TenantId,
+    id: PayableId,
+) -> Result<Option<Payable>, StoreError> {
+    Ok(match id {
+        PayableId::Order(id) => unit.order_by_id(tenant, id).await?.map(Payable::Order),
+        PayableId::Invoice(id) => {
+            unit.invoice_by_id(id).await?.filter(|invoice| invoice.tenant == tenant).map(Payable::Invoice)
+        }
+    })
+}
+
+/// Reads every capture of a payment.
+pub(crate) async fn captures_of_payment(
+    unit: &mut Work,
+    payment: &Payment,
+) -> Result<Vec<Capture>, StoreError> {
+    let stored = match payment.of {
+        PayableId::Order(order) => unit.captures_of(payment.tenant, &[order]).await?,
+        PayableId::Invoice(invoice) => unit.payments_of_invoice(payment.tenant, invoice).await?.captures,
+    };
+    let mut captures = captures_of(std::slice::from_ref(payment), stored);
+    captures.retain(|capture| capture.payment == payment.id);
+    Ok(captures)
+}
+
+/// The money that was captured for an order or invoice, and its refunds.
+pub(crate) struct CapturedMoney {
+    pub(crate) payments: Vec<Payment>,
+    pub(crate) captures: Vec<Capture>,
+    pub(crate) refunds: Vec<Refund>,
+}
+
+impl CapturedMoney {
+    pub(crate) async fn read(unit: &mut Work, payable: &Payable) -> Result<CapturedMoney, StoreError> {
+        let (payments, stored, refunds) = match payable {
+            Payable::Order(order) => {
+                let orders = [order.id];
+                let payments = unit.payments_of(order.tenant, &orders).await?;
+                let captures = unit.captures_of(order.tenant, &orders).await?;
+                (payments, captures, unit.refunds_of(order.tenant, &orders).await?)
+            }
+            Payable::Invoice(invoice) => {
+                let InvoicePayments { payments, captures, refunds, .. } =
+                    unit.payments_of_invoice(invoice.tenant, invoice.id).await?;
+                (payments, captures, refunds)
+            }
+        };
+        let captures = captures_of(&payments, stored);
+        Ok(CapturedMoney { payments, captures, refunds })
+    }
+
+    /// The capture that paid the order or invoice.
+    pub(crate) fn paying(&self) -> Option<&Capture> {
+        self.captures.iter().find(|capture| !capture.refund_due)
+    }
+
+    /// A capture that buys nothing and has neither a refund in processing nor a successful refund.
+    pub(crate) fn open(&self) -> Option<&Capture> {
+        self.captures.iter().find(|capture| capture.refund_due && !capture.has_live_refund(&self.refunds))
+    }
+
+    pub(crate) fn payment_of(&self, capture: &Capture) -> Result<&Payment, RefundRefusal> {
+        let payment = self.payments.iter().find(|payment| payment.id == capture.payment);
+        payment.ok_or(RefundRefusal::NothingToRefund)
+    }
 }
 
 /// Posting of a captured amount; empty for 0. `event` announces the capture, if an event does.
 pub(crate) fn captured(
     capture: &Capture,
-    order: &Order,
+    payment: &Payment,
+    payable: &Payable,
     event: Option<&EventId>,
     event_factory: &EventFactory,
 ) -> Vec<Posting> {
-    let key = OperationKey::capture(capture.payment, capture.number);
+    let key = capture.operation_key(payment);
     let money = Movement { kind: OperationKind::Capture, refund: None, amount: capture.amount.minor() };
-    money.posting(key, (Account::Gateway, capture.account()), order, event, event_factory)
+    money.posting(key, (Account::Gateway, capture.account()), payable, event, event_factory)
 }
 
 /// Posting of the money that the refund paid out when it succeeded last; empty for 0.
@@ -47,13 +111,13 @@ pub(crate) fn paid_out(
     refund: &Refund,
     payout: u32,
     from: Account,
-    order: &Order,
+    payable: &Payable,
     event_factory: &EventFactory,
 ) -> Vec<Posting> {
     let key = OperationKey::payout(refund.id, payout);
     let money =
         Movement { kind: OperationKind::Payout, refund: Some(refund.id), amount: refund.amount.minor() };
-    money.posting(key, (from, Account::Gateway), order, event_factory.first_id(), event_factory)
+    money.posting(key, (from, Account::Gateway), payable, event_factory.first_id(), event_factory)
 }
 
 /// Posting of the money that came back when the refund failed after its last success; empty for 0.
@@ -61,29 +125,29 @@ pub(crate) fn reversed(
     refund: &Refund,
     payout: u32,
     to: Account,
-    order: &Order,
+    payable: &Payable,
     event_factory: &EventFactory,
 ) -> Vec<Posting> {
     let key = OperationKey::reversal(refund.id, payout);
     let money =
         Movement { kind: OperationKind::Capture, refund: Some(refund.id), amount: refund.amount.minor() };
-    money.posting(key, (Account::Gateway, to), order, event_factory.first_id(), event_factory)
+    money.posting(key, (Account::Gateway, to), payable, event_factory.first_id(), event_factory)
 }
 
 /// The postings that a refund must have: for each payout, and for each payout that was reversed.
 pub(crate) fn postings_of_refund(
     refund: &Refund,
     capture: &Capture,
-    order: &Order,
+    payable: &Payable,
     event_factory: &EventFactory,
 ) -> Vec<Posting> {
     let reversals = reversals(refund);
     let payouts = (1..=refund.payouts).flat_map(|number| {
         let from = payout_account(refund, number, reversals, capture);
-        paid_out(refund, number, from, order, event_factory)
+        paid_out(refund, number, from, payable, event_factory)
     });
     let to = if refund.is_excess { Account::Suspense } else { capture.account() };
-    let reversed = (1..=reversals).flat_map(|number| reversed(refund, number, to, order, event_factory));
+    let reversed = (1..=reversals).flat_map(|number| reversed(refund, number, to, payable, event_factory));
     payouts.chain(reversed).collect()
 }
 
@@ -101,12 +165,12 @@ fn reversals(refund: &Refund) -> u32 {
     refund.payouts.saturating_sub(current)
 }
 
-/// The account that a payout was made from. Only the first payout of a refund of the order is made from the platform's
+/// The account that a payout was made from. Only the first payout of a requested refund is made from the platform's
 /// account if the money came back later.
 fn payout_account(refund: &Refund, number: u32, reversals: u32, capture: &Capture) -> Account {
     if refund.is_excess {
         Account::Suspense
-    } else if number == 1 && reversals > 0 && refund.cause.is_of_order() {
+    } else if number == 1 && reversals > 0 && refund.cause.is_requested() {
         Account::Platform
     } else {
         capture.account()
@@ -125,7 +189,7 @@ impl Movement {
         self,
         key: OperationKey,
         (from, to): (Account, Account),
-        order: &Order,
+        payable: &Payable,
         event: Option<&EventId>,
         event_factory: &EventFactory,
     ) -> Vec<Posting> {
@@ -135,12 +199,12 @@ impl Movement {
         }
         vec![Posting {
             operation: AssetOperation {
-                tenant: order.tenant,
+                tenant: payable.tenant(),
                 key,
                 asset: Asset::Cash,
                 kind,
-                user: order.buyer,
-                order: Some(order.id),
+                user: payable.buyer(),
+                order: payable.id().order(),
                 refund,
                 coupon: None,
                 amount,

@@ -54,6 +54,8 @@ pub struct NotAllowed {
 pub enum PaymentCommandRefusal {
     #[error(transparent)]
     Order(#[from] OrderRefusal),
+    #[error(transparent)]
+    Invoice(#[from] InvoiceRefusal),
     /// Not all assets of the order are locked yet. The caller should retry shortly.
     #[error("the assets of the order are still being locked")]
     AssetsNotLocked,
@@ -70,6 +72,8 @@ pub enum PaymentCommandRefusal {
 pub enum RefundCommandRefusal {
     #[error(transparent)]
     Order(#[from] OrderRefusal),
+    #[error(transparent)]
+    Invoice(#[from] InvoiceRefusal),
     #[error(transparent)]
     Refund(#[from] RefundRefusal),
 }

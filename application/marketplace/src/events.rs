@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId, Trace};
-use marketplace_domain::{EventBody, EventKind, Order};
+use marketplace_domain::{EventBody, EventKind, Order, Payable};
 
 use crate::context::CommandContext;
 use crate::idle_consumers;
@@ -159,14 +159,29 @@ impl EventFactory {
         self.rows_with(skip, (order.tenant, aggregate_seq), bodies, idle)
     }
 
-    /// Builds the outbox rows of one change of an aggregate that belongs to no order.
+    /// Builds the outbox rows of one change of a payment or refund. Skips the first `skip` ids.
+    pub(crate) fn rows_of_payable(
+        &self,
+        skip: usize,
+        payable: &Payable,
+        aggregate_seq: i64,
+        bodies: &[EventBody],
+    ) -> Vec<NewEvent> {
+        match payable {
+            Payable::Order(order) => self.rows(skip, order, aggregate_seq, bodies),
+            Payable::Invoice(invoice) => self.rows_of_tenant(skip, invoice.tenant, aggregate_seq, bodies),
+        }
+    }
+
+    /// Builds the outbox rows of one change of an aggregate that belongs to no order. Skips the first `skip` ids.
     pub(crate) fn rows_of_tenant(
         &self,
+        skip: usize,
         tenant: TenantId,
         aggregate_seq: i64,
         bodies: &[EventBody],
     ) -> Vec<NewEvent> {
-        self.rows_with(0, (tenant, aggregate_seq), bodies, |_| IdleConsumers::default())
+        self.rows_with(skip, (tenant, aggregate_seq), bodies, |_| IdleConsumers::default())
     }
 
     fn rows_with(

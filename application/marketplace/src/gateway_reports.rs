@@ -5,7 +5,10 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::Trace;
-use marketplace_domain::{ClosedBy, GatewayReport, Money, Reference, ReportKind, ReportOutcome, ReportState};
+use marketplace_domain::{
+    ClosedBy, GatewayReport, InvoiceId, Money, OrderId, PayableId, Reference, ReportKind, ReportOutcome,
+    ReportState,
+};
 use sha2::{Digest, Sha256};
 use tracing::{error, info};
 
@@ -67,7 +70,7 @@ impl ReportContent {
             key,
             kind: self.kind,
             tenant: None,
-            order: None,
+            of: None,
             payment: None,
             refund: None,
             attempt: None,
@@ -157,7 +160,8 @@ pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
     let trace_id = trace.map_or(report.trace_id.as_str(), |trace| trace.trace_id.as_str());
     let payment = report.payment.map(|id| id.get());
     let refund = report.refund.map(|id| id.get());
-    let order = report.order.map(|id| id.get());
+    let order = report.of.and_then(PayableId::order).map(OrderId::get);
+    let invoice = report.of.and_then(PayableId::invoice).map(InvoiceId::get);
     let kind = report.kind.as_str();
     let outcome = report.outcome.as_str();
     let reported_in = report.trace_id.as_str();
@@ -169,6 +173,7 @@ pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
             paymentId = payment,
             refundId = refund,
             orderId = order,
+            invoiceId = invoice,
             reference = report.reference,
             result = report.result,
             error = report.error,
@@ -185,6 +190,7 @@ pub(crate) fn log_report(report: &GatewayReport, trace: Option<&Trace>) {
             paymentId = payment,
             refundId = refund,
             orderId = order,
+            invoiceId = invoice,
             traceId = trace_id,
             reportTraceId = reported_in,
             "[Gateway] report recorded"

@@ -50,7 +50,9 @@ pub use idempotency::{
 pub use ids::{
     END_OF_IDS, IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState, IdsExhausted,
 };
-pub use invoices::{InvoiceFilter, InvoiceQueries, InvoiceQueriesWrapper, InvoiceRepo, InvoiceRepoWrapper};
+pub use invoices::{
+    InvoiceFilter, InvoicePayments, InvoiceQueries, InvoiceQueriesWrapper, InvoiceRepo, InvoiceRepoWrapper,
+};
 pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,

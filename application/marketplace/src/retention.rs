@@ -59,7 +59,7 @@ impl NeededEvents for EventsOfOpenCases {
             open_orders.extend(frozen.map(|hold| (tenant, hold.order)));
             let refunds = view.refunds_of(tenant, &ids).await?;
             let processing = refunds.iter().filter(|refund| refund.status == RefundStatus::Processing);
-            open_orders.extend(processing.map(|refund| (tenant, refund.order)));
+            open_orders.extend(processing.filter_map(|refund| Some((tenant, refund.of.order()?))));
         }
         let findings = open_findings(&mut *view).await?;
         let is_needed = |row: &&OutboxRow| {

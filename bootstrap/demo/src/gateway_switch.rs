@@ -57,7 +57,7 @@ mod tests {
             payment: PaymentId::try_from(1).unwrap(),
             payment_reference: None,
             transaction_id: None,
-            order: OrderId::try_from(1).unwrap(),
+            of: OrderId::try_from(1).unwrap().into(),
             amount: Money::from_minor(813).unwrap(),
             currency: Currency::CNY,
             trace: Trace { trace_id: "trace".to_owned(), traceparent: None },

@@ -17,7 +17,9 @@ use clap::Parser;
 
 pub use command::Command;
 pub use in_order::InOrder;
-pub use invoice::{InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoiceShowArgs};
+pub use invoice::{
+    InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoicePayArgs, InvoiceRefundArgs, InvoiceShowArgs,
+};
 pub use order::{OrderCommand, OrderFindArgs, OrderName, OrderSearchArgs, OrderShowArgs, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
 pub use reconcile::{

@@ -1,18 +1,19 @@
-//! A capture: money that the gateway took from the buyer in one of its transactions.
+//! A capture: money that the gateway took from the payer in one of its transactions.
 //!
-//! **Invariant:** each capture is in exactly one state: it pays the order, is refunded, is being refunded, or is open.
-//! Money that pays no order is booked on [`Account::Suspense`].
+//! **Invariant:** each capture is in exactly one state: it pays its order or invoice, is refunded, is being refunded, or is open.
+//! Money that pays nothing is booked on [`Account::Suspense`].
 
 use chrono::{DateTime, Utc};
 
-use crate::{Account, Money, OrderId, PaymentId};
+use crate::{Account, Money, PayableId, PaymentId};
 use handover_events::TenantId;
 
-/// Money captured for a payment. A payment has several captures if the gateway charged the buyer more than once.
+/// Money captured for a payment. A payment has several captures if the gateway charged the payer more than once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
     pub tenant: TenantId,
-    pub order: OrderId,
+    /// The order or invoice of the payment.
+    pub of: PayableId,
     pub payment: PaymentId,
     /// Number of the capture within its payment, from 1.
     pub number: u32,

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::{Money, OrderId, PaymentId, RefundId};
+use crate::{Money, PayableId, PaymentId, RefundId};
 use handover_events::{TenantId, named};
 
 /// The subject of a report.
@@ -33,8 +33,9 @@ pub enum ReportOutcome {
     /// The report changed nothing.
     Recorded,
     OrderPaid,
+    InvoicePaid,
     PaymentFailed,
-    /// The payment succeeded after its order could no longer be paid; its refund was started.
+    /// The payment succeeded after its order or invoice could no longer be paid; its refund was started.
     LatePayment,
     /// The payment was captured once more; the refund of that capture was started.
     SecondCapture,
@@ -63,7 +64,7 @@ pub enum ReportOutcome {
 }
 
 named!(ReportOutcome {
-    Recorded => "recorded", OrderPaid => "order_paid", PaymentFailed => "payment_failed",
+    Recorded => "recorded", OrderPaid => "order_paid", InvoicePaid => "invoice_paid", PaymentFailed => "payment_failed",
     LatePayment => "late_payment", SecondCapture => "second_capture", WrongAmount => "wrong_amount",
     TransactionConflict => "transaction_conflict", PaymentFailedAfterSuccess => "payment_failed_after_success",
     Refunded => "refunded", RefundedAfterShipping => "refunded_after_shipping", RefundedTwice => "refunded_twice",
@@ -78,6 +79,7 @@ impl ReportOutcome {
         match self {
             ReportOutcome::Recorded
             | ReportOutcome::OrderPaid
+            | ReportOutcome::InvoicePaid
             | ReportOutcome::PaymentFailed
             | ReportOutcome::LatePayment
             | ReportOutcome::SecondCapture
@@ -118,7 +120,8 @@ pub struct GatewayReport {
     pub kind: ReportKind,
     /// `None` if the payment or refund is unknown; then only operators of all tenants see the report.
     pub tenant: Option<TenantId>,
-    pub order: Option<OrderId>,
+    /// The order or invoice of the payment or refund.
+    pub of: Option<PayableId>,
     pub payment: Option<PaymentId>,
     pub refund: Option<RefundId>,
     /// Number of the attempt at the refund.

@@ -249,6 +249,8 @@ pub enum InvoiceRefusal {
     /// No order of the tenant was completed in the month.
     #[error("no order was completed in the period {period}")]
     NoOrders { period: BillingPeriod },
+    #[error("cannot {action} an invoice that is {status}")]
+    WrongStatus { status: InvoiceStatus, action: &'static str },
     /// The fees exceed the largest amount of money.
     #[error("the fees of the period {period} exceed the largest amount of money")]
     TooLarge { period: BillingPeriod },
@@ -300,5 +302,19 @@ impl Invoice {
             currency: invoice.currency,
         });
         Ok(GeneratedInvoice { invoice, lines, event })
+    }
+
+    /// The pending invoice after a payment.
+    pub(crate) fn paid(&self, now: DateTime<Utc>) -> Invoice {
+        Invoice { status: InvoiceStatus::Paid, pay_time: Some(now), ..self.updated(now) }
+    }
+
+    /// The paid invoice after its refund.
+    pub(crate) fn refunded(&self, now: DateTime<Utc>) -> Invoice {
+        Invoice { status: InvoiceStatus::Refunded, ..self.updated(now) }
+    }
+
+    fn updated(&self, now: DateTime<Utc>) -> Invoice {
+        Invoice { version: self.version + 1, update_time: now, ..self.clone() }
     }
 }

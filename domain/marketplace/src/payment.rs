@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::event::{EventBody, PaymentFailed, PaymentFor, PaymentSettled, PaymentSucceeded};
+use super::event::{EventBody, PaymentFailed, PaymentSettled, PaymentSucceeded};
 use super::{
-    BookedTransaction, CancelCause, Capture, Currency, Money, Order, OrderAction, OrderId, OrderStatus,
-    PaymentId, PaymentMethod, Reference, RefundCause, ReportOutcome,
+    BookedTransaction, CancelCause, Capture, Currency, Invoice, Money, OperationKey, OrderAction, Payable,
+    PayableId, PaymentId, PaymentMethod, Reference, RefundCause, ReportOutcome,
 };
 use handover_events::{TenantId, Trace};
 
@@ -49,6 +49,8 @@ pub struct PaymentDecision {
     /// Cause of the automatic refund of `capture`.
     pub refund: Option<RefundCause>,
     pub order: Option<OrderAction>,
+    /// The invoice after a change of its status.
+    pub invoice: Option<Invoice>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,15 +59,16 @@ pub struct Payment {
     /// Name of the payment towards the gateway; `None` for a row that an earlier version wrote.
     pub reference: Option<Reference>,
     pub tenant: TenantId,
-    pub order: OrderId,
+    /// The order or invoice that it pays for.
+    pub of: PayableId,
     pub amount: Money,
     pub currency: Currency,
-    /// Payment method chosen by the buyer.
+    /// Payment method chosen by the payer.
     pub method: PaymentMethod,
     pub status: PaymentStatus,
     /// The gateway's transaction id; `None` until the payment is settled.
     pub transaction_id: Option<String>,
-    /// Whether the payment paid no order, because it succeeded when its order could no longer be paid.
+    /// Whether the payment paid nothing, because it succeeded when its order or invoice could no longer be paid.
     pub refund_due: bool,
     /// Trace context of the request that created the payment.
     pub trace: Option<Trace>,
@@ -78,26 +81,26 @@ pub struct Payment {
 impl Payment {
     /// Decides what a report changes.
     ///
-    /// `order` is the current state of the order, `captures` the number of captures of this payment, and `booked` the
+    /// `payable` is the current state of its order or invoice, `captures` the number of captures of this payment, and `booked` the
     /// transaction with the id of the report if it is known already.
     pub fn decide(
         &self,
         report: &Settlement,
-        order: &Order,
+        payable: &Payable,
         captures: u32,
         booked: Option<BookedTransaction>,
         now: DateTime<Utc>,
     ) -> PaymentDecision {
         match report.result {
-            PaymentResult::Success => self.decide_success(report, order, captures, booked, now),
-            PaymentResult::Failed => self.decide_failure(report, order, booked, now),
+            PaymentResult::Success => self.decide_success(report, payable, captures, booked, now),
+            PaymentResult::Failed => self.decide_failure(report, payable, booked, now),
         }
     }
 
     fn decide_success(
         &self,
         report: &Settlement,
-        order: &Order,
+        payable: &Payable,
         captures: u32,
         booked: Option<BookedTransaction>,
         now: DateTime<Utc>,
@@ -112,7 +115,7 @@ impl Payment {
         }
         let capture = |refund_due| Capture {
             tenant: self.tenant,
-            order: self.order,
+            of: self.of,
             payment: self.id,
             number: captures + 1,
             transaction_id: report.transaction_id.clone(),
@@ -126,7 +129,7 @@ impl Payment {
             // Nothing is captured and nothing can be refunded if the reported amount is zero.
             let is_captured = report.amount > Money::ZERO;
             return PaymentDecision {
-                settled: fails.then(|| self.settled(PaymentStatus::Failed, report, order, now)),
+                settled: fails.then(|| self.settled(PaymentStatus::Failed, report, payable, now)),
                 capture: is_captured.then(|| capture(true)),
                 refund: is_captured.then_some(RefundCause::WrongAmount),
                 ..PaymentDecision::only(ReportOutcome::WrongAmount)
@@ -139,14 +142,20 @@ impl Payment {
                 ..PaymentDecision::only(ReportOutcome::SecondCapture)
             },
             PaymentStatus::Processing | PaymentStatus::Failed => {
-                let is_late = order.status != OrderStatus::Pending;
-                let (after, event) = self.settled(PaymentStatus::Success, report, order, now);
+                let paid = Some(payable).filter(|payable| payable.is_pending());
+                let is_late = paid.is_none();
+                let (after, event) = self.settled(PaymentStatus::Success, report, payable, now);
                 PaymentDecision {
-                    outcome: if is_late { ReportOutcome::LatePayment } else { ReportOutcome::OrderPaid },
+                    outcome: match paid {
+                        None => ReportOutcome::LatePayment,
+                        Some(Payable::Order(_)) => ReportOutcome::OrderPaid,
+                        Some(Payable::Invoice(_)) => ReportOutcome::InvoicePaid,
+                    },
                     settled: Some((Payment { refund_due: is_late, ..after }, event)),
                     capture: Some(capture(is_late)),
                     refund: is_late.then_some(RefundCause::LatePayment),
-                    order: (!is_late).then_some(OrderAction::Pay),
+                    order: paid.and_then(Payable::order).map(|_| OrderAction::Pay),
+                    invoice: paid.and_then(Payable::invoice).map(|invoice| invoice.paid(now)),
                 }
             }
         }
@@ -155,7 +164,7 @@ impl Payment {
     fn decide_failure(
         &self,
         report: &Settlement,
-        order: &Order,
+        payable: &Payable,
         booked: Option<BookedTransaction>,
         now: DateTime<Utc>,
     ) -> PaymentDecision {
@@ -166,9 +175,10 @@ impl Payment {
                 PaymentDecision::only(ReportOutcome::TransactionConflict)
             }
             PaymentStatus::Processing => {
-                let cancels = order.status == OrderStatus::Pending && !order.assets.is_empty();
+                let with_assets = payable.order().filter(|order| !order.assets.is_empty());
+                let cancels = payable.is_pending() && with_assets.is_some();
                 PaymentDecision {
-                    settled: Some(self.settled(PaymentStatus::Failed, report, order, now)),
+                    settled: Some(self.settled(PaymentStatus::Failed, report, payable, now)),
                     order: cancels.then_some(OrderAction::Cancel(CancelCause::PaymentFailed)),
                     ..PaymentDecision::only(ReportOutcome::PaymentFailed)
                 }
@@ -181,11 +191,11 @@ impl Payment {
         &self,
         status: PaymentStatus,
         report: &Settlement,
-        order: &Order,
+        payable: &Payable,
         now: DateTime<Utc>,
     ) -> (Payment, EventBody) {
         let settled = PaymentSettled {
-            of: PaymentFor::Order(order.facts()),
+            of: payable.in_event(),
             payment: self.id,
             transaction_id: report.transaction_id.clone(),
             amount: self.amount,
@@ -213,18 +223,30 @@ impl Payment {
 impl PaymentDecision {
     /// A decision that changes nothing but the record of the report.
     const fn only(outcome: ReportOutcome) -> PaymentDecision {
-        PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None }
+        PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None, invoice: None }
     }
 }
 
 impl Capture {
+    /// Key of the ledger operation of this capture of `payment`. The money that paid an invoice has the key of the invoice, so
+    /// that the ledger can book it only once.
+    pub fn operation_key(&self, payment: &Payment) -> OperationKey {
+        let has_paid = payment.status == PaymentStatus::Success
+            && !payment.refund_due
+            && payment.transaction_id.as_ref() == Some(&self.transaction_id);
+        match self.of {
+            PayableId::Invoice(invoice) if has_paid => OperationKey::invoice_capture(invoice),
+            PayableId::Invoice(_) | PayableId::Order(_) => OperationKey::capture(self.payment, self.number),
+        }
+    }
+
     /// The capture of a payment that an earlier version settled, which stored no captures; `None` if the payment did not
     /// succeed.
     pub fn implied_by(payment: &Payment) -> Option<Capture> {
         let transaction_id = payment.transaction_id.clone()?;
         (payment.status == PaymentStatus::Success).then_some(Capture {
             tenant: payment.tenant,
-            order: payment.order,
+            of: payment.of,
             payment: payment.id,
             number: 1,
             transaction_id,

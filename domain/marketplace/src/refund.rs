@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use handover_events::named;
 use handover_events::{TenantId, Trace};
 
-use crate::{Capture, Currency, Money, OrderId, Payment, PaymentId, Reference, RefundCause, RefundId};
+use crate::{Capture, Currency, Money, PayableId, Payment, PaymentId, Reference, RefundCause, RefundId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -38,7 +38,7 @@ pub enum RefundRefusal {
     /// The refund has a status that does not allow the action.
     #[error("the refund is already {status}")]
     AlreadySettled { status: RefundStatus },
-    #[error("the order has no payment that can be refunded")]
+    #[error("no payment can be refunded")]
     NothingToRefund,
     /// Another refund returned the same money, or is returning it.
     #[error("refund {other} has returned the same money, or is returning it")]
@@ -68,7 +68,8 @@ pub struct SupersededAttempt {
 pub struct Refund {
     pub id: RefundId,
     pub tenant: TenantId,
-    pub order: OrderId,
+    /// The order or invoice of the payment.
+    pub of: PayableId,
     /// The payment that is refunded.
     pub payment: PaymentId,
     /// Number of the refunded capture within the payment.
@@ -128,7 +129,7 @@ impl Refund {
         Refund {
             id,
             tenant: payment.tenant,
-            order: payment.order,
+            of: payment.of,
             payment: payment.id,
             capture: capture.number,
             reference: Some(reference),

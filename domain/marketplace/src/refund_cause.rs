@@ -9,7 +9,7 @@ pub enum RefundCause {
     /// The seller declined the paid order.
     Seller,
     Operator,
-    /// The payment succeeded after its order could no longer be paid.
+    /// The payment succeeded after its order or invoice could no longer be paid.
     LatePayment,
     /// The gateway captured a payment more than once.
     SecondCapture,
@@ -23,8 +23,8 @@ named!(RefundCause {
 });
 
 impl RefundCause {
-    /// Whether the refund was requested for the money that paid the order. Otherwise the money never paid it.
-    pub const fn is_of_order(self) -> bool {
+    /// Whether the refund was requested for the money that paid the order or invoice. Otherwise the money never paid it.
+    pub const fn is_requested(self) -> bool {
         match self {
             RefundCause::Buyer | RefundCause::Seller | RefundCause::Operator => true,
             RefundCause::LatePayment | RefundCause::SecondCapture | RefundCause::WrongAmount => false,

@@ -48,3 +48,32 @@ CREATE TABLE invoice_start (
 INSERT INTO invoice_start (first_period)
 SELECT DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m') FROM (SELECT 1 AS one) AS missing
 WHERE NOT EXISTS (SELECT 1 FROM invoice_start);
+
+-- A payment, capture or refund belongs to an order or to an invoice.
+ALTER TABLE payments
+    MODIFY COLUMN order_id BIGINT,
+    ADD COLUMN invoice_id BIGINT,
+    ADD COLUMN processing_invoice BIGINT
+        GENERATED ALWAYS AS (CASE WHEN status = 'PROCESSING' THEN invoice_id END) STORED,
+    ADD UNIQUE KEY uk_payments_processing_invoice (processing_invoice),
+    ADD KEY idx_payments_invoice (invoice_id, id),
+    ADD CONSTRAINT payments_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+ALTER TABLE payment_captures
+    MODIFY COLUMN order_id BIGINT,
+    ADD COLUMN invoice_id BIGINT,
+    ADD KEY idx_payment_captures_invoice (invoice_id, payment_id, capture_no),
+    ADD CONSTRAINT payment_captures_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+ALTER TABLE refunds
+    MODIFY COLUMN order_id BIGINT,
+    ADD COLUMN invoice_id BIGINT,
+    ADD KEY idx_refunds_invoice (invoice_id, id),
+    ADD CONSTRAINT refunds_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+-- A report about an unknown payment or refund has neither.
+ALTER TABLE gateway_reports
+    ADD COLUMN invoice_id BIGINT,
+    ADD KEY idx_gateway_reports_invoice (invoice_id, id),
+    ADD CONSTRAINT gateway_reports_payable CHECK (order_id IS NULL OR invoice_id IS NULL);
+-- The money of an invoice belongs to a tenant, not to a user.
+ALTER TABLE asset_operations
+    MODIFY COLUMN user_id BIGINT,
+    ADD CONSTRAINT asset_operations_user CHECK (user_id IS NOT NULL OR asset = 'cash');

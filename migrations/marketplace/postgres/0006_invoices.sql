@@ -43,3 +43,32 @@ CREATE TABLE invoice_start (
     first_period VARCHAR(7) COLLATE "C" NOT NULL
 );
 INSERT INTO invoice_start (first_period) VALUES (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'));
+
+-- A payment, capture or refund belongs to an order or to an invoice.
+ALTER TABLE payments
+    ALTER COLUMN order_id DROP NOT NULL,
+    ADD COLUMN invoice_id BIGINT,
+    ADD CONSTRAINT payments_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+CREATE UNIQUE INDEX uk_payments_processing_invoice ON payments (invoice_id)
+    WHERE status = 'PROCESSING' AND invoice_id IS NOT NULL;
+CREATE INDEX idx_payments_invoice ON payments (invoice_id, id) WHERE invoice_id IS NOT NULL;
+ALTER TABLE payment_captures
+    ALTER COLUMN order_id DROP NOT NULL,
+    ADD COLUMN invoice_id BIGINT,
+    ADD CONSTRAINT payment_captures_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+CREATE INDEX idx_payment_captures_invoice ON payment_captures (invoice_id, payment_id, capture_no)
+    WHERE invoice_id IS NOT NULL;
+ALTER TABLE refunds
+    ALTER COLUMN order_id DROP NOT NULL,
+    ADD COLUMN invoice_id BIGINT,
+    ADD CONSTRAINT refunds_payable CHECK ((order_id IS NULL) <> (invoice_id IS NULL));
+CREATE INDEX idx_refunds_invoice ON refunds (invoice_id, id) WHERE invoice_id IS NOT NULL;
+-- A report about an unknown payment or refund has neither.
+ALTER TABLE gateway_reports
+    ADD COLUMN invoice_id BIGINT,
+    ADD CONSTRAINT gateway_reports_payable CHECK (order_id IS NULL OR invoice_id IS NULL);
+CREATE INDEX idx_gateway_reports_invoice ON gateway_reports (invoice_id, id) WHERE invoice_id IS NOT NULL;
+-- The money of an invoice belongs to a tenant, not to a user.
+ALTER TABLE asset_operations
+    ALTER COLUMN user_id DROP NOT NULL,
+    ADD CONSTRAINT asset_operations_user CHECK (user_id IS NOT NULL OR asset = 'cash');

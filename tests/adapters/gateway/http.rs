@@ -9,7 +9,7 @@ use handover_events::Trace;
 use handover_memory::{ManualClock, VirtualClock};
 use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{Currency, Money};
+use marketplace_domain::{Currency, Money, OrderId};
 use marketplace_gateway::{Endpoint, GatewaySetupError, HttpGateway};
 use serde_json::json;
 use standardwebhooks::Webhook;
@@ -34,7 +34,7 @@ fn request() -> RefundRequest {
         payment_reference: Some(PAYMENT_REFERENCE.parse().unwrap()),
         payment: 5.try_into().unwrap(),
         transaction_id: Some("txn-1".to_owned()),
-        order: 3.try_into().unwrap(),
+        of: OrderId::try_from(3).unwrap().into(),
         amount: Money::from_minor(8_850).unwrap(),
         currency: Currency::CNY,
         trace: Trace { trace_id: "refund-7".to_owned(), traceparent: Some(TRACEPARENT.to_owned()) },

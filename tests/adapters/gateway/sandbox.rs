@@ -9,7 +9,7 @@ use handover_events::Trace;
 use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use marketplace::ports::{Gateway, RefundRequest};
-use marketplace_domain::{Currency, Money, RefundResult};
+use marketplace_domain::{Currency, Money, OrderId, RefundResult};
 use marketplace_gateway::{RefundReports, SandboxGateway};
 
 const DELAY: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ fn request(refund: i64, payment: i64, minor: i64) -> RefundRequest {
         payment_reference: None,
         payment: payment.try_into().unwrap(),
         transaction_id: None,
-        order: 3.try_into().unwrap(),
+        of: OrderId::try_from(3).unwrap().into(),
         amount: Money::from_minor(minor).unwrap(),
         currency: Currency::CNY,
         trace: Trace { trace_id: format!("refund-{refund}"), traceparent: None },

@@ -49,7 +49,7 @@ reports! {
         gateway_txn_id: String = kinds::TransactionId,
         /// Result.
         result: PaymentResult = kinds::GatewayResult,
-        /// Captured amount. Another amount than that of the payment pays no order and is refunded.
+        /// Captured amount. Another amount than that of the payment pays nothing and is refunded.
         amount: Money = kinds::Amount,
     }
 
@@ -91,7 +91,7 @@ bodies! {
         points: Option<Points> = Option<kinds::Points>,
     }
 
-    /// A payment for an order.
+    /// A payment for an order or invoice.
     #[schema(example = json!({ "paymentMethod": "online" }))]
     NewPayment {
         /// Payment method; default: `online`.

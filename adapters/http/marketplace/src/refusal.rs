@@ -112,6 +112,7 @@ impl From<PaymentCommandRefusal> for RouteError {
     fn from(refusal: PaymentCommandRefusal) -> RouteError {
         match refusal {
             PaymentCommandRefusal::Order(refusal) => refusal.into(),
+            PaymentCommandRefusal::Invoice(refusal) => refusal.into(),
             PaymentCommandRefusal::AssetsNotLocked => {
                 Refusal::unavailable(&refusal, messages::NOT_LOCKED_YET).retry_soon().into()
             }
@@ -126,6 +127,7 @@ impl From<RefundCommandRefusal> for RouteError {
     fn from(refusal: RefundCommandRefusal) -> RouteError {
         match refusal {
             RefundCommandRefusal::Order(refusal) => refusal.into(),
+            RefundCommandRefusal::Invoice(refusal) => refusal.into(),
             RefundCommandRefusal::Refund(refusal) => refusal.into(),
         }
     }

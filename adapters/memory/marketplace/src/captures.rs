@@ -6,7 +6,7 @@ use handover_events::TenantId;
 use handover_memory::store::conflict;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace_domain::{Capture, OrderId, PaymentId};
+use marketplace_domain::{Capture, OrderId, PayableId, PaymentId};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -14,7 +14,7 @@ use crate::unit::MarketUnit;
 
 #[derive(Default)]
 pub(crate) struct CaptureIndex {
-    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<(PaymentId, u32)>>,
+    by_payable: BTreeMap<(TenantId, PayableId), BTreeSet<(PaymentId, u32)>>,
     by_transaction: BTreeMap<String, (PaymentId, u32)>,
 }
 
@@ -27,12 +27,12 @@ impl Row<Market> for Capture {
     }
 
     fn enter(&self, index: &mut CaptureIndex) {
-        index.by_order.entry((self.tenant, self.order)).or_default().insert(self.key());
+        index.by_payable.entry((self.tenant, self.of)).or_default().insert(self.key());
         index.by_transaction.insert(self.transaction_id.clone(), self.key());
     }
 
     fn leave(&self, index: &mut CaptureIndex) {
-        if let Some(keys) = index.by_order.get_mut(&(self.tenant, self.order)) {
+        if let Some(keys) = index.by_payable.get_mut(&(self.tenant, self.of)) {
             keys.remove(&self.key());
         }
         index.by_transaction.remove(&self.transaction_id);
@@ -46,14 +46,7 @@ impl MarketUnit {
         orders: &[OrderId],
     ) -> Result<Vec<Capture>, StoreError> {
         self.read(|statement| {
-            let captures = statement.captures();
-            of_orders(tenant, orders, |order| {
-                let of_order = captures.select(|table| {
-                    let keys = table.index.by_order.get(&order).into_iter().flatten();
-                    keys.filter_map(|key| Some((*key, table.get(key)?)))
-                });
-                of_order.cloned().collect()
-            })
+            of_orders(tenant, orders, |(tenant, order)| of_payable(statement, tenant, order.into()))
         })
         .await
     }
@@ -92,6 +85,16 @@ impl MarketUnit {
         })
         .await
     }
+}
+
+/// Every capture of an order or invoice, sorted by payment and number.
+pub(crate) fn of_payable(statement: &Statement<'_>, tenant: TenantId, payable: PayableId) -> Vec<Capture> {
+    let captures = statement.captures();
+    let of_payable = captures.select(|table| {
+        let keys = table.index.by_payable.get(&(tenant, payable)).into_iter().flatten();
+        keys.filter_map(|key| Some((*key, table.get(key)?)))
+    });
+    of_payable.cloned().collect()
 }
 
 fn by_transaction<'s>(statement: &'s Statement<'_>, transaction: &str) -> Option<&'s Capture> {

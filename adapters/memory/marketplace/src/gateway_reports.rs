@@ -10,7 +10,7 @@ use handover_memory::store::tables::{Row, rows_below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace::ports::{GatewayReportFilter, GatewayReportQueries, GatewayReportRepo};
-use marketplace_domain::{ClosedBy, GatewayReport, OrderId, ReportState};
+use marketplace_domain::{ClosedBy, GatewayReport, OrderId, PayableId, ReportState};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -19,7 +19,7 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct GatewayReportIndex {
     by_key: BTreeMap<String, i64>,
-    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<i64>>,
+    by_payable: BTreeMap<(TenantId, PayableId), BTreeSet<i64>>,
 }
 
 impl Row<Market> for Numbered<GatewayReport> {
@@ -32,8 +32,8 @@ impl Row<Market> for Numbered<GatewayReport> {
 
     fn enter(&self, index: &mut GatewayReportIndex) {
         index.by_key.insert(self.effect.key.clone(), self.id);
-        if let (Some(tenant), Some(order)) = (self.effect.tenant, self.effect.order) {
-            index.by_order.entry((tenant, order)).or_default().insert(self.id);
+        if let (Some(tenant), Some(payable)) = (self.effect.tenant, self.effect.of) {
+            index.by_payable.entry((tenant, payable)).or_default().insert(self.id);
         }
     }
 }
@@ -73,14 +73,7 @@ impl GatewayReportQueries for MarketUnit {
         orders: &[OrderId],
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
         self.read(|statement| {
-            let reports = statement.gateway_reports();
-            of_orders(tenant, orders, |order| {
-                let of_order = reports.select(|table| {
-                    let ids = table.index.by_order.get(&order).into_iter().flatten();
-                    ids.filter_map(|id| Some((*id, table.get(id)?)))
-                });
-                of_order.cloned().collect()
-            })
+            of_orders(tenant, orders, |(tenant, order)| of_payable(statement, tenant, order.into()))
         })
         .await
     }
@@ -113,6 +106,20 @@ impl GatewayReportRepo for MarketUnit {
         })
         .await
     }
+}
+
+/// Every report about an order or invoice, sorted by id.
+pub(crate) fn of_payable(
+    statement: &Statement<'_>,
+    tenant: TenantId,
+    payable: PayableId,
+) -> Vec<Numbered<GatewayReport>> {
+    let reports = statement.gateway_reports();
+    let of_payable = reports.select(|table| {
+        let ids = table.index.by_payable.get(&(tenant, payable)).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, table.get(id)?)))
+    });
+    of_payable.cloned().collect()
 }
 
 fn by_key<'s>(statement: &'s Statement<'_>, key: &str) -> Option<&'s Numbered<GatewayReport>> {

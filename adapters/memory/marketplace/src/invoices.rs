@@ -9,12 +9,13 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
-use handover_outbox::ports::StoreError;
-use marketplace::ports::{InvoiceFilter, InvoiceQueries, InvoiceRepo};
-use marketplace_domain::{BilledOrder, BillingPeriod, Invoice, InvoiceId, InvoiceLine, OrderId};
+use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{InvoiceFilter, InvoicePayments, InvoiceQueries, InvoiceRepo};
+use marketplace_domain::{BilledOrder, BillingPeriod, Invoice, InvoiceId, InvoiceLine, OrderId, PayableId};
 
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;
+use crate::{captures, gateway_reports, payments, refunds};
 
 #[derive(Default)]
 pub(crate) struct InvoiceIndex {
@@ -97,6 +98,21 @@ impl InvoiceQueries for MarketUnit {
         .await
     }
 
+    async fn payments_of_invoice(
+        &mut self,
+        tenant: TenantId,
+        invoice: InvoiceId,
+    ) -> Result<InvoicePayments, StoreError> {
+        let of = PayableId::Invoice(invoice);
+        self.read(|statement| InvoicePayments {
+            payments: payments::of_payable(statement, tenant, of),
+            captures: captures::of_payable(statement, tenant, of),
+            refunds: refunds::of_payable(statement, tenant, of),
+            reports: gateway_reports::of_payable(statement, tenant, of),
+        })
+        .await
+    }
+
     async fn invoice_lines(
         &mut self,
         invoice: InvoiceId,
@@ -166,6 +182,21 @@ impl InvoiceRepo for MarketUnit {
             }
             statement.own.invoices.put(invoice.clone());
             Ok(())
+        })
+        .await
+    }
+
+    async fn advance_invoice(&mut self, after: &Invoice) -> Result<Changed, StoreError> {
+        self.write(vec![Lock::Invoice(after.id)], |statement| {
+            let before = statement.invoices().get(&after.id).cloned();
+            let Some(before) =
+                before.filter(|it| (it.tenant, it.version + 1) == (after.tenant, after.version))
+            else {
+                return Ok(Changed::None);
+            };
+            let Invoice { status, pay_time, version, update_time, .. } = *after;
+            statement.own.invoices.put(Invoice { status, pay_time, version, update_time, ..before });
+            Ok(Changed::One)
         })
         .await
     }

@@ -8,7 +8,7 @@ use handover_memory::store::conflict;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
-use marketplace_domain::{Capture, OrderId, Payment, PaymentId, PaymentStatus, Reference};
+use marketplace_domain::{Capture, OrderId, PayableId, Payment, PaymentId, PaymentStatus, Reference};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -16,8 +16,8 @@ use crate::unit::MarketUnit;
 
 #[derive(Default)]
 pub(crate) struct PaymentIndex {
-    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<PaymentId>>,
-    processing: BTreeMap<(TenantId, OrderId), PaymentId>,
+    by_payable: BTreeMap<(TenantId, PayableId), BTreeSet<PaymentId>>,
+    processing: BTreeMap<(TenantId, PayableId), PaymentId>,
     by_transaction: BTreeMap<String, PaymentId>,
     by_reference: BTreeMap<Reference, PaymentId>,
 }
@@ -31,9 +31,9 @@ impl Row<Market> for Payment {
     }
 
     fn enter(&self, index: &mut PaymentIndex) {
-        index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
+        index.by_payable.entry((self.tenant, self.of)).or_default().insert(self.id);
         if self.status == PaymentStatus::Processing {
-            index.processing.insert((self.tenant, self.order), self.id);
+            index.processing.insert((self.tenant, self.of), self.id);
         }
         if let Some(transaction) = &self.transaction_id {
             index.by_transaction.insert(transaction.clone(), self.id);
@@ -43,12 +43,12 @@ impl Row<Market> for Payment {
 
     /// Removes an index entry only if it names this row: another row of the same commit may have replaced the entry.
     fn leave(&self, index: &mut PaymentIndex) {
-        let order = (self.tenant, self.order);
-        if let Some(ids) = index.by_order.get_mut(&order) {
+        let payable = (self.tenant, self.of);
+        if let Some(ids) = index.by_payable.get_mut(&payable) {
             ids.remove(&self.id);
         }
-        if self.status == PaymentStatus::Processing && index.processing.get(&order) == Some(&self.id) {
-            index.processing.remove(&order);
+        if self.status == PaymentStatus::Processing && index.processing.get(&payable) == Some(&self.id) {
+            index.processing.remove(&payable);
         }
         if let Some(transaction) = &self.transaction_id
             && index.by_transaction.get(transaction) == Some(&self.id)
@@ -89,7 +89,7 @@ impl PaymentQueries for MarketUnit {
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError> {
-        self.read(|statement| in_processing(statement, tenant, order).cloned()).await
+        self.read(|statement| in_processing(statement, tenant, order.into()).cloned()).await
     }
 
     async fn payments_of(
@@ -98,14 +98,7 @@ impl PaymentQueries for MarketUnit {
         orders: &[OrderId],
     ) -> Result<Vec<Payment>, StoreError> {
         self.read(|statement| {
-            let payments = statement.payments();
-            of_orders(tenant, orders, |order| {
-                let of_order = payments.select(|table| {
-                    let ids = table.index.by_order.get(&order).into_iter().flatten();
-                    ids.filter_map(|id| Some((*id, table.get(id)?)))
-                });
-                of_order.cloned().collect()
-            })
+            of_orders(tenant, orders, |(tenant, order)| of_payable(statement, tenant, order.into()))
         })
         .await
     }
@@ -147,20 +140,34 @@ impl PaymentRepo for MarketUnit {
     }
 }
 
-/// Locks of the row and its unique keys. The key of the order is also locked when the payment leaves `PROCESSING`,
+/// Locks of the row and its unique keys. The key of the order or invoice is also locked when the payment leaves `PROCESSING`,
 /// because the key becomes free only with the commit.
 fn locks(payment: &Payment) -> Vec<Lock> {
-    let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.order)];
+    let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.of)];
     locks.extend(payment.transaction_id.clone().map(Lock::GatewayTransaction));
     locks.extend(payment.reference.map(Lock::PaymentReference));
     locks
 }
 
-fn in_processing<'s>(statement: &'s Statement<'_>, tenant: TenantId, order: OrderId) -> Option<&'s Payment> {
+/// Every payment of an order or invoice, sorted by id.
+pub(crate) fn of_payable(statement: &Statement<'_>, tenant: TenantId, payable: PayableId) -> Vec<Payment> {
+    let payments = statement.payments();
+    let of_payable = payments.select(|table| {
+        let ids = table.index.by_payable.get(&(tenant, payable)).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, table.get(id)?)))
+    });
+    of_payable.cloned().collect()
+}
+
+fn in_processing<'s>(
+    statement: &'s Statement<'_>,
+    tenant: TenantId,
+    payable: PayableId,
+) -> Option<&'s Payment> {
     let payments = statement.payments();
     payments
         .select(|table| {
-            let id = table.index.processing.get(&(tenant, order));
+            let id = table.index.processing.get(&(tenant, payable));
             id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
         })
         .next()
@@ -189,12 +196,9 @@ fn by_reference<'s>(statement: &'s Statement<'_>, reference: Reference) -> Optio
 fn check_unique(statement: &Statement<'_>, payment: &Payment) -> Result<(), StoreError> {
     let another = |found: Option<&Payment>| found.is_some_and(|other| other.id != payment.id);
     if payment.status == PaymentStatus::Processing
-        && another(in_processing(statement, payment.tenant, payment.order))
+        && another(in_processing(statement, payment.tenant, payment.of))
     {
-        return Err(conflict(format!(
-            "payments: order {} already has a payment in PROCESSING",
-            payment.order
-        )));
+        return Err(conflict(format!("payments: {} already has a payment in PROCESSING", payment.of)));
     }
     if let Some(transaction) = &payment.transaction_id
         && another(by_transaction(statement, transaction))

@@ -10,7 +10,9 @@ use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
-use marketplace_domain::{OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
+use marketplace_domain::{
+    OrderId, PayableId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt,
+};
 
 use crate::of_orders::of_orders;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -18,7 +20,7 @@ use crate::unit::MarketUnit;
 
 #[derive(Default)]
 pub(crate) struct RefundIndex {
-    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
+    by_payable: BTreeMap<(TenantId, PayableId), BTreeSet<RefundId>>,
     /// The refund of each capture that is in progress or succeeded and is no excess; a capture has at most one.
     live: BTreeMap<(PaymentId, u32), RefundId>,
     by_reference: BTreeMap<Reference, RefundId>,
@@ -34,7 +36,7 @@ impl Row<Market> for Refund {
     }
 
     fn enter(&self, index: &mut RefundIndex) {
-        index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
+        index.by_payable.entry((self.tenant, self.of)).or_default().insert(self.id);
         if is_live(self) {
             index.live.insert((self.payment, self.capture), self.id);
         }
@@ -46,7 +48,7 @@ impl Row<Market> for Refund {
 
     /// Removes an index entry only if it names this row: another row of the same commit may have replaced the entry.
     fn leave(&self, index: &mut RefundIndex) {
-        if let Some(ids) = index.by_order.get_mut(&(self.tenant, self.order)) {
+        if let Some(ids) = index.by_payable.get_mut(&(self.tenant, self.of)) {
             ids.remove(&self.id);
         }
         let capture = (self.payment, self.capture);
@@ -120,14 +122,7 @@ impl RefundQueries for MarketUnit {
 
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
         self.read(|statement| {
-            let refunds = statement.refunds();
-            of_orders(tenant, orders, |order| {
-                let of_order = refunds.select(|table| {
-                    let ids = table.index.by_order.get(&order).into_iter().flatten();
-                    ids.filter_map(|id| Some((*id, table.get(id)?)))
-                });
-                of_order.cloned().collect()
-            })
+            of_orders(tenant, orders, |(tenant, order)| of_payable(statement, tenant, order.into()))
         })
         .await
     }
@@ -210,6 +205,16 @@ fn locks(refund: &Refund) -> Vec<Lock> {
     let mut locks = vec![Lock::Refund(refund.id), Lock::RefundOfCapture(refund.payment, refund.capture)];
     locks.extend(refund.reference.map(Lock::RefundReference));
     locks
+}
+
+/// Every refund of an order or invoice, sorted by id.
+pub(crate) fn of_payable(statement: &Statement<'_>, tenant: TenantId, payable: PayableId) -> Vec<Refund> {
+    let refunds = statement.refunds();
+    let of_payable = refunds.select(|table| {
+        let ids = table.index.by_payable.get(&(tenant, payable)).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, table.get(id)?)))
+    });
+    of_payable.cloned().collect()
 }
 
 fn by_reference<'s>(statement: &'s Statement<'_>, reference: Reference) -> Option<&'s Refund> {

@@ -9,8 +9,8 @@ use marketplace::ports::{
 };
 use marketplace_domain::{
     Asset, Balance, BillingPeriod, Capture, Coupon, CouponId, FindingKind, GatewayReport, Hold, Invoice,
-    InvoiceId, InvoiceLine, OperationKey, Order, OrderId, Payment, PaymentId, Product, ProductId, Purse,
-    RecordedFinding, Reference, Refund, RefundId, SupersededAttempt, UserId,
+    InvoiceId, InvoiceLine, OperationKey, Order, OrderId, PayableId, Payment, PaymentId, Product, ProductId,
+    Purse, RecordedFinding, Reference, Refund, RefundId, SupersededAttempt, UserId,
 };
 
 use crate::rows::{CreditRow, EntryRow, IdBlockRow, ListingRow, OperationRow};
@@ -58,7 +58,7 @@ pub(crate) enum Lock {
     Product(ProductId),
     Order(OrderId),
     Payment(PaymentId),
-    PaymentInProcessing(TenantId, OrderId),
+    PaymentInProcessing(TenantId, PayableId),
     PaymentReference(Reference),
     GatewayTransaction(String),
     Capture(PaymentId, u32),

@@ -1,18 +1,21 @@
 //! Captures of payments, for the repository of payments.
 
-use crate::AmountFields;
 use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
+use crate::{AmountFields, payable};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Table, Value, table, values};
-use marketplace_domain::Capture;
+use marketplace_domain::{Capture, InvoiceId, OrderId};
 
 table! {
     pub(crate) CaptureTable("payment_captures" by "payment_id"),
     read row as Capture, write capture as &'a Capture;
     insert {
         tenant: id("tenant_id" = capture.tenant.get()),
-        order: id("order_id" = capture.order.get()),
+        of: (payable(&row))(
+            "order_id" = capture.of.order().map(OrderId::get),
+            "invoice_id" = capture.of.invoice().map(InvoiceId::get)
+        ),
         payment: id("payment_id" = capture.payment.get()),
         number: count("capture_no" = capture.number),
         transaction_id: string("transaction_id" = &capture.transaction_id),
@@ -25,7 +28,7 @@ table! {
 
 const COLUMNS: &str = CaptureTable::COLUMNS;
 
-/// The query for all captures of an order. Its parameters are the tenant and the order.
+/// The queries for all captures of an order or invoice.
 pub(crate) const OF_ORDERS: OfOrders<'_> =
     OfOrders { table: "payment_captures", columns: COLUMNS, sequence: "payment_id, capture_no" };
 

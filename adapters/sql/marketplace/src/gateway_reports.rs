@@ -1,22 +1,27 @@
 //! Repository of the reports of the payment gateway.
 
-use crate::AmountFields;
 use crate::of_orders::OfOrders;
 use crate::session::MarketSession;
+use crate::{AmountFields, opt_payable};
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 use handover_sql::{Dialect, Fields, Table, Value, table, values};
 use marketplace::ports::{GatewayReportFilter, GatewayReportQueries, GatewayReportRepo};
-use marketplace_domain::{ClosedBy, GatewayReport, Money, OrderId, PaymentId, RefundId, ReportState};
+use marketplace_domain::{
+    ClosedBy, GatewayReport, InvoiceId, Money, OrderId, PayableId, PaymentId, RefundId, ReportState,
+};
 
 table! {
-    ReportTable("gateway_reports" by "id"), read row as GatewayReport, write report as &'a GatewayReport;
+    pub(crate) ReportTable("gateway_reports" by "id"), read row as GatewayReport, write report as &'a GatewayReport;
     insert {
         key: string("report_key" = &report.key),
         kind: named("kind" = report.kind.as_str()),
         tenant: opt_id("tenant_id" = report.tenant.map(TenantId::get)),
-        order: opt_id("order_id" = report.order.map(OrderId::get)),
+        of: (opt_payable(&row))(
+            "order_id" = report.of.and_then(PayableId::order).map(OrderId::get),
+            "invoice_id" = report.of.and_then(PayableId::invoice).map(InvoiceId::get)
+        ),
         payment: opt_id("payment_id" = report.payment.map(PaymentId::get)),
         refund: opt_id("refund_id" = report.refund.map(RefundId::get)),
         attempt: opt_id("attempt_no" = report.attempt.map(i64::from)),
@@ -40,6 +45,16 @@ table! {
 }
 
 const COLUMNS: &str = ReportTable::COLUMNS;
+
+/// The columns of a numbered report.
+pub(crate) fn with_id() -> String {
+    format!("id, {COLUMNS}")
+}
+
+/// The queries for all reports about an order or invoice.
+pub(crate) const fn of_orders(columns: &str) -> OfOrders<'_> {
+    OfOrders { table: "gateway_reports", columns, sequence: "id" }
+}
 
 fn closed(row: &Fields<'_>) -> Result<Option<ClosedBy>, StoreError> {
     let Some(operator) = row.opt_string("closed_by")? else { return Ok(None) };
@@ -118,9 +133,8 @@ impl GatewayReportQueries for MarketSession {
         tenant: TenantId,
         orders: &[OrderId],
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
-        let columns = format!("id, {COLUMNS}");
-        let of_orders = OfOrders { table: "gateway_reports", columns: &columns, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), ReportTable::numbered).await
+        let columns = with_id();
+        of_orders(&columns).fetch(self, (tenant, orders), ReportTable::numbered).await
     }
 }
 

@@ -1,13 +1,17 @@
 //! Repository of invoices.
 
 use crate::AmountFields;
-use crate::session::MarketSession;
+use crate::captures::{self, CaptureTable};
+use crate::gateway_reports::{self, ReportTable};
+use crate::payments::{self, PaymentTable};
+use crate::refunds::{self, RefundTable};
+use crate::session::{MarketSession, advance};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Table, Value, table, values};
-use marketplace::ports::{END_OF_IDS, InvoiceFilter, InvoiceQueries, InvoiceRepo};
+use marketplace::ports::{END_OF_IDS, InvoiceFilter, InvoicePayments, InvoiceQueries, InvoiceRepo};
 use marketplace_domain::{BilledOrder, BillingPeriod, Invoice, InvoiceId, InvoiceLine, OrderId};
 
 table! {
@@ -20,13 +24,15 @@ table! {
         orders: count("order_count" = invoice.orders),
         total: money("total_minor" = invoice.total.minor()),
         currency: currency("currency" = invoice.currency.as_str()),
-        status: named("status" = invoice.status.as_str()),
         trace: (row.trace())(
             "trace_id" = invoice.trace.as_ref().map(|trace| trace.trace_id.as_str()),
             "traceparent" = invoice.trace.as_ref().and_then(|trace| trace.traceparent.as_deref())
         ),
-        version: int("version" = invoice.version),
         create_time: time("create_time" = invoice.create_time),
+    }
+    update {
+        status: named("status" = invoice.status.as_str()),
+        version: int("version" = invoice.version),
         pay_time: opt_time("pay_time" = invoice.pay_time),
         update_time: time("update_time" = invoice.update_time),
     }
@@ -142,6 +148,23 @@ impl InvoiceQueries for MarketSession {
         self.fetch(&sql, values).await?.iter().map(InvoiceTable::read).collect()
     }
 
+    async fn payments_of_invoice(
+        &mut self,
+        tenant: TenantId,
+        invoice: InvoiceId,
+    ) -> Result<InvoicePayments, StoreError> {
+        let of = (tenant, invoice);
+        let columns = gateway_reports::with_id();
+        Ok(InvoicePayments {
+            payments: payments::OF_ORDERS.fetch_invoice(self, of, PaymentTable::read).await?,
+            captures: captures::OF_ORDERS.fetch_invoice(self, of, CaptureTable::read).await?,
+            refunds: refunds::OF_ORDERS.fetch_invoice(self, of, RefundTable::read).await?,
+            reports: gateway_reports::of_orders(&columns)
+                .fetch_invoice(self, of, ReportTable::numbered)
+                .await?,
+        })
+    }
+
     async fn invoice_lines(
         &mut self,
         invoice: InvoiceId,
@@ -192,6 +215,11 @@ impl InvoiceQueries for MarketSession {
 impl InvoiceRepo for MarketSession {
     async fn insert_invoice(&mut self, invoice: &Invoice) -> Result<(), StoreError> {
         self.insert_into::<InvoiceTable>(InvoiceTable::values(invoice), "").await
+    }
+
+    async fn advance_invoice(&mut self, after: &Invoice) -> Result<Changed, StoreError> {
+        let updated = InvoiceTable::updated_values(after);
+        advance::<InvoiceTable>(self, updated, after.tenant, after.id.get(), after.version - 1).await
     }
 
     async fn insert_invoice_lines(&mut self, lines: &[InvoiceLine]) -> Result<(), StoreError> {

@@ -29,7 +29,7 @@ pub use store::{MIGRATIONS, SqlMarket};
 
 use handover_outbox::ports::StoreError;
 use handover_sql::Fields;
-use marketplace_domain::{Currency, Money, Reference};
+use marketplace_domain::{Currency, Money, PayableId, Reference};
 
 /// Reads amounts, which are stored in minor units.
 trait AmountFields {
@@ -52,6 +52,21 @@ impl AmountFields for Fields<'_> {
             text if text == Currency::CNY.as_str() => Ok(Currency::CNY),
             text => Err(self.corrupt(column, format!("{text:?} is unknown"))),
         }
+    }
+}
+
+/// Reads the columns `order_id` and `invoice_id`, of which exactly one has a value.
+fn payable(row: &Fields<'_>) -> Result<PayableId, StoreError> {
+    opt_payable(row)?.ok_or_else(|| row.corrupt("order_id", "the row has neither an order nor an invoice"))
+}
+
+/// Reads the columns `order_id` and `invoice_id`, of which at most one has a value.
+fn opt_payable(row: &Fields<'_>) -> Result<Option<PayableId>, StoreError> {
+    match (row.opt_id("order_id")?, row.opt_id("invoice_id")?) {
+        (Some(order), None) => Ok(Some(PayableId::Order(order))),
+        (None, Some(invoice)) => Ok(Some(PayableId::Invoice(invoice))),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(row.corrupt("invoice_id", "the row has an order and an invoice")),
     }
 }
 

@@ -1,13 +1,13 @@
-//! Reads the rows that belong to orders of one tenant.
+//! Reads the rows that belong to orders, or to an invoice, of one tenant.
 
 use std::collections::BTreeSet;
 
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
-use marketplace_domain::OrderId;
+use marketplace_domain::{InvoiceId, OrderId};
 
-/// A table whose rows belong to orders.
+/// A table whose rows belong to orders, or also to invoices.
 pub(crate) struct OfOrders<'a> {
     pub(crate) table: &'a str,
     /// The columns to read, among them `order_id` and `sequence`.
@@ -33,6 +33,32 @@ impl OfOrders<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// The rows of an invoice, sorted by sequence. `read` converts one row.
+    pub(crate) async fn fetch_invoice<T>(
+        &self,
+        session: &mut Session,
+        (tenant, invoice): (TenantId, InvoiceId),
+        read: impl Fn(&Row) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (sql, values) = self.statement_of_invoice(session.dialect(), tenant, invoice);
+        session.fetch(&sql, values).await?.iter().map(read).collect()
+    }
+
+    pub(crate) fn statement_of_invoice(
+        &self,
+        dialect: &dyn Dialect,
+        tenant: TenantId,
+        invoice: InvoiceId,
+    ) -> (String, Vec<Value>) {
+        let OfOrders { table, columns, sequence } = self;
+        let index = dialect.index(&format!("idx_{table}_invoice"));
+        let is_of_tenant = format!("{} = ?", dialect.unindexed("tenant_id"));
+        let sql = format!(
+            "SELECT {columns} FROM {table} {index} WHERE invoice_id = ? AND {is_of_tenant} ORDER BY {sequence}"
+        );
+        (sql, values![invoice.get(), tenant.get()])
     }
 
     pub(crate) fn statement(

@@ -3,16 +3,16 @@
 use crate::captures::{self, CaptureTable};
 use crate::of_orders::OfOrders;
 use crate::session::{MarketSession, advance};
-use crate::{AmountFields, reference};
+use crate::{AmountFields, payable, reference};
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Table, Value, table, values};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
-use marketplace_domain::{Capture, OrderId, Payment, PaymentId, PaymentMethod, Reference};
+use marketplace_domain::{Capture, InvoiceId, OrderId, Payment, PaymentId, PaymentMethod, Reference};
 
 table! {
-    PaymentTable("payments" by "id"), read row as Payment, write payment as &'a Payment;
+    pub(crate) PaymentTable("payments" by "id"), read row as Payment, write payment as &'a Payment;
     insert {
         id: id("id" = payment.id.get()),
         tenant: id("tenant_id" = payment.tenant.get()),
@@ -22,7 +22,10 @@ table! {
     }
     update {
         reference: opt_named("reference" = reference(payment.reference)),
-        order: id("order_id" = payment.order.get()),
+        of: (payable(&row))(
+            "order_id" = payment.of.order().map(OrderId::get),
+            "invoice_id" = payment.of.invoice().map(InvoiceId::get)
+        ),
         amount: money("amount_minor" = payment.amount.minor()),
         currency: currency("currency" = payment.currency.as_str()),
         status: named("status" = payment.status.as_str()),
@@ -45,7 +48,7 @@ pub(crate) fn by_reference(reference: Reference) -> (String, Vec<Value>) {
     (format!("SELECT {COLUMNS} FROM payments WHERE reference = ?"), values![reference.to_string()])
 }
 
-/// The query for all payments of an order. Its parameters are the tenant and the order.
+/// The queries for all payments of an order or invoice.
 pub(crate) const OF_ORDERS: OfOrders<'_> = OfOrders { table: "payments", columns: COLUMNS, sequence: "id" };
 
 #[async_trait]

@@ -66,7 +66,7 @@ async fn check_lookups(store: &SqlMarket) {
     let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
     let period = BillingPeriod::FIRST;
     let invoice = InvoiceId::try_from(7).unwrap();
-    let cases: [((String, Vec<Value>), &str); 17] = [
+    let cases: [((String, Vec<Value>), &str); 21] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
@@ -93,6 +93,22 @@ async fn check_lookups(store: &SqlMarket) {
             "SEARCH reconciliation_findings USING INDEX uk_findings_subject",
         ),
         (invoices::of_period(tenant, period), "SEARCH invoices USING INDEX uk_invoices_period"),
+        (
+            payments::OF_ORDERS.statement_of_invoice(dialect, tenant, invoice),
+            "SEARCH payments USING INDEX idx_payments_invoice",
+        ),
+        (
+            captures::OF_ORDERS.statement_of_invoice(dialect, tenant, invoice),
+            "SEARCH payment_captures USING INDEX idx_payment_captures_invoice",
+        ),
+        (
+            refunds::OF_ORDERS.statement_of_invoice(dialect, tenant, invoice),
+            "SEARCH refunds USING INDEX idx_refunds_invoice",
+        ),
+        (
+            gateway_reports::of_orders("id").statement_of_invoice(dialect, tenant, invoice),
+            "SEARCH gateway_reports USING INDEX idx_gateway_reports_invoice",
+        ),
         (invoices::next_tenant(dialect, Some(tenant)), "SEARCH orders USING"),
         (invoices::lines(invoice, None, 100), "SEARCH invoice_lines USING PRIMARY KEY"),
         (

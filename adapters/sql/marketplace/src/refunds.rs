@@ -2,20 +2,23 @@
 
 use crate::of_orders::OfOrders;
 use crate::session::{MarketSession, advance};
-use crate::{AmountFields, reference};
+use crate::{AmountFields, payable, reference};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Fields, Table, Value, table, values};
 use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
-use marketplace_domain::{OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
+use marketplace_domain::{InvoiceId, OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 table! {
-    RefundTable("refunds" by "id"), read row as Refund, write refund as &'a Refund;
+    pub(crate) RefundTable("refunds" by "id"), read row as Refund, write refund as &'a Refund;
     insert { id: id("id" = refund.id.get()), tenant: id("tenant_id" = refund.tenant.get()) }
     update {
-        order: id("order_id" = refund.order.get()),
+        of: (payable(&row))(
+            "order_id" = refund.of.order().map(OrderId::get),
+            "invoice_id" = refund.of.invoice().map(InvoiceId::get)
+        ),
         payment: id("payment_id" = refund.payment.get()),
         capture: count("capture_no" = refund.capture),
         reference: opt_named("reference" = reference(refund.reference)),
@@ -46,6 +49,9 @@ table! {
 }
 
 const COLUMNS: &str = RefundTable::COLUMNS;
+
+/// The queries for all refunds of an order or invoice.
+pub(crate) const OF_ORDERS: OfOrders<'_> = OfOrders { table: "refunds", columns: COLUMNS, sequence: "id" };
 
 // A process of an earlier version settles a refund without the columns `settled_attempt` and `payouts`.
 
@@ -165,8 +171,7 @@ impl RefundQueries for MarketSession {
     }
 
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError> {
-        let of_orders = OfOrders { table: "refunds", columns: COLUMNS, sequence: "id" };
-        of_orders.fetch(self, (tenant, orders), RefundTable::read).await
+        OF_ORDERS.fetch(self, (tenant, orders), RefundTable::read).await
     }
 
     async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<Refund>, StoreError> {

@@ -234,7 +234,7 @@ impl AssetAccounts {
             key,
             asset: subject.asset,
             kind,
-            user: subject.user,
+            user: Some(subject.user),
             order: Some(subject.order),
             refund,
             coupon,

@@ -144,7 +144,7 @@ fn of_change(
 /// be derived.
 fn of_order_refund(order: &Order, refunds: &[Refund]) -> Option<ExpectedEvent> {
     let refunds_order = |refund: &&Refund| {
-        refund.status == RefundStatus::Success && !refund.is_excess && refund.cause.is_of_order()
+        refund.status == RefundStatus::Success && !refund.is_excess && refund.cause.is_requested()
     };
     let refund = refunds.iter().rfind(refunds_order)?;
     let body = OrderRefunded {

@@ -1,15 +1,20 @@
-//! Comparison of invoices with their lines and with the completed orders of their month.
+//! Comparison of invoices with their lines, with the completed orders of their month, and with their payments and refunds.
 //!
 //! **Invariant:** an invoice has a line for exactly the orders that were completed in its month, each with the fee of the
 //! order's total, and its total is the sum of the fees. An invoice and its lines are written together, and neither the lines
 //! nor the completed orders of a closed month change.
+//!
+//! **Invariant:** an invoice is paid by one capture and refunded by one refund, and each movement of money is in the ledger.
 
 use std::collections::BTreeMap;
 
 use handover_outbox::ports::StoreError;
-use marketplace_domain::{BilledOrder, Invoice, InvoiceLine, Money, OrderId};
+use marketplace_domain::{
+    BilledOrder, Invoice, InvoiceLine, InvoiceStatus, Money, OperationKey, OrderId, Refund, RefundStatus,
+};
 
-use crate::ports::MarketView;
+use crate::cash;
+use crate::ports::{InvoicePayments, MarketView};
 
 /// Lines or orders per page.
 const PAGE: u32 = 1_000;
@@ -25,6 +30,10 @@ pub(crate) enum InvoiceMismatch {
     LineDiffers(OrderId),
     /// Number or sum of the lines differ from the invoice.
     TotalDiffers { lines: u64, sum: i128 },
+    /// The payments and refunds contradict the status.
+    MoneyDiffers { is_paid: bool, is_refunded: bool },
+    /// A captured or refunded amount is not in the ledger.
+    NotBooked(OperationKey),
 }
 
 /// The contradictions of an invoice. Its lines are read after it: they were written in the same unit of work.
@@ -62,6 +71,59 @@ pub(crate) async fn mismatches_of_invoice(
         }
     }
     found.extend(lines.into_keys().map(InvoiceMismatch::NotCompleted));
+    found.extend(mismatches_of_money(view, invoice).await?);
+    Ok(found)
+}
+
+/// The contradictions of an invoice with its payments, refunds and ledger operations. A change of the status is committed
+/// together with its payment or refund, so that nothing is compared if the invoice has changed since it was read. A movement of
+/// money is committed together with its operation, so that the operations are read last.
+async fn mismatches_of_money(
+    view: &mut dyn MarketView,
+    invoice: &Invoice,
+) -> Result<Vec<InvoiceMismatch>, StoreError> {
+    let InvoicePayments { payments, captures, refunds, .. } =
+        view.payments_of_invoice(invoice.tenant, invoice.id).await?;
+    if view.invoice_by_id(invoice.id).await?.as_ref() != Some(invoice) {
+        return Ok(Vec::new());
+    }
+    let captures = cash::captures_of(&payments, captures);
+    let paid = OperationKey::invoice_capture(invoice.id);
+    let mut keys = Vec::new();
+    let mut is_paid = false;
+    let mut is_refunded = false;
+    for capture in &captures {
+        let payment = payments.iter().find(|payment| payment.id == capture.payment);
+        let key = payment.map_or_else(
+            || OperationKey::capture(capture.payment, capture.number),
+            |payment| capture.operation_key(payment),
+        );
+        if key == paid {
+            is_paid = true;
+            let is_of_capture = |refund: &&Refund| capture.is_refunded_by(refund) && !refund.is_excess;
+            is_refunded = refunds.iter().filter(is_of_capture).any(|refund| match invoice.status {
+                InvoiceStatus::Refunded => refund.payouts > 0,
+                InvoiceStatus::Pending | InvoiceStatus::Paid => refund.status == RefundStatus::Success,
+            });
+        }
+        if capture.amount > Money::ZERO {
+            keys.push(key);
+        }
+    }
+    let refunded = refunds.iter().filter(|refund| refund.amount > Money::ZERO);
+    keys.extend(refunded.flat_map(cash::operations_of_refund).map(|(_, key)| key));
+    let expected = match invoice.status {
+        InvoiceStatus::Pending => (false, false),
+        InvoiceStatus::Paid => (true, false),
+        InvoiceStatus::Refunded => (true, true),
+    };
+    let mut found = Vec::new();
+    if (is_paid, is_refunded) != expected {
+        found.push(InvoiceMismatch::MoneyDiffers { is_paid, is_refunded });
+    }
+    let booked = view.operations_by_key(invoice.tenant, &keys).await?;
+    keys.retain(|key| booked.iter().all(|operation| operation.key != *key));
+    found.extend(keys.into_iter().map(InvoiceMismatch::NotBooked));
     Ok(found)
 }
 
@@ -92,6 +154,17 @@ impl InvoiceMismatch {
                     "invoice {id} has {orders} orders and a total of {total}, but {lines} lines over {sum}"
                 )
             }
+            InvoiceMismatch::MoneyDiffers { is_paid, is_refunded } => {
+                let money = match (is_paid, is_refunded) {
+                    (false, _) => "no payment has paid it",
+                    (true, false) => "a payment has paid it, and no refund of it has succeeded",
+                    (true, true) => "a payment has paid it, and a refund of it has succeeded",
+                };
+                format!("invoice {id} is {}, but {money}", invoice.status)
+            }
+            InvoiceMismatch::NotBooked(key) => {
+                format!("the money of invoice {id} was moved, but {key} is not in the ledger")
+            }
         }
     }
 
@@ -101,7 +174,9 @@ impl InvoiceMismatch {
             InvoiceMismatch::NotInvoiced(order)
             | InvoiceMismatch::NotCompleted(order)
             | InvoiceMismatch::LineDiffers(order) => Some(*order),
-            InvoiceMismatch::TotalDiffers { .. } => None,
+            InvoiceMismatch::TotalDiffers { .. }
+            | InvoiceMismatch::MoneyDiffers { .. }
+            | InvoiceMismatch::NotBooked(_) => None,
         }
     }
 }

@@ -36,9 +36,9 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
     for (tenant, ids) in ids_by_tenant(orders) {
         let paid = view.payments_of(tenant, &ids).await?;
         let stored = view.captures_of(tenant, &ids).await?;
-        captures.extend(tenant, cash::captures_of(&paid, stored), |it| it.order);
-        payments.extend(tenant, paid, |it| it.order);
-        refunds.extend(tenant, view.refunds_of(tenant, &ids).await?, |it| it.order);
+        captures.extend(tenant, cash::captures_of(&paid, stored), |it| it.of.order());
+        payments.extend(tenant, paid, |it| it.of.order());
+        refunds.extend(tenant, view.refunds_of(tenant, &ids).await?, |it| it.of.order());
     }
     let mut rows: Vec<OrderRows<'a>> = orders
         .iter()

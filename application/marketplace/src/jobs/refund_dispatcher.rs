@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::Trace;
-use marketplace_domain::{Refund, RefundId, RefundStatus};
+use marketplace_domain::{InvoiceId, OrderId, Refund, RefundId, RefundStatus};
 use tracing::{info, warn};
 
 use super::RefundSettings;
@@ -65,8 +65,10 @@ impl RefundDispatcher {
                     return Ok(None);
                 }
                 let payment = unit.payment_by_id(refund.payment).await?;
-                let captures = unit.captures_of(refund.tenant, &[refund.order]).await?;
-                let captures = cash::captures_of(payment.as_slice(), captures);
+                let captures = match &payment {
+                    Some(payment) => cash::captures_of_payment(unit, payment).await?,
+                    None => Vec::new(),
+                };
                 let capture = captures.into_iter().find(|capture| capture.is_refunded_by(&refund));
                 let attempted = refund.with_attempt(next_attempt_time(settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
@@ -79,7 +81,7 @@ impl RefundDispatcher {
                             payment: attempted.payment,
                             payment_reference: payment.and_then(|payment| payment.reference),
                             transaction_id: capture.map(|capture| capture.transaction_id),
-                            order: attempted.order,
+                            of: attempted.of,
                             amount: attempted.amount,
                             currency: attempted.currency,
                             trace: attempted.trace.clone().unwrap_or_else(|| fallback_trace(attempted.id)),
@@ -95,7 +97,8 @@ impl RefundDispatcher {
     /// Sends a request.
     async fn send(&self, (refund, request): &Attempted) -> RequestOutcome {
         let id = refund.id;
-        let order = refund.order;
+        let order = refund.of.order().map(OrderId::get);
+        let invoice = refund.of.invoice().map(InvoiceId::get);
         let attempt = refund.attempts;
         let trace = &request.trace.trace_id;
         let response = tokio::select! {
@@ -107,15 +110,15 @@ impl RefundDispatcher {
         };
         match response {
             Ok(()) => {
-                info!(code = "refund.accepted", refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
+                info!(code = "refund.accepted", refundId = %id, orderId = order, invoiceId = invoice, traceId = trace, attempt, "[RefundDispatcher] gateway accepted the request");
                 RequestOutcome::Accepted
             }
             Err(error @ GatewayError::Unavailable(_)) => {
-                warn!(code = "refund.request-failed", %error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
+                warn!(code = "refund.request-failed", %error, refundId = %id, orderId = order, invoiceId = invoice, traceId = trace, attempt, "[RefundDispatcher] request failed; retrying later");
                 RequestOutcome::Failed(error.to_string())
             }
             Err(error @ GatewayError::Refused(_)) => {
-                tracing::error!(code = "refund.rejected", %error, refundId = %id, orderId = %order, traceId = trace, attempt,
+                tracing::error!(code = "refund.rejected", %error, refundId = %id, orderId = order, invoiceId = invoice, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] gateway rejected the refund; retrying later");
                 RequestOutcome::Failed(error.to_string())
             }
@@ -177,7 +180,9 @@ impl Dispatch for RefundDispatcher {
     }
 
     fn interrupted(&self, (refund, request): &Attempted, _: DateTime<Utc>) -> RequestOutcome {
-        info!(code = "refund.interrupted", refundId = %refund.id, orderId = %refund.order, traceId = request.trace.trace_id, attempt = refund.attempts,
+        let order = refund.of.order().map(OrderId::get);
+        let invoice = refund.of.invoice().map(InvoiceId::get);
+        info!(code = "refund.interrupted", refundId = %refund.id, orderId = order, invoiceId = invoice, traceId = request.trace.trace_id, attempt = refund.attempts,
             "[RefundDispatcher] request interrupted by the end of the process; it is due again");
         RequestOutcome::Interrupted
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use handover_events::Trace;
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, RefundId};
+use marketplace_domain::{Currency, Money, PayableId, PaymentId, Reference, RefundId};
 
 /// Request to refund a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,8 @@ pub struct RefundRequest {
     pub payment_reference: Option<Reference>,
     /// The gateway's transaction id of the captured money.
     pub transaction_id: Option<String>,
-    pub order: OrderId,
+    /// The order or invoice of the payment.
+    pub of: PayableId,
     pub amount: Money,
     pub currency: Currency,
     /// Trace of the request that started the refund.

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace_domain::{
-    BilledOrder, BillingPeriod, Invoice, InvoiceId, InvoiceLine, InvoiceStatus, OrderId,
+    BilledOrder, BillingPeriod, Capture, GatewayReport, Invoice, InvoiceId, InvoiceLine, InvoiceStatus,
+    OrderId, Payment, Refund,
 };
 
 /// Selects invoices.
@@ -15,6 +16,17 @@ pub struct InvoiceFilter {
     pub tenant: Option<TenantId>,
     /// Only invoices with this status.
     pub status: Option<InvoiceStatus>,
+}
+
+/// The payments, captures and refunds of an invoice, and the reports of the gateway about them, each sorted as those of an
+/// order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InvoicePayments {
+    pub payments: Vec<Payment>,
+    /// The stored captures.
+    pub captures: Vec<Capture>,
+    pub refunds: Vec<Refund>,
+    pub reports: Vec<Numbered<GatewayReport>>,
 }
 
 /// Reads invoices and the completed orders that they cover.
@@ -38,6 +50,13 @@ pub trait InvoiceQueries: Send {
         before: Option<InvoiceId>,
         limit: u32,
     ) -> Result<Vec<Invoice>, StoreError>;
+
+    /// Every payment, stored capture, refund and gateway report of an invoice.
+    async fn payments_of_invoice(
+        &mut self,
+        tenant: TenantId,
+        invoice: InvoiceId,
+    ) -> Result<InvoicePayments, StoreError>;
 
     /// At most `limit` lines of an invoice, with an order id above `after`, smallest order id first.
     async fn invoice_lines(
@@ -72,6 +91,10 @@ pub trait InvoiceQueries: Send {
 pub trait InvoiceRepo: Send {
     /// Inserts an invoice. An id in use, or a second invoice of the same tenant and period, MUST be a `Conflict`.
     async fn insert_invoice(&mut self, invoice: &Invoice) -> Result<(), StoreError>;
+
+    /// Replaces `status`, `pay_time`, `version` and `update_time` if the version of the row is `after.version - 1`: one
+    /// conditional write.
+    async fn advance_invoice(&mut self, after: &Invoice) -> Result<Changed, StoreError>;
 
     /// Inserts lines. A line of an order that has a line already, in any invoice, MUST be a `Conflict`.
     async fn insert_invoice_lines(&mut self, lines: &[InvoiceLine]) -> Result<(), StoreError>;

@@ -40,7 +40,7 @@ pub trait PaymentQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentRepo: Send {
-    /// Inserts a payment. An id or reference in use, or a second payment in `PROCESSING` for the same order, MUST be a
+    /// Inserts a payment. An id or reference in use, or a second payment in `PROCESSING` for the same order or invoice, MUST be a
     /// `Conflict`.
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError>;
 

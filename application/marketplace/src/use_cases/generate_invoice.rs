@@ -168,7 +168,7 @@ impl AttemptedInvoice {
         // Another process that generates this invoice waits for the unique key.
         unit.insert_invoice(&invoice).await?;
         unit.insert_invoice_lines(&lines).await?;
-        let rows = self.event_factory.rows_of_tenant(self.tenant, invoice.version, &[event]);
+        let rows = self.event_factory.rows_of_tenant(0, self.tenant, invoice.version, &[event]);
         append(unit.outbox(), rows).await?;
         if let Some(entry) = &self.entry {
             unit.outbox().audit(entry).await?;

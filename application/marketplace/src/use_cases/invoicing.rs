@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use handover_outbox::Page;
 use handover_outbox::operations::{Action, Operator, count};
-use marketplace_domain::{FeeRate, Invoice, InvoiceId, InvoiceLine, InvoiceStatus, OrderId};
+use marketplace_domain::{FeeRate, Invoice, InvoiceId, InvoiceLine, InvoiceStatus, OrderId, Payment, Refund};
 
 use super::UseCaseError;
 use crate::context::CommandContext;
 use crate::events::EventSource;
 use crate::ids::Ids;
-use crate::ports::{InvoiceFilter, MarketTransactor};
+use crate::ports::{InvoiceFilter, InvoicePayments, MarketTransactor};
 
 /// Generates and reads invoices.
 #[derive(Clone)]
@@ -31,10 +31,12 @@ pub struct ListInvoices {
     pub limit: u32,
 }
 
-/// An invoice and a page of its lines.
+/// An invoice with its payments and refunds, and a page of its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvoiceWithLines {
+pub struct InvoiceDetails {
     pub invoice: Invoice,
+    pub payments: Vec<Payment>,
+    pub refunds: Vec<Refund>,
     pub lines: Page<InvoiceLine>,
 }
 
@@ -58,7 +60,7 @@ impl Invoicing {
         Ok(page)
     }
 
-    /// Returns an invoice with the lines of the orders above `after`, smallest order id first; an invoice of another tenant
+    /// Returns an invoice with its payments and refunds, and the lines of the orders above `after`, smallest order id first; an invoice of another tenant
     /// is not found. The call is recorded in the audit log.
     pub async fn find(
         &self,
@@ -66,20 +68,25 @@ impl Invoicing {
         id: InvoiceId,
         after: Option<OrderId>,
         limit: u32,
-    ) -> Result<InvoiceWithLines, UseCaseError> {
+    ) -> Result<InvoiceDetails, UseCaseError> {
         let operator = context.operator()?;
         let mut view = self.tx.view().await?;
         let found = view.invoice_by_id(id).await?.filter(|invoice| is_visible(&operator, invoice));
-        let lines = match &found {
-            Some(invoice) => view.invoice_lines(invoice.id, after, limit.saturating_add(1)).await?,
-            None => Vec::new(),
+        let details = match found {
+            Some(invoice) => {
+                let lines = view.invoice_lines(invoice.id, after, limit.saturating_add(1)).await?;
+                let lines = Page::cut(lines, limit, |line| line.order.get());
+                let InvoicePayments { payments, refunds, .. } =
+                    view.payments_of_invoice(invoice.tenant, invoice.id).await?;
+                Some(InvoiceDetails { invoice, payments, refunds, lines })
+            }
+            None => None,
         };
         drop(view);
-        let tenant = found.as_ref().map(|invoice| invoice.tenant);
+        let tenant = details.as_ref().map(|details| details.invoice.tenant);
         let action = Action::read("invoices.show", [("invoiceId", Some(id.get().into()))]);
-        action.record(&self.tx, &operator, tenant, u64::from(found.is_some())).await?;
-        let invoice = found.ok_or(UseCaseError::NotFound { what: "invoice" })?;
-        Ok(InvoiceWithLines { invoice, lines: Page::cut(lines, limit, |line| line.order.get()) })
+        action.record(&self.tx, &operator, tenant, u64::from(details.is_some())).await?;
+        details.ok_or(UseCaseError::NotFound { what: "invoice" })
     }
 }
 

@@ -3,18 +3,19 @@
 use chrono::{DateTime, Utc};
 use handover_events::{TenantId, Trace};
 use marketplace_domain::{
-    Capture, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, ProductRefusal,
+    Capture, Money, Order, OrderAction, OrderActor, OrderId, OrderRefusal, Payable, ProductRefusal,
     Reference, Refund, RefundCause, RefundId, RefundRefusal, RefundReport, RefundResult, UserId,
 };
 
 use super::settle_refund::{MAX_EVENTS, apply};
 use super::{Payments, RefundCommandRefusal, UseCaseError};
+use crate::cash::CapturedMoney;
 use crate::claim::Call;
 use crate::context::Role;
 use crate::events::EventFactory;
 use crate::ids::{id_in_use, with_unused_ids};
 use crate::ports::{IdKind, Work};
-use crate::{cash, privacy};
+use crate::privacy;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::AuditEntry;
 use handover_outbox::{Attempt, MASK};
@@ -108,8 +109,8 @@ impl AttemptedRefund {
         {
             // An order has at most one refund in processing, so a refund of this order with this creation time (in
             // microseconds) was written by an earlier attempt.
-            let written = (before.tenant, before.order, before.create_time);
-            let is_ours = written == (self.tenant, order.id, self.event_factory.now);
+            let written = (before.tenant, before.of, before.create_time);
+            let is_ours = written == (self.tenant, order.id.into(), self.event_factory.now);
             return if is_ours { Ok(before) } else { Err(id_in_use(IdKind::Refund, self.id.get()).into()) };
         }
         let party = self.user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
@@ -168,37 +169,33 @@ impl AttemptedRefund {
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
         let AttemptedRefund { command, id, reference, event_factory, entry, trace, .. } = self;
         let started = order.apply(&OrderAction::BeginRefund { refund: *id }, actor, event_factory.now);
-        let money = CapturedMoney::read(unit, &order).await?;
+        let payable = Payable::Order(order);
+        let money = CapturedMoney::read(unit, &payable).await?;
         let (capture, started) = match started {
             Ok((started, _)) => (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started)),
-            Err(refusal) => match money.open() {
+            // Money of a pending order is not refunded on request; its automatic refund can be retried.
+            Err(refusal) => match money.open().filter(|_| !payable.is_pending()) {
                 Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => (capture, None),
                 Some(_) | None => return Err(refusal.into()),
             },
         };
-        let payment = money.payment_of(&capture)?;
+        let payment = money.payment_of(capture)?;
         let reason = command.reason.clone();
-        let of_capture = Refund::of(payment, &capture, (*id, *reference), cause, reason, event_factory.now);
+        let of_capture = Refund::of(payment, capture, (*id, *reference), cause, reason, event_factory.now);
         let refund = Refund { trace: Some(trace.clone()), ..of_capture };
         let refund = Refund { off_shelf: command.off_shelf, ..refund };
         unit.insert_refund(&refund).await?;
         if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
             unit.outbox().audit(entry).await?;
         }
-        let order = match started {
+        let payable = match started {
             Some(started) => {
                 unit.advance_order(&started).await?.or_conflict("order")?;
-                started
+                Payable::Order(started)
             }
-            None => order,
+            None => payable,
         };
-        if refund.amount.minor() > 0 {
-            return Ok(refund);
-        }
-        // Nothing was paid with money: settled without the gateway.
-        let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
-        let decision = refund.decide(&report, &order, &capture, &[], event_factory.now);
-        apply(unit, &refund, &order, decision, OrderActor::System, event_factory).await
+        settle_if_nothing_to_pay_back(unit, refund, (&payable, capture), event_factory).await
     }
 }
 
@@ -210,43 +207,17 @@ fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) 
     AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
 }
 
-/// The money that was captured for an order.
-struct CapturedMoney {
-    payments: Vec<Payment>,
-    captures: Vec<Capture>,
-    refunds: Vec<Refund>,
-}
-
-impl CapturedMoney {
-    async fn read(
-        unit: &mut Work,
-        order: &Order,
-    ) -> Result<CapturedMoney, UseCaseError<RefundCommandRefusal>> {
-        let orders = [order.id];
-        let payments = unit.payments_of(order.tenant, &orders).await?;
-        let captures = cash::captures_of(&payments, unit.captures_of(order.tenant, &orders).await?);
-        // Money of a pending order is not refunded on request; its automatic refund can be retried.
-        let is_refundable = order.status != OrderStatus::Pending;
-        let captures = if is_refundable { captures } else { Vec::new() };
-        let refunds = unit.refunds_of(order.tenant, &orders).await?;
-        Ok(CapturedMoney { payments, captures, refunds })
+/// Settles a refund without the gateway if nothing was paid with money.
+pub(super) async fn settle_if_nothing_to_pay_back(
+    unit: &mut Work,
+    refund: Refund,
+    (payable, capture): (&Payable, &Capture),
+    event_factory: &EventFactory,
+) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
+    if refund.amount > Money::ZERO {
+        return Ok(refund);
     }
-
-    /// The capture that paid the order.
-    fn paying(&self) -> Option<Capture> {
-        self.captures.iter().find(|capture| !capture.refund_due).cloned()
-    }
-
-    /// A capture that buys nothing and has neither a refund in processing nor a successful refund.
-    fn open(&self) -> Option<Capture> {
-        let is_open = |capture: &&Capture| capture.refund_due && !capture.has_live_refund(&self.refunds);
-        self.captures.iter().find(is_open).cloned()
-    }
-
-    fn payment_of(&self, capture: &Capture) -> Result<&Payment, RefundRefusal> {
-        self.payments
-            .iter()
-            .find(|payment| payment.id == capture.payment)
-            .ok_or(RefundRefusal::NothingToRefund)
-    }
+    let report = RefundReport { attempt: 1, result: RefundResult::Success, transaction_id: None };
+    let decision = refund.decide(&report, payable, capture, &[], event_factory.now);
+    apply(unit, &refund, payable, decision, OrderActor::System, event_factory).await
 }

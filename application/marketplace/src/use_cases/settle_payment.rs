@@ -2,8 +2,8 @@
 
 use marketplace_domain::{
     Asset, BookedTransaction, Capture, GatewayReport, HoldStatus, Order, OrderAction, OrderActor,
-    OrderStatus, Payment, PaymentDecision, PaymentId, PaymentResult, PaymentStatus, Reference, Refund,
-    RefundCause, RefundId, ReportKind, ReportOutcome, Settlement,
+    OrderStatus, Payable, PayableId, Payment, PaymentDecision, PaymentId, PaymentResult, PaymentStatus,
+    Reference, Refund, RefundCause, RefundId, ReportKind, ReportOutcome, Settlement,
 };
 
 use super::{PaymentCommandRefusal, Payments, UseCaseError, transition};
@@ -14,6 +14,7 @@ use crate::events::EventFactory;
 use crate::gateway_reports::{self, ReportContent, ReportedName, log_report};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
+use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
 
@@ -27,7 +28,7 @@ pub struct SettlePayment {
 }
 
 impl Payments {
-    /// Records the report and applies it in one unit of work: captured money pays the order if it
+    /// Records the report and applies it in one unit of work: captured money pays the order or invoice if it
     /// is pending, and is refunded otherwise. A failed payment cancels a pending order that uses assets, and the cancellation
     /// releases them. What is uncertain is left to an operator. Returns the payment with the status at the first report;
     /// a repeated report changes nothing.
@@ -68,24 +69,23 @@ impl Payments {
                                 None,
                             ));
                         }
-                        let order = unit
-                            .order_by_id(payment.tenant, payment.order)
-                            .await?
-                            .ok_or(UseCaseError::NotFound { what: "order" })?;
-                        if payment.status != PaymentStatus::Success {
-                            require_locked_assets(unit, &order).await?;
+                        let payable = payable_of(unit, payment.tenant, payment.of).await?;
+                        if let (Some(order), PaymentStatus::Processing | PaymentStatus::Failed) =
+                            (payable.order(), payment.status)
+                        {
+                            require_locked_assets(unit, order).await?;
                         }
                         let captures = captures(unit, &payment).await?;
                         let booked = booked(unit, &report.transaction_id, &payment).await?;
-                        let decision = payment.decide(report, &order, captures, booked, event_factory.now);
+                        let decision = payment.decide(report, &payable, captures, booked, event_factory.now);
                         let outcome = decision.outcome;
                         let settling =
                             SettlementContext { actor: OrderActor::Gateway, event_factory, refund };
-                        let settled = apply(unit, &payment, &order, decision, settling).await?;
+                        let settled = apply(unit, &payment, &payable, decision, settling).await?;
                         gateway_reports::close_unknown(unit, content, name.id.map(PaymentId::get)).await?;
                         let record = GatewayReport {
                             tenant: Some(payment.tenant),
-                            order: Some(payment.order),
+                            of: Some(payment.of),
                             payment: Some(payment.id),
                             attempt: Some(1),
                             answer: Some(settled.status.as_str().to_owned()),
@@ -148,10 +148,8 @@ async fn captures(unit: &mut Work, payment: &Payment) -> Result<u32, StoreError>
     if payment.status == PaymentStatus::Processing {
         return Ok(0);
     }
-    let stored = unit.captures_of(payment.tenant, &[payment.order]).await?;
-    let all = cash::captures_of(std::slice::from_ref(payment), stored);
-    let own = all.iter().filter(|capture| capture.payment == payment.id);
-    Ok(own.map(|capture| capture.number).max().unwrap_or(0))
+    let captures = cash::captures_of_payment(unit, payment).await?;
+    Ok(captures.iter().map(|capture| capture.number).max().unwrap_or(0))
 }
 
 /// The payment that this gateway transaction is booked for already.
@@ -178,6 +176,15 @@ pub(super) struct SettlementContext<'a> {
     pub(super) refund: (RefundId, Reference),
 }
 
+/// Reads the order or invoice of a payment or refund.
+pub(super) async fn payable_of<R>(
+    unit: &mut Work,
+    tenant: TenantId,
+    id: PayableId,
+) -> Result<Payable, UseCaseError<R>> {
+    cash::payable(unit, tenant, id).await?.ok_or(UseCaseError::NotFound { what: id.kind() })
+}
+
 /// Requires that every asset of a pending order is locked before a payment is accepted.
 pub(super) async fn require_locked_assets(
     unit: &mut Work,
@@ -201,18 +208,18 @@ pub(super) async fn require_locked_assets(
 pub(super) async fn apply(
     unit: &mut Work,
     payment: &Payment,
-    order: &Order,
+    payable: &Payable,
     decision: PaymentDecision,
     settlement: SettlementContext<'_>,
 ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     let SettlementContext { actor, event_factory, refund } = settlement;
     let event_factory = &event_factory.in_trace(payment.trace.as_ref());
-    let PaymentDecision { settled, capture, refund: cause, order: action, .. } = decision;
+    let PaymentDecision { settled, capture, refund: cause, order: action, invoice, .. } = decision;
     let mut announced_by = None;
     let payment = match settled {
         Some((settled, event)) => {
             unit.advance_payment(&settled).await?.or_conflict("payment")?;
-            let rows = event_factory.rows(0, order, settled.version, &[event]);
+            let rows = event_factory.rows_of_payable(0, payable, settled.version, &[event]);
             append(unit.outbox(), rows).await?;
             announced_by = event_factory.first_id();
             settled
@@ -221,30 +228,33 @@ pub(super) async fn apply(
     };
     if let Some(capture) = capture {
         unit.insert_capture(&capture).await?;
-        unit.post(&cash::captured(&capture, order, announced_by, event_factory)).await?;
+        unit.post(&cash::captured(&capture, &payment, payable, announced_by, event_factory)).await?;
         if let Some(cause) = cause {
             require_unused(unit, IdKind::Refund, refund.0.get()).await?;
-            let reason = reason_of(cause, &payment, order);
+            let reason = reason_of(cause, &payment, payable);
             let due = Refund::of(&payment, &capture, refund, cause, reason, event_factory.now);
             unit.insert_refund(&due).await?;
         }
     }
-    if let Some(action) = action {
+    if let (Some(action), Payable::Order(order)) = (action, payable) {
         // The service itself cancels the order of a failed payment.
         let actor = if action == OrderAction::Pay { actor } else { OrderActor::System };
         transition::apply(unit, order, &action, actor, event_factory, 1).await?;
     }
+    if let Some(invoice) = invoice {
+        unit.advance_invoice(&invoice).await?.or_conflict("invoice")?;
+    }
     Ok(payment)
 }
 
-fn reason_of(cause: RefundCause, payment: &Payment, order: &Order) -> String {
+fn reason_of(cause: RefundCause, payment: &Payment, payable: &Payable) -> String {
     match cause {
         RefundCause::SecondCapture => "the gateway captured the payment more than once".to_owned(),
         RefundCause::WrongAmount => {
             format!("the gateway captured another amount than {}", payment.amount)
         }
         RefundCause::LatePayment | RefundCause::Buyer | RefundCause::Seller | RefundCause::Operator => {
-            format!("the order is {}", order.status)
+            format!("the {} is {}", payable.id().kind(), payable.status())
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Use case: the gateway reports the result of a refund.
 
 use marketplace_domain::{
-    Capture, GatewayReport, Order, OrderActor, Refund, RefundDecision, RefundId, RefundReport, RefundResult,
-    RefundStatus, ReportKind, ReportOutcome,
+    Capture, GatewayReport, InvoiceId, OrderActor, OrderId, Payable, Refund, RefundDecision, RefundId,
+    RefundReport, RefundResult, RefundStatus, ReportKind, ReportOutcome,
 };
 use tracing::error;
 
+use super::settle_payment::payable_of;
 use super::{Payments, RefundCommandRefusal, UseCaseError, transition};
-use crate::cash;
+use crate::cash::{self, CapturedMoney};
 use crate::context::CommandContext;
 use crate::event_types::append;
 use crate::events::EventFactory;
@@ -32,7 +33,7 @@ pub struct SettleRefund {
 
 impl Payments {
     /// Records the report and applies it in one unit of work. A successful refund also changes its
-    /// order if the refunded money paid it. After a failed refund, the order keeps its status and an alert is logged. What is
+    /// order or invoice if the refunded money paid it. After a failed refund, it keeps its status and an alert is logged. What is
     /// uncertain is left to an operator. Returns the refund with the status at the first report; a repeated report changes
     /// nothing.
     ///
@@ -68,17 +69,17 @@ impl Payments {
                             None,
                         ));
                     }
-                    let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
+                    let RefundRows { payable, capture, others } = rows_of(unit, &refund).await?;
                     let report =
                         RefundReport { attempt, result: *result, transaction_id: transaction_id.clone() };
-                    let decision = refund.decide(&report, &order, &capture, &others, event_factory.now);
+                    let decision = refund.decide(&report, &payable, &capture, &others, event_factory.now);
                     let outcome = decision.outcome;
                     let settled =
-                        apply(unit, &refund, &order, decision, OrderActor::Gateway, event_factory).await?;
+                        apply(unit, &refund, &payable, decision, OrderActor::Gateway, event_factory).await?;
                     gateway_reports::close_unknown(unit, content, name.id.map(RefundId::get)).await?;
                     let record = GatewayReport {
                         tenant: Some(refund.tenant),
-                        order: Some(refund.order),
+                        of: Some(refund.of),
                         payment: Some(refund.payment),
                         refund: Some(refund.id),
                         attempt: Some(attempt),
@@ -93,7 +94,9 @@ impl Payments {
         if let Some(report) = &recorded {
             log_report(report, refund.as_ref().and_then(|refund| refund.trace.as_ref()));
             if let (Some(refund), ReportOutcome::RefundFailed) = (&refund, report.outcome) {
-                error!(code = "refund.failed", refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
+                let order = refund.of.order().map(OrderId::get);
+                let invoice = refund.of.invoice().map(InvoiceId::get);
+                error!(code = "refund.failed", refundId = %refund.id, orderId = order, invoiceId = invoice, amount = %refund.amount, "[Refund] [ALERT] refund \
                 failed; the amount was not paid back, an operator can retry the refund or settle it by hand");
             }
         }
@@ -148,7 +151,7 @@ async fn find(
 
 /// The rows that a decision about a refund depends on.
 pub(super) struct RefundRows {
-    pub(super) order: Order,
+    pub(super) payable: Payable,
     /// The money that the refund returns.
     pub(super) capture: Capture,
     /// The other refunds of the same capture.
@@ -157,18 +160,14 @@ pub(super) struct RefundRows {
 
 /// Reads the rows that a decision about a refund depends on.
 pub(super) async fn rows_of<R>(unit: &mut Work, refund: &Refund) -> Result<RefundRows, UseCaseError<R>> {
-    let order = unit
-        .order_by_id(refund.tenant, refund.order)
-        .await?
-        .ok_or(UseCaseError::NotFound { what: "order" })?;
-    let captures = cash::captures_of_order(unit, &order).await?;
+    let payable = payable_of(unit, refund.tenant, refund.of).await?;
+    let CapturedMoney { captures, refunds: mut others, .. } = CapturedMoney::read(unit, &payable).await?;
     let capture = captures
         .into_iter()
         .find(|capture| capture.is_refunded_by(refund))
         .ok_or(UseCaseError::NotFound { what: "payment" })?;
-    let mut others = unit.refunds_of(order.tenant, &[order.id]).await?;
     others.retain(|other| other.id != refund.id && capture.is_refunded_by(other));
-    Ok(RefundRows { order, capture, others })
+    Ok(RefundRows { payable, capture, others })
 }
 
 /// Applies a decision in a unit of work. All events, including those of the order, have the trace of the request that
@@ -176,29 +175,29 @@ pub(super) async fn rows_of<R>(unit: &mut Work, refund: &Refund) -> Result<Refun
 pub(super) async fn apply(
     unit: &mut Work,
     refund: &Refund,
-    order: &Order,
+    payable: &Payable,
     decision: RefundDecision,
     actor: OrderActor,
     event_factory: &EventFactory,
 ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-    let RefundDecision { settled, booked_on, capture, order: action, stopped, .. } = decision;
+    let RefundDecision { settled, booked_on, capture, order: action, invoice, stopped, .. } = decision;
     // The other refund is written first, because only one refund of the same money may not have failed.
     if let Some((other, event)) = stopped {
         let event_factory = event_factory.in_trace(other.trace.as_ref());
         unit.advance_refund(&other).await?.or_conflict("refund")?;
         if let Some(event) = event {
-            append(unit.outbox(), event_factory.rows(2, order, other.version, &[event])).await?;
+            append(unit.outbox(), event_factory.rows_of_payable(2, payable, other.version, &[event])).await?;
         }
     }
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = settled else { return Ok(refund.clone()) };
     unit.advance_refund(&settled).await?.or_conflict("refund")?;
-    append(unit.outbox(), event_factory.rows(0, order, settled.version, &[event])).await?;
+    append(unit.outbox(), event_factory.rows_of_payable(0, payable, settled.version, &[event])).await?;
     if let Some(account) = booked_on {
         let postings = if settled.status == RefundStatus::Success {
-            cash::paid_out(&settled, settled.payouts, account, order, event_factory)
+            cash::paid_out(&settled, settled.payouts, account, payable, event_factory)
         } else {
-            cash::reversed(&settled, settled.payouts, account, order, event_factory)
+            cash::reversed(&settled, settled.payouts, account, payable, event_factory)
         };
         unit.post(&postings).await?;
     }
@@ -207,8 +206,11 @@ pub(super) async fn apply(
     {
         unit.insert_capture(&capture).await?;
     }
-    if let Some(action) = action {
+    if let (Some(action), Payable::Order(order)) = (action, payable) {
         transition::apply(unit, order, &action, actor, event_factory, 1).await?;
+    }
+    if let Some(invoice) = invoice {
+        unit.advance_invoice(&invoice).await?.or_conflict("invoice")?;
     }
     Ok(settled)
 }

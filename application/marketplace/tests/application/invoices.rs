@@ -18,7 +18,7 @@ use crate::support::{CommitFault, Process, World, pass, secs};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn tenant(number: i64) -> TenantId {
+pub(crate) fn tenant(number: i64) -> TenantId {
     number.try_into().unwrap()
 }
 
@@ -30,7 +30,7 @@ fn at(text: &str) -> DateTime<Utc> {
     text.parse().unwrap()
 }
 
-fn operator(of: i64, roles: &[Role]) -> CommandContext {
+pub(crate) fn operator(of: i64, roles: &[Role]) -> CommandContext {
     CommandContext {
         actor: Actor::User { id: 90.try_into().unwrap(), roles: roles.to_vec() },
         tenant: tenant(of),
@@ -39,12 +39,12 @@ fn operator(of: i64, roles: &[Role]) -> CommandContext {
     }
 }
 
-fn platform() -> CommandContext {
+pub(crate) fn platform() -> CommandContext {
     operator(1, &[Role::Platform])
 }
 
 /// A completed order of this tenant.
-fn completed(id: i64, of: i64, total: i64, complete_time: &str) -> Order {
+pub(crate) fn completed(id: i64, of: i64, total: i64, complete_time: &str) -> Order {
     let time = at(complete_time);
     Order {
         id: id.try_into().unwrap(),
@@ -68,7 +68,7 @@ fn completed(id: i64, of: i64, total: i64, complete_time: &str) -> Order {
     }
 }
 
-async fn add(process: &Process, orders: &[Order]) {
+pub(crate) async fn add(process: &Process, orders: &[Order]) {
     let mut unit = process.app.tx.store().begin().await.unwrap();
     for order in orders {
         unit.insert_order(order).await.unwrap();
@@ -92,7 +92,11 @@ fn row(of: i64, month: &str, orders: u32, total: &str) -> (i64, String, u32, Str
     (of, month.into(), orders, total.into())
 }
 
-async fn generate(process: &Process, of: i64, month: &str) -> Result<Invoice, UseCaseError<InvoiceRefusal>> {
+pub(crate) async fn generate(
+    process: &Process,
+    of: i64,
+    month: &str,
+) -> Result<Invoice, UseCaseError<InvoiceRefusal>> {
     let command = GenerateInvoice { tenant: Some(tenant(of)), period: period(month) };
     process.app.invoicing.generate(&platform(), command).await
 }

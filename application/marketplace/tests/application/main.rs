@@ -5,6 +5,7 @@
 mod assets;
 mod cancellation;
 mod consumers;
+mod invoice_payments;
 mod invoices;
 mod metrics;
 mod operations;

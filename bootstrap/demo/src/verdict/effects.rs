@@ -204,8 +204,9 @@ fn recorded_effects<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
         user: row.buyer,
     });
     let assets = database.assets.on_assets().filter_map(|row| {
-        let (event, order) = (row.event_id.as_ref()?, row.order?);
-        Some(Effect { event, order, kind: Kind::OnAsset(row.kind, row.asset), user: row.user })
+        let event = row.event_id.as_ref()?;
+        let kind = Kind::OnAsset(row.kind, row.asset);
+        Some(Effect { event, order: row.order?, kind, user: row.user? })
     });
     listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }

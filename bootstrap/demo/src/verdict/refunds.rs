@@ -85,7 +85,8 @@ fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
 fn unexplained_payments(evidence: &Evidence<'_>, violations: &mut Violations) {
     let database = evidence.database;
     for payment in database.payments.values().flatten() {
-        let captures = database.assets.captures.get(&payment.order).map(Vec::as_slice).unwrap_or_default();
+        let captures = payment.of.order().and_then(|order| database.assets.captures.get(&order));
+        let captures = captures.map(Vec::as_slice).unwrap_or_default();
         let is_captured = captures.iter().any(|it| it.payment == payment.id && it.amount == payment.amount);
         if payment.status == PaymentStatus::Success && !is_captured {
             violations.add(|| format!("payment {} succeeded, but its amount was not captured", payment.id));
@@ -114,7 +115,7 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     let mut refunded = 0;
     unexplained_payments(evidence, &mut violations);
     for flow in flows(evidence).iter().filter(|flow| !flow.capture.refund_due) {
-        let order = database.orders.get(&flow.capture.order);
+        let order = flow.capture.of.order().and_then(|order| database.orders.get(&order));
         let is_refunded = order.is_some_and(|order| order.status == OrderStatus::Refunded);
         let is_correct = if is_refunded {
             orders += 1;

@@ -4,7 +4,7 @@
 use handover_events::IdError;
 use marketplace_domain::{
     BillingPeriod, FindingState, InvoiceId, InvoiceStatus, NotAPeriod, NotAReference, NotAnOrderNo, OrderNo,
-    PaymentId, Reference, RefundId, RefundStatus, ReportState, UserId,
+    PaymentId, PaymentMethod, Reference, RefundId, RefundStatus, ReportState, UserId,
 };
 
 pub(super) fn order_no(text: &str) -> Result<OrderNo, String> {
@@ -33,6 +33,11 @@ pub(super) fn invoice(text: &str) -> Result<InvoiceId, String> {
 
 pub(super) fn invoice_status(name: &str) -> Result<InvoiceStatus, String> {
     name.to_ascii_lowercase().parse().map_err(|_| "allowed values: pending, paid, refunded".to_owned())
+}
+
+pub(super) fn payment_method(name: &str) -> Result<PaymentMethod, String> {
+    let name = name.to_ascii_lowercase();
+    name.parse().map_err(|_| format!("allowed values: {}", PaymentMethod::ACCEPTED.join(", ")))
 }
 
 pub(super) fn period(text: &str) -> Result<BillingPeriod, String> {

@@ -1,15 +1,19 @@
-//! `invoice list|show|generate`: read and write the database directly, also while a process serves it.
+//! `invoice list|show|generate|pay|refund`: read and write the database directly, also while a process serves it.
+
+use std::error::Error;
 
 use handover_cli::Access as _;
 use handover_cli::print::{list, show};
 use handover_runtime::Failure;
-use marketplace::use_cases::{GenerateInvoice, ListInvoices};
+use marketplace::use_cases::{GenerateInvoice, ListInvoices, PayInvoice, RefundInvoice, UseCaseError};
 use marketplace_domain::{InvoiceId, OrderId};
-use marketplace_http::views::{InvoiceDetailsView, InvoiceView};
+use marketplace_http::views::{InvoiceDetailsView, InvoiceView, PaymentDetailsView, RefundDetailsView};
 
 use super::money::{failed, failed_to_find};
 use super::operator::Operator;
-use crate::cli::{InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoiceShowArgs};
+use crate::cli::{
+    InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoicePayArgs, InvoiceRefundArgs, InvoiceShowArgs,
+};
 
 /// `invoice`.
 pub(super) async fn invoice(command: &InvoiceCommand) -> Result<(), Failure> {
@@ -17,6 +21,8 @@ pub(super) async fn invoice(command: &InvoiceCommand) -> Result<(), Failure> {
         InvoiceCommand::List(arguments) => list_invoices(arguments).await,
         InvoiceCommand::Show(arguments) => show_invoice(arguments).await,
         InvoiceCommand::Generate(arguments) => generate_invoice(arguments).await,
+        InvoiceCommand::Pay(arguments) => pay_invoice(arguments).await,
+        InvoiceCommand::Refund(arguments) => refund_invoice(arguments).await,
     }
 }
 
@@ -39,9 +45,7 @@ async fn show_invoice(arguments: &InvoiceShowArgs) -> Result<(), Failure> {
     let id = arguments.invoice;
     let after = arguments.page.cursor.and_then(|cursor| OrderId::try_from(cursor).ok());
     let found = operator.app.invoicing.find(&operator.context, id, after, arguments.page.limit).await;
-    let found = found.map_err(|error| {
-        failed_to_find(&operator, error, format!("invoice {id}"), "handover invoice list")
-    })?;
+    let found = found.map_err(|error| failed_to_find_invoice(&operator, id, error))?;
     Ok(show(arguments.output.output, &InvoiceDetailsView::from(found))?)
 }
 
@@ -56,4 +60,29 @@ async fn generate_invoice(arguments: &InvoiceGenerateArgs) -> Result<(), Failure
     })?;
     operator.session.close().await;
     Ok(show(arguments.output.output, &InvoiceView::from(invoice))?)
+}
+
+/// `invoice pay`.
+async fn pay_invoice(arguments: &InvoicePayArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let command = PayInvoice { invoice: arguments.invoice, method: arguments.method };
+    let payment = operator.app.payments.pay_invoice(&operator.context, command).await;
+    let payment = payment.map_err(|error| failed_to_find_invoice(&operator, arguments.invoice, error))?;
+    operator.session.close().await;
+    Ok(show(arguments.output.output, &PaymentDetailsView::from(payment))?)
+}
+
+/// `invoice refund`.
+async fn refund_invoice(arguments: &InvoiceRefundArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let command = RefundInvoice { invoice: arguments.invoice, reason: arguments.reason.clone() };
+    let refund = operator.app.payments.refund_invoice(&operator.context, command).await;
+    let refund = refund.map_err(|error| failed_to_find_invoice(&operator, arguments.invoice, error))?;
+    operator.session.close().await;
+    Ok(show(arguments.output.output, &RefundDetailsView::from(refund))?)
+}
+
+/// The failure of a command on one invoice.
+fn failed_to_find_invoice<R: Error>(operator: &Operator, id: InvoiceId, error: UseCaseError<R>) -> Failure {
+    failed_to_find(operator, error, format!("invoice {id}"), "handover invoice list")
 }

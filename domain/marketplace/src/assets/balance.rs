@@ -46,7 +46,7 @@ pub enum Account {
     PointsDebt,
     /// The marketplace: payments received minus refunds.
     Platform,
-    /// Captured money that pays no order and is not refunded yet.
+    /// Captured money that pays nothing and is not refunded yet.
     Suspense,
     /// Counterpart account of the payment gateway: the negated net amount received through it.
     Gateway,

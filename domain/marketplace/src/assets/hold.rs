@@ -89,7 +89,7 @@ impl Hold {
         let last = moves().max_by_key(|it| it.at)?;
         let first_state = Hold::frozen(
             (first.tenant, first.order?),
-            first.user,
+            first.user?,
             asset,
             first.amount,
             first.coupon,

@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 
 use super::{Asset, Entry};
-use crate::{CouponId, OrderId, PaymentId, RefundId, UserId};
+use crate::{CouponId, InvoiceId, OrderId, PaymentId, RefundId, UserId};
 use handover_events::named;
 use handover_events::{EventId, TenantId};
 
@@ -87,6 +87,11 @@ impl OperationKey {
         OperationKey(numbered(format!("payment:{payment}:capture"), number))
     }
 
+    /// Key for recording the money that paid an invoice, which is paid once.
+    pub fn invoice_capture(invoice: InvoiceId) -> OperationKey {
+        OperationKey(format!("invoice:{invoice}:capture"))
+    }
+
     /// Key for recording the money paid out by a refund when it succeeded for the `payout`-th time, from 1.
     pub fn payout(refund: RefundId, payout: u32) -> OperationKey {
         OperationKey(numbered(format!("refund:{refund}:payout"), payout))
@@ -151,8 +156,8 @@ pub struct AssetOperation {
     pub key: OperationKey,
     pub asset: Asset,
     pub kind: OperationKind,
-    /// Owner of the asset; for `Capture` and `Payout`, the buyer.
-    pub user: UserId,
+    /// Owner of the asset; for `Capture` and `Payout`, the buyer. `None` for the money of an invoice, which a tenant pays.
+    pub user: Option<UserId>,
     pub order: Option<OrderId>,
     pub refund: Option<RefundId>,
     pub coupon: Option<CouponId>,

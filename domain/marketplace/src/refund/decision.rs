@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::{Refund, RefundRefusal, RefundReport, RefundResult, RefundStatus};
-use crate::event::{EventBody, PaymentFor, RefundFailed, RefundSettled, RefundSucceeded};
-use crate::{Account, Capture, Order, OrderAction, OrderStatus, RefundId, ReportOutcome};
+use crate::event::{EventBody, RefundFailed, RefundSettled, RefundSucceeded};
+use crate::{Account, Capture, Invoice, OrderAction, Payable, RefundId, ReportOutcome};
 
 /// What a report about a refund changes. Everything else stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,9 +14,11 @@ pub struct RefundDecision {
     pub settled: Option<(Refund, EventBody)>,
     /// The account that paid the money out (status `SUCCESS`) or received it back (status `FAILED` after `SUCCESS`).
     pub booked_on: Option<Account>,
-    /// The capture, if its money pays no order any more.
+    /// The capture, if its money pays nothing any more.
     pub capture: Option<Capture>,
     pub order: Option<OrderAction>,
+    /// The invoice after a change of its status.
+    pub invoice: Option<Invoice>,
     /// Another refund of the same money that was in progress: not sent any more.
     pub stopped: Option<(Refund, Option<EventBody>)>,
 }
@@ -24,19 +26,27 @@ pub struct RefundDecision {
 impl RefundDecision {
     /// A decision that changes nothing but the record of the report.
     const fn only(outcome: ReportOutcome) -> RefundDecision {
-        RefundDecision { outcome, settled: None, booked_on: None, capture: None, order: None, stopped: None }
+        RefundDecision {
+            outcome,
+            settled: None,
+            booked_on: None,
+            capture: None,
+            order: None,
+            invoice: None,
+            stopped: None,
+        }
     }
 }
 
 impl Refund {
     /// Decides what a report changes.
     ///
-    /// `order` is the current state of the order, `capture` the money that this refund returns, and `others` the other
+    /// `payable` is the current state of its order or invoice, `capture` the money that this refund returns, and `others` the other
     /// refunds of the same capture.
     pub fn decide(
         &self,
         report: &RefundReport,
-        order: &Order,
+        payable: &Payable,
         capture: &Capture,
         others: &[Refund],
         now: DateTime<Utc>,
@@ -59,18 +69,20 @@ impl Refund {
                 })
             }
             (RefundResult::Success, RefundStatus::Processing | RefundStatus::Failed) => {
-                self.decide_success(report, order, capture, others, now)
+                self.decide_success(report, payable, capture, others, now)
             }
             (RefundResult::Failed, RefundStatus::Processing) if report.attempt == self.attempt => {
                 RefundDecision {
-                    settled: Some(self.settled(RefundStatus::Failed, report, order, now)),
-                    order: (order.refund == Some(self.id))
-                        .then_some(OrderAction::AbandonRefund { refund: self.id }),
+                    settled: Some(self.settled(RefundStatus::Failed, report, payable, now)),
+                    order: payable
+                        .order()
+                        .filter(|order| order.refund == Some(self.id))
+                        .map(|_| OrderAction::AbandonRefund { refund: self.id }),
                     ..RefundDecision::only(ReportOutcome::RefundFailed)
                 }
             }
             (RefundResult::Failed, RefundStatus::Success) if self.settled_attempt == Some(report.attempt) => {
-                self.decide_reversal(report, order, capture, now)
+                self.decide_reversal(report, payable, capture, now)
             }
             // A failed attempt changes nothing if another attempt of the refund is in progress or succeeded.
             (
@@ -83,12 +95,12 @@ impl Refund {
     fn decide_success(
         &self,
         report: &RefundReport,
-        order: &Order,
+        payable: &Payable,
         capture: &Capture,
         others: &[Refund],
         now: DateTime<Utc>,
     ) -> RefundDecision {
-        let (after, event) = self.settled(RefundStatus::Success, report, order, now);
+        let (after, event) = self.settled(RefundStatus::Success, report, payable, now);
         let is_excess = others.iter().any(|other| other.status == RefundStatus::Success && !other.is_excess);
         if is_excess {
             return RefundDecision {
@@ -103,21 +115,21 @@ impl Refund {
             || (self.status == RefundStatus::Processing
                 && report.attempt != self.attempt
                 && self.attempts > 0);
-        let pays_order = !capture.refund_due;
-        let is_delivered = matches!(order.status, OrderStatus::Shipped | OrderStatus::Completed);
-        let outcome = if pays_order && is_delivered {
+        let has_paid = !capture.refund_due;
+        let outcome = if has_paid && payable.is_delivered() {
             ReportOutcome::RefundedAfterShipping
         } else if may_be_returned_twice {
             ReportOutcome::RefundedTwice
         } else {
             ReportOutcome::Refunded
         };
-        let refunds_order = pays_order && order.status == OrderStatus::Paid;
+        let refunded = Some(payable).filter(|payable| has_paid && payable.is_paid());
         RefundDecision {
             settled: Some((Refund { is_excess: false, ..after }, event)),
             booked_on: Some(capture.account()),
-            order: refunds_order.then(|| self.order_action()),
-            stopped: stopped.map(|other| other.stopped(self.id, order, now)),
+            order: refunded.and_then(Payable::order).map(|_| self.order_action()),
+            invoice: refunded.and_then(Payable::invoice).map(|invoice| invoice.refunded(now)),
+            stopped: stopped.map(|other| other.stopped(self.id, payable, now)),
             ..RefundDecision::only(outcome)
         }
     }
@@ -126,17 +138,17 @@ impl Refund {
     fn decide_reversal(
         &self,
         report: &RefundReport,
-        order: &Order,
+        payable: &Payable,
         capture: &Capture,
         now: DateTime<Utc>,
     ) -> RefundDecision {
-        let pays_no_order = capture.refund_due || order.is_cancelled_or_refunded();
-        let on_suspense = pays_no_order || self.is_excess;
+        let pays_nothing = capture.refund_due || payable.is_cancelled_or_refunded();
+        let on_suspense = pays_nothing || self.is_excess;
         let freed = Capture { refund_due: true, in_suspense: true, ..capture.clone() };
         RefundDecision {
-            settled: Some(self.settled(RefundStatus::Failed, report, order, now)),
+            settled: Some(self.settled(RefundStatus::Failed, report, payable, now)),
             booked_on: Some(if on_suspense { Account::Suspense } else { Account::Platform }),
-            capture: (pays_no_order && !self.is_excess && freed != *capture).then_some(freed),
+            capture: (pays_nothing && !self.is_excess && freed != *capture).then_some(freed),
             ..RefundDecision::only(ReportOutcome::RefundFailedAfterSuccess)
         }
     }
@@ -152,7 +164,7 @@ impl Refund {
         &self,
         status: RefundStatus,
         report: &RefundReport,
-        order: &Order,
+        payable: &Payable,
         now: DateTime<Utc>,
     ) -> (Refund, EventBody) {
         let succeeded = status == RefundStatus::Success;
@@ -164,7 +176,7 @@ impl Refund {
             next_attempt_time: None,
             ..self.updated(now)
         };
-        let settled = self.event_payload(order, now);
+        let settled = self.event_payload(payable, now);
         let event = if succeeded {
             EventBody::RefundSucceeded(RefundSucceeded(settled))
         } else {
@@ -175,7 +187,7 @@ impl Refund {
 
     /// The refund, after refund `by` has returned the same money. A refund that was never sent fails; the gateway may
     /// execute any other.
-    fn stopped(&self, by: RefundId, order: &Order, now: DateTime<Utc>) -> (Refund, Option<EventBody>) {
+    fn stopped(&self, by: RefundId, payable: &Payable, now: DateTime<Utc>) -> (Refund, Option<EventBody>) {
         let was_sent = self.attempts > 0;
         let error = Some(format!("refund {by} has returned the same money"));
         let after =
@@ -183,13 +195,13 @@ impl Refund {
         if was_sent {
             return (after, None);
         }
-        let event = EventBody::RefundFailed(RefundFailed(self.event_payload(order, now)));
+        let event = EventBody::RefundFailed(RefundFailed(self.event_payload(payable, now)));
         (Refund { status: RefundStatus::Failed, ..after }, Some(event))
     }
 
-    fn event_payload(&self, order: &Order, now: DateTime<Utc>) -> RefundSettled {
+    fn event_payload(&self, payable: &Payable, now: DateTime<Utc>) -> RefundSettled {
         RefundSettled {
-            of: PaymentFor::Order(order.facts()),
+            of: payable.in_event(),
             refund: self.id,
             amount: self.amount,
             currency: self.currency,
@@ -204,7 +216,7 @@ impl Refund {
     pub fn settle_by_hand(
         &self,
         operator: String,
-        order: &Order,
+        payable: &Payable,
         capture: &Capture,
         others: &[Refund],
         now: DateTime<Utc>,
@@ -215,7 +227,7 @@ impl Refund {
         self.require_only_refund(capture, others)?;
         let report =
             RefundReport { attempt: self.attempt, result: RefundResult::Success, transaction_id: None };
-        let decision = self.decide_success(&report, order, capture, others, now);
+        let decision = self.decide_success(&report, payable, capture, others, now);
         let settled_by = Some(operator);
         let settled = decision.settled.map(|(refund, event)| (Refund { settled_by, ..refund }, event));
         Ok(RefundDecision { settled, ..decision })

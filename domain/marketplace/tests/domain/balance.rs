@@ -205,7 +205,7 @@ fn posting_must_balance_separately_in_money_and_points() {
             key: OperationKey::stored("k-1".into()),
             asset: Asset::Wallet,
             kind: OperationKind::Deposit,
-            user: id(BUYER),
+            user: Some(id(BUYER)),
             order: None,
             refund: None,
             coupon: None,

@@ -6,8 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
     CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderAction,
-    OrderAssets, OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points, PointsRules,
-    Product, ProductStatus, Reference, RefundCause, RequestedAssets, Shipment, Title,
+    OrderAssets, OrderId, OrderRefusal, OrderStatus, Payment, PaymentMethod, PaymentStatus, Points,
+    PointsRules, Product, ProductStatus, Reference, RefundCause, RequestedAssets, Shipment, Title,
 };
 use proptest::prelude::*;
 
@@ -100,7 +100,7 @@ pub(crate) fn payment() -> Payment {
         id: id(600_001),
         reference: Some(reference(600_001)),
         tenant: id(3),
-        order: id(900_001),
+        of: id::<OrderId>(900_001).into(),
         amount: money("80.25"),
         currency: Currency::CNY,
         method: PaymentMethod::Alipay,

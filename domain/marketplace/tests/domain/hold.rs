@@ -206,7 +206,7 @@ fn operation(hold: &Hold, kind: OperationKind, at: DateTime<Utc>) -> AssetOperat
         key: OperationKey::stored(format!("{kind}:{}", hold.asset)),
         asset: hold.asset,
         kind,
-        user: hold.user,
+        user: Some(hold.user),
         order: Some(hold.order),
         refund: None,
         coupon: hold.coupon,

@@ -1,10 +1,11 @@
 //! What a report about a payment changes, in every state of the payment and its order (spec §2 "Gateway reports").
 
 use chrono::{DateTime, Utc};
+use handover_events::Trace;
 use marketplace_domain::{
-    Account, BookedTransaction, CancelCause, Capture, EventBody, Money, Order, OrderAction, OrderStatus,
-    Payment, PaymentDecision, PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome,
-    ReportState, Settlement,
+    Account, BilledOrder, BookedTransaction, CancelCause, Capture, EventBody, FeeRate, Invoice,
+    InvoiceStatus, Money, NewInvoice, Order, OrderAction, OrderStatus, Payment, PaymentDecision,
+    PaymentMethod, PaymentResult, PaymentStatus, RefundCause, ReportOutcome, ReportState, Settlement,
 };
 use proptest::prelude::*;
 
@@ -33,11 +34,11 @@ fn in_status(status: PaymentStatus) -> Payment {
 }
 
 fn decide(payment: &Payment, report: &Settlement, order: &Order) -> PaymentDecision {
-    payment.decide(report, order, 0, None, now())
+    payment.decide(report, &order.clone().into(), 0, None, now())
 }
 
 fn only(outcome: ReportOutcome) -> PaymentDecision {
-    PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None }
+    PaymentDecision { outcome, settled: None, capture: None, refund: None, order: None, invoice: None }
 }
 
 /// The status after the decision, if it changes, and the type of the event.
@@ -121,10 +122,10 @@ fn success_pays_a_pending_order_and_is_refunded_otherwise() {
 fn second_transaction_of_a_successful_payment_is_captured_and_refunded() {
     let paid = in_status(PaymentStatus::Success);
     for status in OrderStatus::ALL {
-        let decision = paid.decide(&success(), &order(*status), 1, None, now());
+        let decision = paid.decide(&success(), &order(*status).into(), 1, None, now());
         let capture = Capture {
             tenant: paid.tenant,
-            order: paid.order,
+            of: paid.of,
             payment: paid.id,
             number: 2,
             transaction_id: "txn-1".into(),
@@ -149,14 +150,14 @@ fn booked_transaction_is_recorded_and_needs_an_operator_only_if_it_differs() {
     let other_amount = BookedTransaction { amount: money("1"), ..own };
     for status in PaymentStatus::ALL {
         let decide = |booked| {
-            in_status(*status).decide(&success(), &order(OrderStatus::Pending), 1, Some(booked), now())
+            in_status(*status).decide(&success(), &order(OrderStatus::Pending).into(), 1, Some(booked), now())
         };
         assert_eq!(decide(own), only(ReportOutcome::Recorded));
         assert_eq!(decide(foreign), only(ReportOutcome::TransactionConflict));
         assert_eq!(decide(other_amount), only(ReportOutcome::TransactionConflict));
     }
     assert_eq!(ReportOutcome::TransactionConflict.state(), ReportState::Open);
-    let failed = payment().decide(&failure(), &order(OrderStatus::Pending), 0, Some(foreign), now());
+    let failed = payment().decide(&failure(), &order(OrderStatus::Pending).into(), 0, Some(foreign), now());
     assert_eq!(failed, only(ReportOutcome::TransactionConflict));
 }
 
@@ -204,7 +205,7 @@ proptest! {
     ) {
         prop_assume!(minor != money("80.25") && minor > Money::ZERO);
         let report = report("txn-1", PaymentResult::Success, minor);
-        let decision = in_status(before).decide(&report, &order(status), captures, None, now());
+        let decision = in_status(before).decide(&report, &order(status).into(), captures, None, now());
         let failed = (before == PaymentStatus::Processing).then_some((PaymentStatus::Failed, "PAYMENT_FAILED"));
         prop_assert_eq!(transition(&decision), failed);
         let capture = decision.capture.unwrap();
@@ -230,5 +231,59 @@ proptest! {
         }
         prop_assert!(paid <= 1, "{} times", paid);
         prop_assert_ne!(payment.status, PaymentStatus::Processing);
+    }
+}
+
+/// A pending invoice over the amount of the payment, in this status.
+fn invoice(status: InvoiceStatus) -> Invoice {
+    let trace = Trace { trace_id: "bill-1".into(), traceparent: None };
+    let new = NewInvoice {
+        id: id(400_001),
+        tenant: id(3),
+        period: "2026-02".parse().expect("a month"),
+        fee_rate: FeeRate::try_from(10_000).expect("a rate"),
+        trace: &trace,
+        now: now(),
+    };
+    let billed = BilledOrder { order: id(900_001), total: money("80.25"), complete_time: now() };
+    let generated = Invoice::generate(new, &[billed]).expect("an invoice");
+    Invoice { status, ..generated.invoice }
+}
+
+#[test]
+fn success_pays_a_pending_invoice_and_is_refunded_otherwise() {
+    for before in [PaymentStatus::Processing, PaymentStatus::Failed] {
+        for status in InvoiceStatus::ALL {
+            let invoice = invoice(*status);
+            let payment = Payment { of: invoice.id.into(), ..in_status(before) };
+            let decision = payment.decide(&success(), &invoice.clone().into(), 0, None, now());
+            let is_late = *status != InvoiceStatus::Pending;
+            let paid =
+                Invoice { status: InvoiceStatus::Paid, pay_time: Some(now()), version: 2, ..invoice.clone() };
+            assert_eq!(decision.invoice, (!is_late).then_some(paid), "{status}");
+            assert_eq!(
+                (decision.order, decision.refund),
+                (None, is_late.then_some(RefundCause::LatePayment))
+            );
+            let outcome = if is_late { ReportOutcome::LatePayment } else { ReportOutcome::InvoicePaid };
+            assert_eq!(decision.outcome, outcome);
+            let (settled, event) = decision.settled.unwrap();
+            let payload: serde_json::Value = serde_json::from_str(&event.to_json()).unwrap();
+            assert_eq!((&payload["invoiceId"], payload.get("orderId")), (&400_001.into(), None));
+            let key = decision.capture.unwrap().operation_key(&settled);
+            let expected = if is_late { "payment:600001:capture" } else { "invoice:400001:capture" };
+            assert_eq!(key.as_str(), expected);
+        }
+    }
+}
+
+#[test]
+fn failure_leaves_the_invoice_as_it_is() {
+    for status in InvoiceStatus::ALL {
+        let invoice = invoice(*status);
+        let payment = Payment { of: invoice.id.into(), ..payment() };
+        let decision = payment.decide(&failure(), &invoice.into(), 0, None, now());
+        assert_eq!((decision.order, decision.invoice, decision.capture), (None, None, None));
+        assert_eq!(decision.outcome, ReportOutcome::PaymentFailed);
     }
 }

@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
-    Account, Capture, Currency, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, ProductAction,
-    Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult, RefundStatus,
-    ReportOutcome, ReportState, SupersededAttempt,
+    Account, Capture, Currency, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus,
+    ProductAction, Refund, RefundCause, RefundDecision, RefundRefusal, RefundReport, RefundResult,
+    RefundStatus, ReportOutcome, ReportState, SupersededAttempt,
 };
 
 use crate::common::{FACTS, at, id, money, order, payment, placed_at, reference, refund_of_buyer, shipment};
@@ -18,7 +18,7 @@ fn now() -> DateTime<Utc> {
 fn capture() -> Capture {
     Capture {
         tenant: id(3),
-        order: id(900_001),
+        of: id::<OrderId>(900_001).into(),
         payment: id(600_001),
         number: 1,
         transaction_id: "txn-1".into(),
@@ -56,7 +56,15 @@ fn report(result: RefundResult) -> RefundReport {
 }
 
 fn only(outcome: ReportOutcome) -> RefundDecision {
-    RefundDecision { outcome, settled: None, booked_on: None, capture: None, order: None, stopped: None }
+    RefundDecision {
+        outcome,
+        settled: None,
+        booked_on: None,
+        capture: None,
+        order: None,
+        invoice: None,
+        stopped: None,
+    }
 }
 
 /// A paid order whose refund is in progress, or an order in another status.
@@ -66,7 +74,7 @@ fn refunding(status: OrderStatus) -> Order {
 }
 
 fn decide(refund: &Refund, result: RefundResult, order: &Order, capture: &Capture) -> RefundDecision {
-    refund.decide(&report(result), order, capture, &[], now())
+    refund.decide(&report(result), &order.clone().into(), capture, &[], now())
 }
 
 fn status_after(decision: &RefundDecision) -> Option<RefundStatus> {
@@ -78,7 +86,7 @@ fn new_refund_covers_its_capture_and_is_due_immediately() {
     let expected = Refund {
         id: id(500_001),
         tenant: id(3),
-        order: id(900_001),
+        of: id::<OrderId>(900_001).into(),
         payment: id(600_001),
         capture: 1,
         reference: Some(reference(1)),
@@ -196,7 +204,7 @@ fn success_of_money_that_buys_nothing_changes_no_order() {
 fn second_success_needs_an_operator_only_if_the_money_may_have_been_returned_twice() {
     let done = in_status(RefundStatus::Success);
     let order = order(OrderStatus::Refunded);
-    let decide = |report: &RefundReport| done.decide(report, &order, &capture(), &[], now());
+    let decide = |report: &RefundReport| done.decide(report, &order.clone().into(), &capture(), &[], now());
     let same = report(RefundResult::Success);
     assert_eq!(decide(&same), only(ReportOutcome::Recorded));
     assert_eq!(decide(&RefundReport { transaction_id: None, ..same.clone() }), only(ReportOutcome::Recorded));
@@ -211,7 +219,8 @@ fn late_success_of_another_refund_of_the_same_money_is_an_excess() {
     let other = Refund { id: id(500_002), ..in_status(RefundStatus::Success) };
     let failed = in_status(RefundStatus::Failed);
     let order = order(OrderStatus::Refunded);
-    let decision = failed.decide(&report(RefundResult::Success), &order, &capture(), &[other], now());
+    let decision =
+        failed.decide(&report(RefundResult::Success), &order.clone().into(), &capture(), &[other], now());
     let (after, _) = decision.settled.unwrap();
     assert_eq!((after.status, after.is_excess, after.payouts), (RefundStatus::Success, true, 1));
     assert_eq!((decision.booked_on, decision.order), (Some(Account::Suspense), None));
@@ -227,7 +236,13 @@ fn late_success_stops_another_refund_of_the_same_money() {
         let running = Refund { id: id(500_002), attempts, ..refund() };
         let order = Order { refund: Some(running.id), ..order(OrderStatus::Paid) };
         let failed = in_status(RefundStatus::Failed);
-        let decision = failed.decide(&report(RefundResult::Success), &order, &capture(), &[running], now());
+        let decision = failed.decide(
+            &report(RefundResult::Success),
+            &order.clone().into(),
+            &capture(),
+            &[running],
+            now(),
+        );
         assert_eq!(decision.outcome, outcome);
         let (stopped, event) = decision.stopped.unwrap();
         assert_eq!((stopped.status, stopped.is_excess, stopped.next_attempt_time), (status, true, None));
@@ -325,7 +340,7 @@ fn money_that_was_returned_can_be_neither_sent_again_nor_settled_by_hand() {
     assert_eq!(done.retry(reference(2), &capture(), &[], now()), Err(refused.clone()));
     let order = order(OrderStatus::Refunded);
     let settle = |refund: &Refund, others: &[Refund]| {
-        refund.settle_by_hand("op".into(), &order, &capture(), others, now())
+        refund.settle_by_hand("op".into(), &order.clone().into(), &capture(), others, now())
     };
     assert_eq!(settle(&done, &[]), Err(refused));
     let failed = in_status(RefundStatus::Failed);
@@ -342,7 +357,8 @@ fn refund_settled_by_hand_succeeds_and_later_reports_need_an_operator() {
     for before in [RefundStatus::Processing, RefundStatus::Failed] {
         let refund = in_status(before);
         let order = refunding(OrderStatus::Paid);
-        let decision = refund.settle_by_hand("ann".into(), &order, &capture(), &[], now()).unwrap();
+        let decision =
+            refund.settle_by_hand("ann".into(), &order.clone().into(), &capture(), &[], now()).unwrap();
         let (after, event) = decision.settled.unwrap();
         assert_eq!((after.status, after.settled_by.as_deref()), (RefundStatus::Success, Some("ann")));
         assert_eq!(event.event_type().as_str(), "REFUND_SUCCEEDED");
@@ -411,7 +427,7 @@ fn causes_of_refunds_requested_for_the_order_and_by_its_parties() {
     let with = |is: fn(RefundCause) -> bool| -> Vec<&str> {
         RefundCause::ALL.iter().filter(|cause| is(**cause)).map(|cause| cause.as_str()).collect()
     };
-    assert_eq!(with(RefundCause::is_of_order), ["buyer", "seller", "operator"]);
+    assert_eq!(with(RefundCause::is_requested), ["buyer", "seller", "operator"]);
     assert_eq!(with(RefundCause::is_of_party), ["buyer", "seller"]);
 }
 

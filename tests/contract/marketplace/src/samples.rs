@@ -122,7 +122,7 @@ pub fn payment(id: i64, order: i64) -> Payment {
         id: payment_id(id),
         reference: Some(reference(id)),
         tenant: TenantId::DEFAULT,
-        order: order_id(order),
+        of: order_id(order).into(),
         amount: money(8_850),
         currency: Currency::CNY,
         method: PaymentMethod::Card,

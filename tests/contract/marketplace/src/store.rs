@@ -183,6 +183,10 @@ handover_contract::rules! { store_rules: MarketRig;
         completed_orders_are_paged_by_time_and_id,
         order_is_found_as_completed_when_it_was_completed,
         first_invoice_period_is_a_past_or_current_month,
+        invoice_advances_only_from_previous_version,
+        concurrent_changes_of_invoice_succeed_exactly_once,
+        payments_of_invoice_are_complete_and_sorted,
+        second_processing_payment_of_invoice_is_conflict,
     ]
     rows_of_orders: [
         rows_of_many_orders_are_ordered_by_order,

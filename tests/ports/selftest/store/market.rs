@@ -208,6 +208,16 @@ faults! { broken_by(Fault) {
     invoiced_orders_are_ignored: InvoicedOrdersAreIgnored breaks [
         "second_invoice_line_of_order_is_conflict",
     ]
+    invoices_advance_from_any_version: InvoicesAdvanceFromAnyVersion breaks [
+        "invoice_advances_only_from_previous_version",
+        "concurrent_changes_of_invoice_succeed_exactly_once",
+    ]
+    second_payment_of_invoice_is_ignored: SecondPaymentOfInvoiceIsIgnored breaks [
+        "second_processing_payment_of_invoice_is_conflict",
+    ]
+    invoice_payments_leak_to_other_tenants: InvoicePaymentsLeakToOtherTenants breaks [
+        "payments_of_invoice_are_complete_and_sorted",
+    ]
     tenants_with_orders_are_skipped: TenantsWithOrdersAreSkipped breaks [
         "tenants_with_orders_are_found_in_sequence",
     ]

@@ -98,7 +98,7 @@ pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order:
         };
         let command = RequestRefund { order: order.id, reason: "not as described".to_owned(), off_shelf };
         match app.payments.request_refund(&context, command).await {
-            Ok(refund) if refund.order != order.id => faults.violation(format!(
+            Ok(refund) if refund.of != order.id.into() => faults.violation(format!(
                 "the refund request for order {} returned refund {} of another order",
                 order.id, refund.id
             )),

@@ -37,7 +37,7 @@ pub(super) async fn pay(
             }
         }
     };
-    if payment.order != order.id {
+    if payment.of != order.id.into() {
         faults
             .violation(format!("paying order {} returned payment {} of another order", order.id, payment.id));
     }

@@ -26,7 +26,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
             }
             ClientResponse::RefundRequested(order, refund) => {
                 let refund = checker.view.refund_by_id(*refund).await?;
-                refund.is_some_and(|refund| refund.order == *order)
+                refund.is_some_and(|refund| refund.of == (*order).into())
             }
             ClientResponse::RefundSettled(refund, status) => {
                 let at_gateway = checker.evidence.gateway_model.refunds().get(refund).copied();

@@ -76,7 +76,7 @@ async fn silent_changes(checker: &mut Checker<'_>, order: &Order) -> Result<Rang
     let captures = checker.view.captures_of(order.tenant, &[order.id]).await?;
     let mut least = 0;
     let mut most = 0;
-    let requested = |refund: &&Refund| refund.cause.is_of_order();
+    let requested = |refund: &&Refund| refund.cause.is_requested();
     for refund in refunds.iter().filter(requested) {
         let is_of_order = order.refund == Some(refund.id);
         // The money came back after the order had been refunded. A refund that was requested since does not change the

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use handover_http::messages::Text;
 use marketplace_domain::{
-    Asset, AssetRefusal, CouponStatus, HoldStatus, InvoiceRefusal, OrderRefusal, OrderStatus, ProductRefusal,
-    ProductStatus, RefundRefusal, RefundStatus,
+    Asset, AssetRefusal, CouponStatus, HoldStatus, InvoiceRefusal, InvoiceStatus, OrderRefusal, OrderStatus,
+    ProductRefusal, ProductStatus, RefundRefusal, RefundStatus,
 };
 
 /// The message of a refusal in both languages.
@@ -59,7 +59,7 @@ impl Message for RefundRefusal {
             RefundRefusal::AlreadySettled { status: RefundStatus::Processing } => "退款处理中".into(),
             RefundRefusal::AlreadySettled { status: RefundStatus::Success } => "退款已成功".into(),
             RefundRefusal::AlreadySettled { status: RefundStatus::Failed } => "退款已失败".into(),
-            RefundRefusal::NothingToRefund => "该订单没有可退的款项".into(),
+            RefundRefusal::NothingToRefund => "没有可退的款项".into(),
             RefundRefusal::AlreadyRefunded { other } => {
                 format!("退款单 {other} 已退回或正在退回同一笔款项").into()
             }
@@ -73,9 +73,20 @@ impl Message for InvoiceRefusal {
         let zh = match self {
             InvoiceRefusal::NotClosed { period, .. } => format!("账期 {period} 尚未结束，不能生成账单"),
             InvoiceRefusal::NoOrders { period } => format!("账期 {period} 没有已完成的订单"),
+            InvoiceRefusal::WrongStatus { status, .. } => {
+                format!("账单{}，不能执行此操作", invoice_status(*status))
+            }
             InvoiceRefusal::TooLarge { period } => format!("账期 {period} 的费用超出金额上限"),
         };
         Text::new(self, zh)
+    }
+}
+
+const fn invoice_status(status: InvoiceStatus) -> &'static str {
+    match status {
+        InvoiceStatus::Pending => "待支付",
+        InvoiceStatus::Paid => "已支付",
+        InvoiceStatus::Refunded => "已退款",
     }
 }
 

@@ -1,23 +1,26 @@
-//! `/api/v1/invoices`: operators read the invoices of their tenant; `/api/v1/ops/invoices`: the platform generates them.
+//! `/api/v1/invoices`: operators read and pay the invoices of their tenant; `/api/v1/ops/invoices`: the platform generates and
+//! refunds them.
 
 use std::sync::Arc;
 
-use handover_http::body::JsonBody;
+use handover_http::body::{JsonBody, OptionalBody};
 use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
-use marketplace::use_cases::{GenerateInvoice, ListInvoices};
+use marketplace::use_cases::{GenerateInvoice, ListInvoices, PayInvoice, RefundInvoice};
 use marketplace_domain::{InvoiceId, InvoiceStatus, OrderId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::payments::PaymentView;
+use super::refunds::RefundView;
 use crate::bodies;
 use crate::command::Command;
 use crate::context::Operator;
 use crate::edge::Edge;
 use crate::idempotency::Created;
-use crate::openapi::kinds;
+use crate::openapi::{RequiredKey, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
 use crate::views::{InvoiceDetailsView, InvoiceView};
@@ -25,7 +28,7 @@ use crate::views::{InvoiceDetailsView, InvoiceView};
 type InvoicePage = PageView<InvoiceView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(page)).routes(routes!(one))
+    OpenApiRouter::new().routes(routes!(page)).routes(routes!(one)).routes(routes!(pay))
 }
 
 queries! {
@@ -49,7 +52,7 @@ async fn page(Operator(edge, context): Operator, parameters: Parameters) -> Rout
     Done::page(page, InvoiceView::from)
 }
 
-/// Returns an invoice and a page of its lines, in the sequence of their orders' ids.
+/// Returns an invoice with its payments and refunds, and a page of its lines in the sequence of their orders' ids.
 #[utoipa::path(
     get,
     path = "/{id}",
@@ -95,4 +98,63 @@ pub(super) async fn generate(
         body.command(|body, _| Some(GenerateInvoice { tenant: body.tenant_id?, period: body.period? }))?;
     let invoice = edge.app.invoicing.generate(&call, command).await?;
     Done::created(&InvoiceView::from(invoice))
+}
+
+/// Starts the payment of an invoice.
+///
+/// Allowed for the operators of the invoice's tenant. An invoice has one payment in `PROCESSING`; a second call returns it, if it
+/// names the same method or none. A failed payment leaves the invoice `pending`. If the total is 0, the payment is settled at
+/// once.
+#[utoipa::path(
+    post,
+    path = "/{id}/payments",
+    operation_id = "payInvoice",
+    tag = "invoices",
+    params(
+        ("id" = kinds::Id, Path, description = "The invoice"),
+        RequiredKey,
+    ),
+    request_body(content = Option<bodies::NewPayment>, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The payment", body = PaymentView),
+        (status = 404, description = "Invoice not found in a tenant accessible to the caller"),
+        (status = 409, description = "The invoice is not `pending`, or a payment with another method is in progress"),
+    ),
+)]
+async fn pay(
+    _: RequiredKey,
+    Command(edge, call): Command<Created<PaymentView>>,
+    PathId(invoice): PathId<InvoiceId>,
+    OptionalBody(body): OptionalBody<bodies::NewPayment>,
+) -> RouteResult {
+    let method = body.command(|body, _| body.payment_method)?;
+    let payment = edge.app.payments.pay_invoice(&call, PayInvoice { invoice, method }).await?;
+    Done::created(&PaymentView::from(payment))
+}
+
+/// Requests the refund of a paid invoice.
+///
+/// When the refund succeeds, the invoice is `refunded`. A second call returns the refund that is in `PROCESSING`. Requires the
+/// role `platform`.
+#[utoipa::path(
+    post,
+    path = "/invoices/{id}/refunds",
+    operation_id = "refundInvoice",
+    tag = "operators",
+    params(("id" = kinds::Id, Path, description = "The invoice")),
+    request_body = bodies::Decision,
+    responses(
+        (status = 201, description = "The refund, which is in `PROCESSING`", body = RefundView),
+        (status = 404, description = "Invoice not found"),
+        (status = 409, description = "The invoice is not `paid`, or there is nothing to refund"),
+    ),
+)]
+pub(super) async fn refund(
+    Command(edge, call): Command<Created<RefundView>>,
+    PathId(invoice): PathId<InvoiceId>,
+    JsonBody(body): JsonBody<bodies::Decision>,
+) -> RouteResult {
+    let command = body.command(|body, _| Some(RefundInvoice { invoice, reason: body.reason? }))?;
+    let refund = edge.app.payments.refund_invoice(&call, command).await?;
+    Done::created(&RefundView::from(refund))
 }

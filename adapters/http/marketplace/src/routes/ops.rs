@@ -25,6 +25,7 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(gateway_reports::page))
         .routes(routes!(gateway_reports::close))
         .routes(routes!(invoices::generate))
+        .routes(routes!(invoices::refund))
         .routes(routes!(orders::find))
         .routes(routes!(orders::one))
         .routes(routes!(refunds::page))

@@ -9,7 +9,7 @@ use handover_http::views;
 use handover_outbox::Page;
 use marketplace::use_cases::{SettlePayment, StartPayment};
 use marketplace_domain::{
-    Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
+    InvoiceId, Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -36,7 +36,10 @@ views! {
         payment_id: PaymentId,
         /// Name of the payment towards the gateway; null for a payment of an earlier version.
         reference: Option<Reference>,
-        order_id: OrderId,
+        /// Null for the payment of an invoice.
+        order_id: Option<OrderId>,
+        /// Null for the payment of an order.
+        invoice_id: Option<InvoiceId>,
         amount: Money,
         payment_method: &'static str = kinds::PaymentMethodName,
         status: PaymentStatus,
@@ -48,7 +51,8 @@ impl From<Payment> for PaymentView {
         PaymentView {
             payment_id: payment.id,
             reference: payment.reference,
-            order_id: payment.order,
+            order_id: payment.of.order(),
+            invoice_id: payment.of.invoice(),
             amount: payment.amount,
             payment_method: payment.method.as_str(),
             status: payment.status,

@@ -10,7 +10,7 @@ use handover_http::views::Time;
 use handover_outbox::Page;
 use marketplace::use_cases::{RequestRefund, SettleRefund};
 use marketplace_domain::{
-    Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, ReportKind,
+    Currency, InvoiceId, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus, ReportKind,
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -39,7 +39,10 @@ views! {
         reference: Option<Reference>,
         /// Number of the current attempt; an operator's retry begins a new one.
         attempt: u32,
-        order_id: OrderId,
+        /// Null for the refund of an invoice.
+        order_id: Option<OrderId>,
+        /// Null for the refund of an order.
+        invoice_id: Option<InvoiceId>,
         payment_id: PaymentId,
         amount: Money,
         currency: Currency,
@@ -55,7 +58,8 @@ impl From<Refund> for RefundView {
             refund_id: refund.id,
             reference: refund.reference,
             attempt: refund.attempt,
-            order_id: refund.order,
+            order_id: refund.of.order(),
+            invoice_id: refund.of.invoice(),
             payment_id: refund.payment,
             amount: refund.amount,
             currency: refund.currency,

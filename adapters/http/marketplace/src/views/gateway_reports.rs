@@ -4,7 +4,7 @@ use handover_events::TenantId;
 use handover_http::views;
 use handover_http::views::{Listed, Time};
 use handover_outbox::ports::Numbered;
-use marketplace_domain::{GatewayReport, Money, OrderId, PaymentId, RefundId};
+use marketplace_domain::{GatewayReport, InvoiceId, Money, OrderId, PayableId, PaymentId, RefundId};
 
 use crate::openapi::kinds;
 
@@ -16,6 +16,7 @@ views! {
         /// Null if the payment or refund is unknown; then only the role `platform` sees the report.
         tenant_id: Option<TenantId>,
         order_id: Option<OrderId>,
+        invoice_id: Option<InvoiceId>,
         payment_id: Option<PaymentId>,
         refund_id: Option<RefundId>,
         /// Number of the attempt at the refund.
@@ -49,6 +50,7 @@ impl Listed for GatewayReportView {
         "outcome",
         "state",
         "orderId",
+        "invoiceId",
         "paymentId",
         "refundId",
         "transactionId",
@@ -66,7 +68,8 @@ impl From<Numbered<GatewayReport>> for GatewayReportView {
             report_id: id,
             kind: report.kind.as_str(),
             tenant_id: report.tenant,
-            order_id: report.order,
+            order_id: report.of.and_then(PayableId::order),
+            invoice_id: report.of.and_then(PayableId::invoice),
             payment_id: report.payment,
             refund_id: report.refund,
             attempt: report.attempt,

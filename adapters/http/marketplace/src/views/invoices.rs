@@ -3,11 +3,12 @@
 use handover_events::TenantId;
 use handover_http::views;
 use handover_http::views::{Listed, Time};
-use marketplace::use_cases::InvoiceWithLines;
+use marketplace::use_cases::InvoiceDetails;
 use marketplace_domain::{
     BillingPeriod, Currency, Invoice, InvoiceId, InvoiceLine, InvoiceStatus, Money, OrderId,
 };
 
+use super::{PaymentDetailsView, RefundDetailsView};
 use crate::openapi::kinds;
 
 views! {
@@ -31,9 +32,11 @@ views! {
         update_time: Time,
     }
 
-    /// An invoice and a page of its lines.
+    /// An invoice with its payments and refunds, and a page of its lines.
     pub InvoiceDetailsView as InvoiceDetails {
         invoice: InvoiceView,
+        payments: Vec<PaymentDetailsView>,
+        refunds: Vec<RefundDetailsView>,
         lines: Vec<InvoiceLineView>,
         /// Cursor of the next page of lines; null on the last page.
         next_cursor: Option<String>,
@@ -93,10 +96,13 @@ impl From<InvoiceLine> for InvoiceLineView {
     }
 }
 
-impl From<InvoiceWithLines> for InvoiceDetailsView {
-    fn from(InvoiceWithLines { invoice, lines }: InvoiceWithLines) -> InvoiceDetailsView {
+impl From<InvoiceDetails> for InvoiceDetailsView {
+    fn from(details: InvoiceDetails) -> InvoiceDetailsView {
+        let InvoiceDetails { invoice, payments, refunds, lines } = details;
         InvoiceDetailsView {
             invoice: InvoiceView::from(invoice),
+            payments: payments.into_iter().map(PaymentDetailsView::from).collect(),
+            refunds: refunds.into_iter().map(RefundDetailsView::from).collect(),
             lines: lines.items.into_iter().map(InvoiceLineView::from).collect(),
             next_cursor: lines.next.map(|order| order.to_string()),
         }

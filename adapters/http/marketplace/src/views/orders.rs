@@ -73,7 +73,7 @@ views! {
         status: PaymentStatus,
         /// The gateway's transaction id; null until the payment is settled.
         transaction_id: Option<String>,
-        /// Whether the payment succeeded when its order could no longer be paid.
+        /// Whether the payment succeeded when its order or invoice could no longer be paid.
         refund_due: bool,
         trace_id: Option<String>,
         create_time: Time,

@@ -3,7 +3,9 @@
 use handover_events::TenantId;
 use handover_http::views;
 use handover_http::views::{Listed, Time};
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus};
+use marketplace_domain::{
+    Currency, InvoiceId, Money, OrderId, PaymentId, Reference, Refund, RefundId, RefundStatus,
+};
 
 use crate::openapi::kinds;
 
@@ -12,7 +14,10 @@ views! {
     pub RefundDetailsView as RefundDetails {
         refund_id: RefundId,
         tenant_id: TenantId,
-        order_id: OrderId,
+        /// Null for the refund of an invoice.
+        order_id: Option<OrderId>,
+        /// Null for the refund of an order.
+        invoice_id: Option<InvoiceId>,
         payment_id: PaymentId,
         /// Number of the refunded capture within the payment.
         capture: u32,
@@ -54,6 +59,7 @@ impl Listed for RefundDetailsView {
         "refundId",
         "createTime",
         "orderId",
+        "invoiceId",
         "amount",
         "cause",
         "status",
@@ -69,7 +75,8 @@ impl From<Refund> for RefundDetailsView {
         RefundDetailsView {
             refund_id: refund.id,
             tenant_id: refund.tenant,
-            order_id: refund.order,
+            order_id: refund.of.order(),
+            invoice_id: refund.of.invoice(),
             payment_id: refund.payment,
             capture: refund.capture,
             amount: refund.amount,

@@ -1,4 +1,4 @@
-//! `/api/v1/invoices` and `/api/v1/ops/invoices/generate`.
+//! `/api/v1/invoices` and `/api/v1/ops/invoices`.
 
 use handover_outbox::ports::Store as _;
 use marketplace::Role;
@@ -6,7 +6,7 @@ use marketplace_domain::{Order, OrderStatus};
 use serde_json::json;
 
 use crate::client::{ApiResponse, Request};
-use crate::world::{OTHER_USER, World};
+use crate::world::{OTHER_USER, World, report};
 
 const GENERATE: &str = "/api/v1/ops/invoices/generate";
 
@@ -34,6 +34,30 @@ impl World {
         self.completed_order_at(&format!("{period}-30T08:00:00Z")).await;
         let body = json!({ "period": period }).to_string();
         self.generate(&[Role::Platform], body).send().await.expect(201, "00000").id("invoiceId")
+    }
+
+    /// A paid invoice of tenant 1 for this month, and its payment.
+    pub(crate) async fn paid_invoice(&self, period: &str) -> (i64, i64) {
+        let invoice = self.invoice(period).await;
+        let payment = self.pay(1, invoice, "{}").send().await.expect(201, "00000").id("paymentId");
+        let report = report(payment, &format!("txn-of-invoice-{invoice}"), "SUCCESS", "2.21");
+        self.callback(&report).await.expect(200, "00000");
+        (invoice, payment)
+    }
+
+    /// Pays an invoice as an operator of this tenant.
+    fn pay(&self, tenant: i64, invoice: i64, body: &str) -> Request {
+        let token = self.token(OTHER_USER, tenant, &[Role::Operator]);
+        let key = format!("pay-{invoice}-{body}");
+        self.post(&format!("/api/v1/invoices/{invoice}/payments"))
+            .token(&token)
+            .header("x-idempotency-key", &key)
+            .json(body)
+    }
+
+    fn refund_invoice(&self, roles: &[Role], invoice: i64) -> Request {
+        let path = format!("/api/v1/ops/invoices/{invoice}/refunds");
+        self.post(&path).token(&self.token(OTHER_USER, 1, roles)).json(r#"{"reason":"billed twice"}"#)
     }
 
     fn generate(&self, roles: &[Role], body: impl Into<String>) -> Request {
@@ -112,4 +136,56 @@ async fn only_the_platform_generates_and_only_closed_months_with_orders() {
     let chinese =
         world.generate(&[Role::Platform], r#"{"period":"2025-11"}"#).header("accept-language", "zh");
     assert_eq!(chinese.send().await.message, "账期 2025-11 没有已完成的订单");
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_pays_an_invoice_of_the_tenant_and_the_platform_refunds_it() {
+    let world = World::new().await;
+    let invoice = world.invoice("2025-12").await;
+    let started = world.pay(1, invoice, r#"{"paymentMethod":"card"}"#).send().await.expect(201, "00000");
+    let payment = started.id("paymentId");
+    let expected = json!({
+        "paymentId": payment, "reference": started.data["reference"], "orderId": null, "invoiceId": invoice,
+        "amount": started.data["amount"], "paymentMethod": "card", "status": "PROCESSING"
+    });
+    assert_eq!(started.data, expected);
+    assert!(started.text.contains(r#""amount":2.21,"#), "{}", started.text);
+    assert_eq!(world.pay(1, invoice, "{}").send().await.expect(201, "00000").data, expected);
+    let other = world.pay(1, invoice, r#"{"paymentMethod":"alipay"}"#).send().await.expect(409, "A0409");
+    assert!(other.message.contains("a payment by card is in progress"), "{}", other.message);
+    world.pay(2, invoice, "{}").send().await.expect(404, "A0404");
+    world.pay(1, 4_711, "{}").send().await.expect(404, "A0404");
+    let without_key = world.post(&format!("/api/v1/invoices/{invoice}/payments"));
+    let token = world.token(OTHER_USER, 1, &[Role::Operator]);
+    without_key.token(&token).json("{}").send().await.expect(400, "A0400");
+
+    let early = world.refund_invoice(&[Role::Platform], invoice).send().await.expect(409, "A0409");
+    assert_eq!(early.message, "cannot refund an invoice that is pending");
+    let reported = world.callback(&report(payment, "txn-1", "SUCCESS", "2.21")).await.expect(200, "00000");
+    assert_eq!((&reported.data["invoiceId"], &reported.data["status"]), (&json!(invoice), &json!("SUCCESS")));
+    let paid = world.invoice_as(1, &format!("/api/v1/invoices/{invoice}")).await.expect(200, "00000");
+    assert_eq!(paid.data["invoice"]["status"], "paid");
+    assert_eq!(paid.data["payments"][0]["transactionId"], "txn-1");
+    let late = world.pay(1, invoice, r#"{"paymentMethod":"wechat"}"#);
+    let late = late.header("accept-language", "zh").send().await.expect(409, "A0409");
+    assert_eq!(late.message, "账单已支付，不能执行此操作");
+
+    world.refund_invoice(&[Role::Operator], invoice).send().await.expect(403, "A0303");
+    let refund = world.refund_invoice(&[Role::Platform], invoice).send().await.expect(201, "00000");
+    let id = refund.id("refundId");
+    assert_eq!((&refund.data["orderId"], &refund.data["invoiceId"]), (&json!(null), &json!(invoice)));
+    let again = world.refund_invoice(&[Role::Platform], invoice).send().await.expect(201, "00000");
+    assert_eq!(again.id("refundId"), id);
+    let seen = world.get_as_operator(&format!("/api/v1/ops/refunds/{id}")).send().await.expect(200, "00000");
+    assert_eq!((&seen.data["invoiceId"], &seen.data["reason"]), (&json!(invoice), &json!("billed twice")));
+    let reports = world.get_as_operator("/api/v1/ops/gateway-reports").send().await.expect(200, "00000");
+    assert_eq!(reports.data["items"][0]["invoiceId"], invoice);
+    assert_eq!(reports.data["items"][0]["outcome"], "invoice_paid");
+    let result = json!({ "refundId": id, "result": "SUCCESS" }).to_string();
+    world.signed("/api/v1/refunds/callback", &result).await.expect(200, "00000");
+    let refunded = world.invoice_as(1, &format!("/api/v1/invoices/{invoice}")).await.expect(200, "00000");
+    assert_eq!(refunded.data["invoice"]["status"], "refunded");
+    assert_eq!(refunded.data["refunds"][0]["status"], "SUCCESS");
+    let refused = world.refund_invoice(&[Role::Platform], invoice).send().await.expect(409, "A0409");
+    assert_eq!(refused.message, "cannot refund an invoice that is refunded");
 }

@@ -33,7 +33,7 @@ impl Caller {
         let key = format!("{id}-{}", self.succeeded.len());
         let roles: &[Role] = match id {
             // Only an operator of all tenants may do this.
-            "acknowledgeAlert" | "generateInvoice" => &[Role::Operator, Role::Platform],
+            "acknowledgeAlert" | "generateInvoice" | "refundInvoice" => &[Role::Operator, Role::Platform],
             _ => &[Role::User, Role::Operator],
         };
         let token = self.world.token(user, 1, roles);
@@ -144,6 +144,9 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
 
     let invoice = caller.world.invoice("2025-11").await.to_string();
     caller.call("generateInvoice", SELLER, &[], Some(r#"{"period":"2025-11"}"#)).await;
+    let payment = caller.call("payInvoice", SELLER, &[&invoice], Some("{}")).await.id("paymentId");
+    caller.report("reportPayment", &report(payment, "txn-3", "SUCCESS", "2.21")).await;
+    caller.call("refundInvoice", SELLER, &[&invoice], Some(r#"{"reason":"billed twice"}"#)).await;
     caller.call("invoice", SELLER, &[&invoice], None).await;
     caller.webhooks().await;
     let (order, dead) = caller.world.dead_order().await;

@@ -20,7 +20,7 @@ table! {
         key: (row.string("idempotency_key").map(OperationKey::stored))("idempotency_key" = operation.key.as_str()),
         asset: named("asset" = operation.asset.as_str()),
         kind: named("kind" = operation.kind.as_str()),
-        user: id("user_id" = operation.user.get()),
+        user: opt_id("user_id" = operation.user.map(UserId::get)),
         order: opt_id("order_id" = operation.order.map(OrderId::get)),
         refund: opt_id("refund_id" = operation.refund.map(RefundId::get)),
         coupon: opt_id("coupon_id" = operation.coupon.map(CouponId::get)),

@@ -117,7 +117,7 @@ pub(super) async fn restore_operations(
             key: key.clone(),
             asset,
             kind,
-            user: order.buyer,
+            user: Some(order.buyer),
             order: Some(order.id),
             refund,
             coupon: None,

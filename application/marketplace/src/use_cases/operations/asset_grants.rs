@@ -63,7 +63,7 @@ impl Operations {
                     .pop()
                     .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
                 if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
-                    if (before.user, before.kind, before.amount) != (user, kind, amount) {
+                    if (before.user, before.kind, before.amount) != (Some(user), kind, amount) {
                         return Err(UseCaseError::KeyReused);
                     }
                     record_already_done(unit.outbox(), attempt, entry).await?;
@@ -75,7 +75,7 @@ impl Operations {
                     key: key.clone(),
                     asset: purse.asset(),
                     kind,
-                    user,
+                    user: Some(user),
                     order: None,
                     refund: None,
                     coupon: None,
@@ -163,7 +163,7 @@ impl Operations {
                     // Without an idempotency key, the operation key is derived from the coupon id, which does not prove
                     // that the row belongs to this command.
                     let is_ours =
-                        attempt.may_be_committed() && before.at == now && before.user == command.user;
+                        attempt.may_be_committed() && before.at == now && before.user == Some(command.user);
                     if !is_keyed && !is_ours {
                         return Err(id_in_use(IdKind::Coupon, id.get()).into());
                     }
@@ -181,7 +181,7 @@ impl Operations {
                     key: key.clone(),
                     asset: Asset::Coupon,
                     kind: OperationKind::Issue,
-                    user: command.user,
+                    user: Some(command.user),
                     order: None,
                     refund: None,
                     coupon: Some(id),

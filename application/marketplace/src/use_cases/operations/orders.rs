@@ -157,7 +157,7 @@ impl Operations {
     }
 }
 
-/// The order of the payment or refund that the search names, in any tenant.
+/// The order of the payment or refund that the search names, in any tenant. Those of invoices have none.
 async fn named_order(view: &mut dyn MarketView, search: &OrderSearch) -> Result<Option<OrderId>, StoreError> {
     let payment = match search {
         OrderSearch::Payment(id) => view.payment_by_id(*id).await?,
@@ -165,7 +165,7 @@ async fn named_order(view: &mut dyn MarketView, search: &OrderSearch) -> Result<
             Some(payment) => Some(payment),
             None => {
                 let Some((refund, _)) = view.attempt_by_reference(*reference).await? else { return Ok(None) };
-                return Ok(view.refund_by_id(refund).await?.map(|refund| refund.order));
+                return Ok(view.refund_by_id(refund).await?.and_then(|refund| refund.of.order()));
             }
         },
         OrderSearch::Transaction(id) => match view.capture_by_transaction(id).await? {
@@ -174,7 +174,7 @@ async fn named_order(view: &mut dyn MarketView, search: &OrderSearch) -> Result<
         },
         OrderSearch::Number(_) | OrderSearch::Buyer(_) => None,
     };
-    Ok(payment.map(|payment| payment.order))
+    Ok(payment.and_then(|payment| payment.of.order()))
 }
 
 /// Name and value in the audit log.

@@ -80,8 +80,8 @@ impl Operations {
     /// captured money that buys nothing is refunded, each once and only if the outcome is certain.
     ///
     /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-    /// the ledger, open reports of the gateway, and invoices of the window that contradict their lines or the completed
-    /// orders of their month; these are not repaired.
+    /// the ledger, open reports of the gateway, and invoices of the window that contradict their lines, the completed
+    /// orders of their month, their payments or the ledger; these are not repaired.
     ///
     /// The findings are recorded ([`Operations::findings`]): a new one is `OPEN`. Unless there are more findings than
     /// returned, recorded findings whose rows were compared again and which were not found become `RESOLVED`.

@@ -1,6 +1,6 @@
 //! Use cases: refunds that an operator lists, sends again, or settles by hand.
 
-use marketplace_domain::{OrderAction, OrderActor, Reference, Refund, RefundId, RefundStatus};
+use marketplace_domain::{OrderAction, OrderActor, Payable, Reference, Refund, RefundId, RefundStatus};
 
 use super::Operations;
 use crate::claim::Call;
@@ -144,17 +144,19 @@ impl Change {
         operator: &str,
         event_factory: &EventFactory,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        let RefundRows { order, capture, others } = rows_of(unit, &refund).await?;
+        let RefundRows { payable, capture, others } = rows_of(unit, &refund).await?;
         let now = event_factory.now;
         let reference = match self {
             Change::Retry(reference) => reference,
             Change::SettleByHand => {
-                let decision = refund.settle_by_hand(operator.to_owned(), &order, &capture, &others, now)?;
-                return apply(unit, &refund, &order, decision, OrderActor::Operator, event_factory).await;
+                let decision =
+                    refund.settle_by_hand(operator.to_owned(), &payable, &capture, &others, now)?;
+                return apply(unit, &refund, &payable, decision, OrderActor::Operator, event_factory).await;
             }
         };
         let (after, replaced) = refund.retry(reference, &capture, &others, now)?;
-        if refund.status == RefundStatus::Failed && !capture.refund_due {
+        let pays = refund.status == RefundStatus::Failed && !capture.refund_due;
+        if let (true, Payable::Order(order)) = (pays, &payable) {
             let begin = OrderAction::BeginRefund { refund: refund.id };
             let (started, _) = order.apply(&begin, OrderActor::Operator, now)?;
             unit.advance_order(&started).await?.or_conflict("order")?;

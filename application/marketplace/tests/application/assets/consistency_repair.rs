@@ -18,7 +18,7 @@ async fn pay_without_event(market: &Market, order: &Order) {
     let payment = market.process.started_payment(order.id).await;
     let now = market.world.now();
     let report = report(&payment, PaymentResult::Success).report;
-    let (settled, event) = payment.decide(&report, order, 0, None, now).settled.unwrap();
+    let (settled, event) = payment.decide(&report, &order.clone().into(), 0, None, now).settled.unwrap();
     let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::Gateway, now).unwrap();
     let event = market.world.event(&format!("settled-{}", payment.id), settled.version, &event);
     let mut unit = market.world.store.begin().await.unwrap();

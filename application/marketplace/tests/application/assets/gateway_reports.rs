@@ -70,8 +70,8 @@ async fn repeated_report_is_recorded_once_and_gets_the_first_answer() {
     assert_eq!((reports(&market).await.len(), market.world.rows().await), (2, rows));
     let report = newest(&market).await;
     assert_eq!(
-        (report.payment, report.order, report.tenant),
-        (Some(payment.id), Some(order.id), Some(order.tenant))
+        (report.payment, report.of, report.tenant),
+        (Some(payment.id), Some(order.id.into()), Some(order.tenant))
     );
     assert_eq!((report.outcome, report.state), (ReportOutcome::OrderPaid, ReportState::Done));
     assert_eq!(report.amount, Some(payment.amount));
@@ -154,7 +154,7 @@ async fn unknown_report_is_recorded_once_and_closed_when_its_payment_is_found() 
     let late = Payment {
         id: 404.try_into().unwrap(),
         reference: Some(market.app().ids.reference()),
-        order: order.id,
+        of: order.id.into(),
         status: PaymentStatus::Failed,
         ..payment
     };

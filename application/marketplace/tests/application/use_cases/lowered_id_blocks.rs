@@ -49,14 +49,14 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
     let payment = app.payments.start(&context(buyer, tenant), start).await.unwrap();
     assert_eq!(
-        (payment.order, payment.tenant, payment.status),
-        (order.id, tenant, PaymentStatus::Processing)
+        (payment.of, payment.tenant, payment.status),
+        (order.id.into(), tenant, PaymentStatus::Processing)
     );
     app.payments.settle(&context(buyer, tenant), report(&payment, PaymentResult::Success)).await.unwrap();
 
     let request = RequestRefund { order: order.id, reason: "too small".into(), off_shelf: false };
     let refund = app.payments.request_refund(&context(buyer, tenant), request).await.unwrap();
-    assert_eq!((refund.order, refund.payment, refund.tenant), (order.id, payment.id, tenant));
+    assert_eq!((refund.of, refund.payment, refund.tenant), (order.id.into(), payment.id, tenant));
 
     let actor = Actor::User { id: id(9), roles: vec![Role::User, Role::Operator] };
     let operator = CommandContext { actor, ..context(9, tenant) };

@@ -168,8 +168,8 @@ fn refund_that_differs_from_captured_amount_breaks_promise() {
     let unrequested = after(|day| {
         let mut refund = refunds(day, PAID_AFTER_CANCEL).pop().unwrap();
         let payment = day.database.payments[&PAID.try_into().unwrap()][0].clone();
-        (refund.order, refund.payment) = (payment.order, payment.id);
-        day.database.assets.refunds.insert(payment.order, vec![refund]);
+        (refund.of, refund.payment) = (payment.of, payment.id);
+        day.database.assets.refunds.insert(payment.of.order().unwrap(), vec![refund]);
     });
     assert_eq!(unrequested, ["no change without its event", REFUNDS[0], LATE[0]]);
 }

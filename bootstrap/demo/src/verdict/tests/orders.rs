@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use marketplace::consumers::TIMEOUT_QUEUE;
-use marketplace_domain::{Order, ProductStatus};
+use marketplace_domain::{Order, OrderId, ProductStatus};
 
 use super::super::super::journal::Step;
 use super::after;
@@ -61,8 +61,9 @@ fn payment_after_deadline_is_expected_if_refund_is_due() {
         after(|day| {
             let mut payment = day.database.payments[&PAID.try_into().unwrap()][0].clone();
             payment.refund_due = refund_due;
-            (payment.id, payment.order) = (999.try_into().unwrap(), TIMED_OUT.try_into().unwrap());
-            day.database.payments.entry(payment.order).or_default().push(payment);
+            let order = OrderId::try_from(TIMED_OUT).unwrap();
+            (payment.id, payment.of) = (999.try_into().unwrap(), order.into());
+            day.database.payments.entry(order).or_default().push(payment);
             day.client(TIMED_OUT).step = Step::Paid;
         })
     };

@@ -281,7 +281,7 @@ impl SmallDay {
                 id: id.try_into().unwrap(),
                 reference: None,
                 tenant: TenantId::DEFAULT,
-                order: order.id,
+                of: order.id.into(),
                 amount: order.payable,
                 currency: Currency::CNY,
                 method: PaymentMethod::Card,
@@ -294,7 +294,7 @@ impl SmallDay {
                 update_time: self.now,
             };
             let report = Settlement { transaction_id: format!("txn-{id}"), result, amount: order.payable };
-            let decision = payment.decide(&report, order, 0, None, self.now);
+            let decision = payment.decide(&report, &order.clone().into(), 0, None, self.now);
             let (settled, event) = decision.settled.unwrap();
             self.publish(event, settled.version);
             if let Some(capture) = decision.capture {

@@ -85,7 +85,7 @@ pub fn operation(key: &str) -> AssetOperation {
         key: operation_key(key),
         asset: Asset::Wallet,
         kind: OperationKind::Deposit,
-        user: user(10),
+        user: Some(user(10)),
         order: None,
         refund: None,
         coupon: None,
@@ -105,7 +105,12 @@ pub fn entry(account: Account, of: i64, amount: i64, after: i64) -> Entry {
 /// A deposit from the marketplace into the empty wallet of a user.
 pub fn deposit(key: &str, of: i64, amount: i64) -> Posting {
     Posting {
-        operation: AssetOperation { user: user(of), amount, balance_after: Some(amount), ..operation(key) },
+        operation: AssetOperation {
+            user: Some(user(of)),
+            amount,
+            balance_after: Some(amount),
+            ..operation(key)
+        },
         entries: vec![Entry::own(Account::Platform, -amount), entry(Account::Wallet, of, amount, amount)],
     }
 }
@@ -127,7 +132,7 @@ pub fn refund(id: i64, payment: i64) -> Refund {
     Refund {
         id: refund_id(id),
         tenant: TenantId::DEFAULT,
-        order: order_id(payment),
+        of: order_id(payment).into(),
         payment: payment_id(payment),
         capture: 1,
         reference: Some(reference(id)),

@@ -19,7 +19,7 @@ pub fn reference(number: i64) -> Reference {
 pub fn capture(payment: i64, number: u32) -> Capture {
     Capture {
         tenant: TenantId::DEFAULT,
-        order: order_id(payment),
+        of: order_id(payment).into(),
         payment: payment_id(payment),
         number,
         transaction_id: format!("t-{payment}-{number}"),
@@ -37,7 +37,7 @@ pub fn gateway_report(key: &str, order: i64) -> GatewayReport {
         key: key.into(),
         kind: ReportKind::Payment,
         tenant: Some(TenantId::DEFAULT),
-        order: Some(order_id(order)),
+        of: Some(order_id(order).into()),
         payment: Some(payment_id(order)),
         refund: None,
         attempt: None,
@@ -70,7 +70,7 @@ pub fn open_report(key: &str, order: i64) -> GatewayReport {
 pub fn report_of_nothing(key: &str) -> GatewayReport {
     GatewayReport {
         tenant: None,
-        order: None,
+        of: None,
         payment: None,
         outcome: ReportOutcome::NotFound,
         answer: None,

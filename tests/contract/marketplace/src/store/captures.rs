@@ -42,7 +42,10 @@ pub async fn capture_is_read_as_written(rig: &dyn MarketRig) {
     ];
     add(rig, &all).await;
     for written in all {
-        assert_eq!(of_order(rig, written.order.get()).await, std::slice::from_ref(&written));
+        assert_eq!(
+            of_order(rig, written.of.order().expect("an order").get()).await,
+            std::slice::from_ref(&written)
+        );
         assert_eq!(by_transaction(rig, &written.transaction_id).await, Some(written));
     }
 }
@@ -53,7 +56,7 @@ pub async fn duplicate_capture_number_is_conflict(rig: &dyn MarketRig) {
     let again = Capture { transaction_id: "other".into(), ..capture(1, 1) };
     is_conflict(begin(rig).await.insert_capture(&again).await);
     is_conflict(begin(rig).await.insert_capture(&Capture { tenant: tenant(2), ..again.clone() }).await);
-    is_conflict(begin(rig).await.insert_capture(&Capture { order: order_id(9), ..again }).await);
+    is_conflict(begin(rig).await.insert_capture(&Capture { of: order_id(9).into(), ..again }).await);
     add(rig, &[capture(1, 2)]).await;
     assert_eq!(of_order(rig, 1).await, [capture(1, 1), capture(1, 2)]);
 }
@@ -101,7 +104,7 @@ pub async fn update_of_capture_replaces_only_what_becomes_of_the_money(rig: &dyn
 
 /// The captures of an order are sorted by payment and number; those of other orders and tenants are not returned.
 pub async fn captures_of_order_are_ordered_by_payment_and_number(rig: &dyn MarketRig) {
-    let of_first = |payment, number| Capture { order: order_id(1), ..capture(payment, number) };
+    let of_first = |payment, number| Capture { of: order_id(1).into(), ..capture(payment, number) };
     let foreign = Capture { tenant: tenant(2), ..of_first(5, 1) };
     add(rig, &[of_first(12, 1), of_first(3, 10), of_first(3, 9), capture(4, 1), foreign.clone()]).await;
     add(rig, &[of_first(3, 1)]).await;

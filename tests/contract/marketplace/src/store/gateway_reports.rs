@@ -58,7 +58,7 @@ pub async fn report_is_read_as_written(rig: &dyn MarketRig) {
     written.push(GatewayReport {
         kind: ReportKind::Refund,
         tenant: Some(tenant(2)),
-        order: Some(order_id(MAX_ID)),
+        of: Some(order_id(MAX_ID).into()),
         payment: Some(payment_id(MAX_ID)),
         refund: RefundId::try_from(MAX_ID).ok(),
         attempt: Some(u32::MAX),
@@ -67,7 +67,7 @@ pub async fn report_is_read_as_written(rig: &dyn MarketRig) {
     });
     written.push(GatewayReport {
         tenant: None,
-        order: None,
+        of: None,
         payment: None,
         reference: None,
         transaction_id: None,

@@ -3,15 +3,19 @@
 use chrono::TimeDelta;
 use handover_contract::concurrency::{one_succeeded, race};
 use handover_contract::samples::{later, start, tenant};
-use handover_contract::work::{changes_one, is_conflict};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
-use marketplace::ports::InvoiceFilter;
+use marketplace::ports::{InvoiceFilter, InvoicePayments};
 use marketplace_domain::{
-    BilledOrder, BillingPeriod, FeeRate, Invoice, InvoiceLine, InvoiceStatus, Money, Order, OrderStatus,
+    BilledOrder, BillingPeriod, Capture, FeeRate, GatewayReport, Invoice, InvoiceLine, InvoiceStatus, Money,
+    Order, OrderStatus, PayableId, Payment, PaymentStatus, Refund,
 };
 
 use super::{MarketRig, begin, in_unit, view};
-use crate::samples::{invoice, invoice_id, invoice_line, money, order, order_id, order_moved_to, period};
+use crate::samples::{
+    capture, gateway_report, invoice, invoice_id, invoice_line, money, order, order_id, order_moved_to,
+    payment, payment_id, period, refund, settled,
+};
 
 async fn add(rig: &dyn MarketRig, invoices: &[Invoice]) {
     in_unit!(rig, |unit| {
@@ -254,4 +258,116 @@ pub async fn first_invoice_period_is_a_past_or_current_month(rig: &dyn MarketRig
     let first = view(rig).await.first_invoice_period().await.expect("cannot read the first period");
     let latest = BillingPeriod::containing(std::time::SystemTime::now().into()).expect("a month");
     assert!(first <= latest, "{first}");
+}
+
+/// An invoice changes only from the previous version, and only in its tenant. Period, fee and total never change.
+pub async fn invoice_advances_only_from_previous_version(rig: &dyn MarketRig) {
+    let before = invoice(1, "2026-02");
+    add(rig, &[before.clone()]).await;
+    let paid = Invoice {
+        status: InvoiceStatus::Paid,
+        pay_time: Some(later(20)),
+        version: 2,
+        update_time: later(21),
+        ..before.clone()
+    };
+    in_unit!(rig, |unit| {
+        changes_none(unit.advance_invoice(&Invoice { version: 1, ..paid.clone() }).await);
+        changes_none(unit.advance_invoice(&Invoice { version: 3, ..paid.clone() }).await);
+        changes_none(unit.advance_invoice(&Invoice { tenant: tenant(2), ..paid.clone() }).await);
+        changes_none(unit.advance_invoice(&Invoice { id: invoice_id(2), ..paid.clone() }).await);
+    });
+    assert_eq!(stored(rig, 1).await, Some(before));
+    let other_values = Invoice { period: period("2025-01"), orders: 9, total: money(1), ..paid.clone() };
+    in_unit!(rig, |unit| changes_one(unit.advance_invoice(&other_values).await));
+    assert_eq!(stored(rig, 1).await, Some(paid.clone()));
+    in_unit!(rig, |unit| changes_none(unit.advance_invoice(&paid).await));
+}
+
+pub async fn concurrent_changes_of_invoice_succeed_exactly_once(rig: &dyn MarketRig) {
+    add(rig, &[invoice(1, "2026-02")]).await;
+    let outcomes = race(&rig.market(), |unit, n| {
+        let n = i64::try_from(n).expect("few units of work");
+        let paid = Invoice {
+            status: InvoiceStatus::Paid,
+            pay_time: Some(later(n)),
+            version: 2,
+            ..invoice(1, "2026-02")
+        };
+        Box::pin(async move { unit.advance_invoice(&paid).await?.or_conflict("invoice") })
+    })
+    .await;
+    let winner = i64::try_from(one_succeeded(outcomes)).expect("few units of work");
+    assert_eq!(stored(rig, 1).await.and_then(|it| it.pay_time), Some(later(winner)));
+}
+
+/// Every payment, capture, refund and report of an invoice is found, sorted, without those of other invoices and tenants and
+/// of the order with the same id. Another invoice has none.
+pub async fn payments_of_invoice_are_complete_and_sorted(rig: &dyn MarketRig) {
+    let of: PayableId = invoice_id(7).into();
+    let payment_of =
+        |id: i64, of| Payment { of, ..settled(&payment(id, 7), PaymentStatus::Success, &format!("of-{id}")) };
+    let capture_of = |id: i64, number, of| Capture { of, payment: payment_id(id), ..capture(id, number) };
+    let refund_of =
+        |id: i64, number, of| Refund { of, payment: payment_id(2), capture: number, ..refund(id, 2) };
+    let report_of = |key: &str, of| GatewayReport { of: Some(of), ..gateway_report(key, 7) };
+    let expected = InvoicePayments {
+        payments: vec![payment_of(2, of), payment_of(9, of)],
+        captures: vec![capture_of(2, 1, of), capture_of(2, 2, of), capture_of(9, 1, of)],
+        refunds: vec![refund_of(3, 2, of), refund_of(8, 1, of)],
+        reports: Vec::new(),
+    };
+    let reports = [report_of("a", of), report_of("b", of)];
+    in_unit!(rig, |unit| {
+        for payment in expected.payments.iter().rev() {
+            unit.insert_payment(payment).await.unwrap();
+        }
+        for capture in expected.captures.iter().rev() {
+            unit.insert_capture(capture).await.unwrap();
+        }
+        for refund in expected.refunds.iter().rev() {
+            unit.insert_refund(refund).await.unwrap();
+        }
+        for report in &reports {
+            unit.insert_gateway_report(report).await.unwrap();
+        }
+        for (id, other) in [(21, order_id(7).into()), (22, invoice_id(8).into())] {
+            unit.insert_payment(&payment_of(id, other)).await.unwrap();
+            unit.insert_capture(&capture_of(id, 1, other)).await.unwrap();
+            unit.insert_refund(&Refund { payment: payment_id(id), ..refund_of(id, 1, other) }).await.unwrap();
+            unit.insert_gateway_report(&report_of(&id.to_string(), other)).await.unwrap();
+        }
+        let foreign = Payment { tenant: tenant(2), ..payment_of(23, of) };
+        unit.insert_payment(&foreign).await.unwrap();
+    });
+    let mut view = view(rig).await;
+    let mut found = async |owner: i64, id: i64| {
+        view.payments_of_invoice(tenant(owner), invoice_id(id)).await.expect("cannot read payments")
+    };
+    let mut all = found(1, 7).await;
+    let found_reports: Vec<GatewayReport> = all.reports.drain(..).map(|report| report.effect).collect();
+    assert_eq!(found_reports, reports);
+    assert_eq!(all, expected);
+    let foreign = found(2, 7).await;
+    assert_eq!(foreign.payments.iter().map(|it| it.id).collect::<Vec<_>>(), [payment_id(23)]);
+    assert!(foreign.captures.is_empty() && foreign.refunds.is_empty() && foreign.reports.is_empty());
+    assert_eq!(found(1, 9).await, InvoicePayments::default());
+}
+
+/// An invoice has at most one payment in `PROCESSING`, also if an order has the same id.
+pub async fn second_processing_payment_of_invoice_is_conflict(rig: &dyn MarketRig) {
+    let of_invoice = |id: i64, of: i64| Payment { of: invoice_id(of).into(), ..payment(id, of) };
+    in_unit!(rig, |unit| {
+        for payment in [payment(1, 7), of_invoice(2, 7), of_invoice(3, 8)] {
+            unit.insert_payment(&payment).await.expect("cannot insert a payment");
+        }
+    });
+    is_conflict(begin(rig).await.insert_payment(&of_invoice(4, 7)).await);
+    let failed = settled(&of_invoice(2, 7), PaymentStatus::Failed, "t-2");
+    in_unit!(rig, |unit| {
+        changes_one(unit.advance_payment(&failed).await);
+        unit.insert_payment(&of_invoice(4, 7)).await.expect("the first payment has failed");
+    });
+    let found = view(rig).await.payments_of_invoice(tenant(1), invoice_id(7)).await.expect("payments");
+    assert_eq!(found.payments, [failed, of_invoice(4, 7)]);
 }

@@ -70,7 +70,7 @@ pub async fn operation_is_read_as_written(rig: &dyn MarketRig) {
         OperationKind::ALL.iter().map(|kind| AssetOperation { kind: *kind, ..operation("k") }).collect();
     written.extend(Asset::ALL.iter().map(|asset| AssetOperation { asset: *asset, ..operation("k") }));
     written.push(AssetOperation {
-        user: user(MAX_ID),
+        user: Some(user(MAX_ID)),
         order: Some(order_id(MAX_ID)),
         refund: Some(refund_id(MAX_ID)),
         coupon: Some(coupon_id(MAX_ID)),
@@ -89,6 +89,7 @@ pub async fn operation_is_read_as_written(rig: &dyn MarketRig) {
         ..operation("k")
     });
     written.push(AssetOperation { balance_after: Some(0), ..operation("k") });
+    written.push(AssetOperation { asset: Asset::Cash, user: None, ..operation("k") });
     for (n, mut operation) in written.into_iter().enumerate() {
         let key = format!("k-{n}");
         operation.key = operation_key(&key);

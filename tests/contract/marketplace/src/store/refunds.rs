@@ -51,7 +51,7 @@ pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
     written.push(Refund { reason: String::new(), last_error: Some(String::new()), ..refund(1, 1) });
     written.push(Refund { amount: money(MAX_ID), attempts: 1_000_000, version: 70_000, ..refund(1, 1) });
     written.push(Refund { cause: RefundCause::Seller, off_shelf: true, ..refund(1, 1) });
-    written.push(Refund { amount: Money::ZERO, order: order_id(MAX_ID), ..refund(1, 1) });
+    written.push(Refund { amount: Money::ZERO, of: order_id(MAX_ID).into(), ..refund(1, 1) });
     written.push(Refund { next_attempt_time: Some(later(7) + micro), ..refund(1, 1) });
     written.push(Refund { create_time: later(1) + micro, update_time: later(2) - micro, ..refund(1, 1) });
     written.push(Refund { trace: None, ..refund(1, 1) });
@@ -117,7 +117,7 @@ pub async fn duplicate_refund_reference_is_conflict(rig: &dyn MarketRig) {
 pub async fn second_refund_of_capture_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
-    is_conflict(begin(rig).await.insert_refund(&Refund { order: order_id(9), ..refund(3, 1) }).await);
+    is_conflict(begin(rig).await.insert_refund(&Refund { of: order_id(9).into(), ..refund(3, 1) }).await);
     is_conflict(begin(rig).await.insert_refund(&refund_moved_to(&refund(3, 1), Success)).await);
     settle(rig, &refund(1, 1), Success).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
@@ -328,7 +328,7 @@ pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
 
 /// All refunds of an order are returned sorted by id, in any status; those of other orders and tenants are not.
 pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
-    let of_first = |id, payment| Refund { order: order_id(1), ..refund(id, payment) };
+    let of_first = |id, payment| Refund { of: order_id(1).into(), ..refund(id, payment) };
     let foreign = Refund { tenant: tenant(2), ..of_first(4, 41) };
     add(rig, &[of_first(12, 1), of_first(3, 2), refund(5, 3), foreign.clone()]).await;
     let failed = settle(rig, &of_first(12, 1), Failed).await;

@@ -3,7 +3,9 @@
 use handover_contract::samples::{later, tenant};
 use handover_events::TenantId;
 use marketplace::ports::{ListingChange, ListingChangeKind, MarketView, Work};
-use marketplace_domain::{Asset, AssetOperation, Capture, CreditOutcome, OrderId, Payment, Posting};
+use marketplace_domain::{
+    Asset, AssetOperation, Capture, CreditOutcome, OrderId, PayableId, Payment, Posting,
+};
 
 use super::{MarketRig, in_unit, view};
 use crate::samples::{
@@ -40,10 +42,15 @@ async fn orders_of_rows(view: &mut dyn MarketView, orders: &[OrderId]) -> Vec<(&
         rows.into_iter().map(order).collect()
     }
     vec![
-        ("payments", of(view.payments_of(one, orders).await.unwrap(), |it| it.order)),
-        ("captures", of(view.captures_of(one, orders).await.unwrap(), |it| it.order)),
-        ("reports", of(view.gateway_reports_of(one, orders).await.unwrap(), |it| it.effect.order.unwrap())),
-        ("refunds", of(view.refunds_of(one, orders).await.unwrap(), |it| it.order)),
+        ("payments", of(view.payments_of(one, orders).await.unwrap(), |it| it.of.order().unwrap())),
+        ("captures", of(view.captures_of(one, orders).await.unwrap(), |it| it.of.order().unwrap())),
+        (
+            "reports",
+            of(view.gateway_reports_of(one, orders).await.unwrap(), |it| {
+                it.effect.of.and_then(PayableId::order).unwrap()
+            }),
+        ),
+        ("refunds", of(view.refunds_of(one, orders).await.unwrap(), |it| it.of.order().unwrap())),
         ("listing changes", of(view.listing_changes(one, orders).await.unwrap(), |it| it.order)),
         ("shipments", of(view.shipment_tasks(one, orders).await.unwrap(), |it| it.order)),
         ("notifications", of(view.notifications_about(one, orders).await.unwrap(), |it| it.order)),

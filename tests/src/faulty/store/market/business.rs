@@ -163,8 +163,17 @@ impl PaymentRepoWrapper for Unit {
         if self.has(Fault::SecondPaymentInProcessingIsIgnored) {
             self.serialize().await;
             if self.inner().payment_by_id(payment.id).await?.is_none()
-                && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
+                && let Some(order) = payment.of.order()
+                && self.inner().payment_in_processing(payment.tenant, order).await?.is_some()
             {
+                return Ok(());
+            }
+        }
+        if let (Some(invoice), true) =
+            (payment.of.invoice(), self.has(Fault::SecondPaymentOfInvoiceIsIgnored))
+        {
+            let existing = self.inner().payments_of_invoice(payment.tenant, invoice).await?.payments;
+            if existing.iter().any(|other| other.status == PaymentStatus::Processing) {
                 return Ok(());
             }
         }

@@ -82,10 +82,15 @@ impl Unit {
         refund: &Refund,
         meets: impl Fn(&Refund) -> bool,
     ) -> Result<bool, StoreError> {
-        let of_order = self.inner().refunds_of(refund.tenant, &[refund.order]).await?;
+        let refunds = match refund.of {
+            PayableId::Order(order) => self.inner().refunds_of(refund.tenant, &[order]).await?,
+            PayableId::Invoice(invoice) => {
+                self.inner().payments_of_invoice(refund.tenant, invoice).await?.refunds
+            }
+        };
         let is_live =
             |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
-        Ok(of_order.iter().any(|other| is_live(other) && meets(other)))
+        Ok(refunds.iter().any(|other| is_live(other) && meets(other)))
     }
 }
 

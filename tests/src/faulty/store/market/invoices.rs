@@ -19,6 +19,19 @@ impl<U: MarketView + ?Sized> InvoiceQueriesWrapper for Faulty<U> {
         self.inner().invoices_page(InvoiceFilter { tenant, ..filter }, before, limit).await
     }
 
+    async fn payments_of_invoice(
+        &mut self,
+        tenant: TenantId,
+        invoice: InvoiceId,
+    ) -> Result<InvoicePayments, StoreError> {
+        let mut found = self.inner().payments_of_invoice(tenant, invoice).await?;
+        if self.has(Fault::InvoicePaymentsLeakToOtherTenants) && tenant != TenantId::DEFAULT {
+            let leaked = self.inner().payments_of_invoice(TenantId::DEFAULT, invoice).await?;
+            found.payments.extend(leaked.payments);
+        }
+        Ok(found)
+    }
+
     async fn tenant_with_orders(&mut self, after: Option<TenantId>) -> Result<Option<TenantId>, StoreError> {
         let found = self.inner().tenant_with_orders(after).await?;
         match found {
@@ -52,6 +65,18 @@ impl InvoiceRepoWrapper for Unit {
             }
         }
         self.inner().insert_invoice(invoice).await
+    }
+
+    async fn advance_invoice(&mut self, after: &Invoice) -> Result<Changed, StoreError> {
+        while self.has(Fault::InvoicesAdvanceFromAnyVersion)
+            && let Some(now) = self.inner().invoice_by_id(after.id).await?
+        {
+            let blind = Invoice { tenant: now.tenant, version: now.version + 1, ..after.clone() };
+            if self.inner().advance_invoice(&blind).await? == Changed::One {
+                return Ok(Changed::One);
+            }
+        }
+        self.inner().advance_invoice(after).await
     }
 
     async fn insert_invoice_lines(&mut self, lines: &[InvoiceLine]) -> Result<(), StoreError> {

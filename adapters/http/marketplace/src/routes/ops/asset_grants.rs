@@ -22,7 +22,8 @@ const LAST_YEAR: i32 = 9999;
 
 views! {
     pub(super) AssetGrantView as AssetGrant {
-        user_id: UserId,
+        /// Never null: only the money of an invoice belongs to no user.
+        user_id: Option<UserId> = kinds::Id,
         asset: &'static str = kinds::Asset,
         operation: &'static str = kinds::Operation,
         amount: AssetAmount,

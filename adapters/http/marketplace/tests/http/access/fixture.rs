@@ -52,6 +52,7 @@ impl AccessFixture {
         others_order(&world).await;
         stat_sample(&world).await;
         let invoice = world.invoice("2025-11").await;
+        let (paid_invoice, _) = world.paid_invoice("2025-09").await;
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
         let finding = recorded_finding(&world).await;
@@ -69,6 +70,7 @@ impl AccessFixture {
             ("{shipped}", id(shipped)),
             ("{report}", id(report)),
             ("{invoice}", id(invoice)),
+            ("{paidInvoice}", id(paid_invoice)),
             ("{finding}", id(finding)),
             ("{webhook}", webhook),
             ("{delivery}", id(delivery)),

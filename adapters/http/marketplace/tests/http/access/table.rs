@@ -117,7 +117,11 @@ pub(crate) const TABLE: &[Row] = &[
         r#"{"reason":"known"}"#, "1111 1 33333 2423"),
     get("/api/v1/invoices", "/api/v1/invoices", "1111 1 33333 2023"),
     get("/api/v1/invoices/{id}", "/api/v1/invoices/{invoice}", "1111 1 33333 2423"),
-    // Only the platform generates invoices.
+    post("/api/v1/invoices/{id}/payments", "/api/v1/invoices/{invoice}/payments",
+        r#"{"paymentMethod":"card"}"#, "1111 1 33333 2423"),
+    // Only the platform generates and refunds invoices.
+    post("/api/v1/ops/invoices/{id}/refunds", "/api/v1/ops/invoices/{paidInvoice}/refunds",
+        r#"{"reason":"known"}"#, "1111 1 33333 3323"),
     post("/api/v1/ops/invoices/generate", "/api/v1/ops/invoices/generate",
         r#"{"tenantId":1,"period":"2025-10"}"#, "1111 1 33333 3323"),
     get("/api/v1/ops/reconciliation", "/api/v1/ops/reconciliation", "1111 1 33333 2223"),

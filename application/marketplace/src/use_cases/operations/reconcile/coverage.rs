@@ -82,10 +82,13 @@ impl Coverage {
         let of_compared_order = |finding: &RecordedFinding| {
             finding.tenant.zip(finding.order).is_some_and(|order| compared.contains(&order))
         };
+        let of_compared_invoice =
+            |finding: &RecordedFinding| finding.row_id.is_some_and(|id| self.invoices.contains(&id));
         let is_covered = |finding: &RecordedFinding| match finding.kind {
             // Every row of these tables is compared.
             FindingKind::GatewayReport | FindingKind::Unbalanced | FindingKind::Drifted => true,
-            FindingKind::InvoiceDiffers => finding.row_id.is_some_and(|id| self.invoices.contains(&id)),
+            FindingKind::InvoiceDiffers => of_compared_invoice(finding),
+            FindingKind::NotBooked => of_compared_order(finding) || of_compared_invoice(finding),
             FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
             FindingKind::UnreadableRow => self.outbox_rows.includes(finding.row_id),
             FindingKind::ProductNotSold | FindingKind::SoldTwice | FindingKind::SoldWithoutOrder => {
@@ -98,7 +101,6 @@ impl Coverage {
             | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
             | FindingKind::MissingHold
-            | FindingKind::NotBooked
             | FindingKind::PaidWithoutPayment
             | FindingKind::PaymentFailed
             | FindingKind::PaymentNotApplied

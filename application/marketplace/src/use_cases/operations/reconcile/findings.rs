@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use marketplace_domain::{
-    FindingKind, GatewayReport, Invoice, ObservedFinding, OrderId, ProductId, RecordedFinding,
+    FindingKind, GatewayReport, Invoice, ObservedFinding, OrderId, PayableId, ProductId, RecordedFinding,
 };
 
 use crate::consistency::{InvoiceMismatch, MoneyMismatch, ProductMismatch};
@@ -173,7 +173,7 @@ impl Finding {
             kind: FindingKind::GatewayReport,
             // A report of an unknown payment or refund has no tenant, but a finding must have one.
             tenant: report.tenant.unwrap_or(TenantId::DEFAULT),
-            order: report.order,
+            order: report.of.and_then(PayableId::order),
             event_id: None,
             event_type: None,
             consumer: None,
@@ -186,18 +186,29 @@ impl Finding {
     }
 
     pub(super) fn of_invoice(invoice: &Invoice, mismatch: &InvoiceMismatch) -> Finding {
+        let invoice_key = format!("invoice:{}", invoice.id);
+        let (kind, key, part) = match mismatch {
+            InvoiceMismatch::NotBooked(key) => (FindingKind::NotBooked, key.to_string(), None),
+            InvoiceMismatch::MoneyDiffers { .. } => {
+                (FindingKind::InvoiceDiffers, invoice_key, Some("payments".to_owned()))
+            }
+            InvoiceMismatch::NotInvoiced(_)
+            | InvoiceMismatch::NotCompleted(_)
+            | InvoiceMismatch::LineDiffers(_)
+            | InvoiceMismatch::TotalDiffers { .. } => (FindingKind::InvoiceDiffers, invoice_key, None),
+        };
         Finding {
-            kind: FindingKind::InvoiceDiffers,
+            kind,
             tenant: invoice.tenant,
             order: mismatch.order(),
             event_id: None,
             event_type: None,
             consumer: None,
-            key: Some(format!("invoice:{}", invoice.id)),
+            key: Some(key),
             what: mismatch.describe(invoice),
             repair: None,
             mismatch: None,
-            record: Record::of_row(invoice.id.get()),
+            record: Record { part, ..Record::of_row(invoice.id.get()) },
         }
     }
 

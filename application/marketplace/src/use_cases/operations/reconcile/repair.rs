@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, Json};
-use marketplace_domain::{Asset, EventBody, EventKind, FindingKind, Order, OrderId, Posting};
+use marketplace_domain::{Asset, EventBody, EventKind, FindingKind, Order, OrderId, Payable, Posting};
 
 use super::compare::Subscriptions;
 use super::findings::{Finding, Repair};
@@ -222,12 +222,18 @@ impl RepairJob {
         let refunds = unit.refunds_of(order.tenant, &[order.id]).await?;
         let stored = unit.captures_of(order.tenant, &[order.id]).await?;
         let captures = cash::captures_of(&payments, stored);
+        let payable = Payable::Order(order.clone());
         let event_factory = self.handlers.events.empty_factory(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
         for capture in &captures {
-            postings.extend(cash::captured(capture, order, None, &event_factory));
+            let payment = payments.iter().find(|payment| payment.id == capture.payment);
+            postings.extend(
+                payment
+                    .into_iter()
+                    .flat_map(|payment| cash::captured(capture, payment, &payable, None, &event_factory)),
+            );
             for refund in refunds.iter().filter(|refund| capture.is_refunded_by(refund)) {
-                postings.extend(cash::postings_of_refund(refund, capture, order, &event_factory));
+                postings.extend(cash::postings_of_refund(refund, capture, &payable, &event_factory));
             }
         }
         postings.retain(|posting| Some(posting.operation.key.as_str()) == self.finding.key.as_deref());

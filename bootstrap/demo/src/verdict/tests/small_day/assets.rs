@@ -222,7 +222,7 @@ impl SmallDay {
         let refund =
             Refund::of(payment, &capture_of_payment, (id, reference), RefundCause::Buyer, reason, self.now);
         let report = RefundReport { attempt: 1, result, transaction_id: None };
-        let decision = refund.decide(&report, order, &capture_of_payment, &[], self.now);
+        let decision = refund.decide(&report, &order.clone().into(), &capture_of_payment, &[], self.now);
         let (settled, event) = decision.settled.unwrap();
         self.publish(event, settled.version);
         if result == RefundResult::Success {
@@ -245,7 +245,7 @@ fn capture(order: &Order, key: OperationKey, amount: i64) -> AssetOperation {
         key,
         asset: Asset::Cash,
         kind: OperationKind::Capture,
-        user: order.buyer,
+        user: Some(order.buyer),
         order: Some(order.id),
         refund: None,
         coupon: None,

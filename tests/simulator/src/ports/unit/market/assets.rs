@@ -89,7 +89,7 @@ fn of_coupon(coupon: &Coupon) -> String {
 }
 
 fn of_refund(refund: &Refund) -> String {
-    format!("refund {} of payment {} of order {}", refund.id, refund.payment, refund.order)
+    format!("refund {} of payment {} of {}", refund.id, refund.payment, refund.of)
 }
 
 /// Status of a hold in the state machine of [`crate::machines`].
@@ -147,10 +147,10 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
 
     /// Refunds must not exceed the captured money.
     async fn check_cap(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let captures = self.inner.captures_of(refund.tenant, &[refund.order]).await?;
+        let captures = self.inner.captures_of(refund.tenant, refund.of.order().as_slice()).await?;
         let capture = captures.iter().find(|capture| capture.is_refunded_by(refund));
         let paid = capture.map_or(0, |capture| capture.amount.minor());
-        let others = self.inner.refunds_of(refund.tenant, &[refund.order]).await?;
+        let others = self.inner.refunds_of(refund.tenant, refund.of.order().as_slice()).await?;
         let is_live = |it: &&Refund| {
             (it.payment, it.capture) == (refund.payment, refund.capture)
                 && it.status != RefundStatus::Failed

@@ -12,7 +12,7 @@ fn of_product(product: &Product) -> String {
 }
 
 fn of_payment(payment: &Payment) -> String {
-    format!("payment {} of order {}", payment.id, payment.order)
+    format!("payment {} of {}", payment.id, payment.of)
 }
 
 impl ProductRepoWrapper for Unit {
