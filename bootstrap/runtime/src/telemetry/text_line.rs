@@ -12,18 +12,12 @@ use tracing_subscriber::registry::LookupSpan;
 /// Longest line that is no warning or error, in characters.
 const MAX_CHARS: usize = 160;
 
+/// Fields that come first, so that they are never left out: by them lines are found.
+const FIRST: [&str; 3] = ["eventType", "orderId", "traceId"];
+
 /// Fields that come last, so that they are left out first.
-const LAST: [&str; 9] = [
-    "eventId",
-    "traceId",
-    "requestId",
-    "queue",
-    "aggregateType",
-    "aggregateId",
-    "code",
-    "hop",
-    "traceparent",
-];
+const LAST: [&str; 8] =
+    ["eventId", "requestId", "queue", "aggregateType", "aggregateId", "code", "hop", "traceparent"];
 
 /// Separates the fields of a span or event; no field's value contains it.
 const SEPARATOR: char = '\u{1f}';
@@ -84,7 +78,10 @@ fn line(texts: &[String], limit: usize) -> String {
             fields.push((name, value));
         }
     }
-    fields.sort_by_key(|(name, _)| LAST.iter().position(|last| last == name).map_or(0, |at| at + 1));
+    fields.sort_by_key(|(name, _)| {
+        let among = |names: &[&str]| names.iter().position(|each| each == name);
+        among(&FIRST).or_else(|| Some(FIRST.len() + 1 + among(&LAST)?)).unwrap_or(FIRST.len())
+    });
     let mut line = message.to_owned();
     let mut chars = line.chars().count();
     let mut is_complete = true;
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn line_has_each_field_once_and_ids_last() {
+    fn line_has_each_field_once_and_what_is_searched_first() {
         let lines = logged(|| {
             let _span = tracing::info_span!("request", traceId = %"4bf9", method = "POST").entered();
             let _inner = tracing::info_span!("order", orderId = 7).entered();
@@ -180,7 +177,7 @@ mod tests {
                 "request: completed"
             );
         });
-        let expected = r#" INFO request: completed status=201 route="a b" orderId=7 method=POST traceId=4bf9 code=request.completed"#;
+        let expected = r#" INFO request: completed orderId=7 traceId=4bf9 status=201 route="a b" method=POST code=request.completed"#;
         assert_eq!(lines, [expected]);
     }
 
