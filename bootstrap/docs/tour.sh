@@ -188,7 +188,7 @@ expect '"orderId":'"$third"',' '"newStatus":"cancelled"'
 step "An operator reads the outbox, the timeline and the totals"
 eventually '"status":"SENT"' curl -sS "$base/api/v1/ops/outbox?aggregateId=$order&eventType=ORDER_PAID" -H "$operator"
 expect '"eventType":"ORDER_PAID"'
-answer=$(curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator")
+answer=$(curl -sS "$base/api/v1/ops/orders/$order/timeline" -H "$operator")
 expect '"code":"00000"' 'ORDER_CREATED' 'fulfillment'
 answer=$(curl -sS "$base/api/v1/ops/stats" -H "$operator")
 expect '"code":"00000"' '"oldestPendingSeconds":'
@@ -197,8 +197,8 @@ step "An operator sends the events of the order again; each consumer ignores eve
 answer=$(curl -sS "$base/api/v1/ops/outbox/redrive" -H "$operator" -H "$json" \
     -d '{"filter":{"status":"SENT","aggregateType":"Order","aggregateId":'"$order"'},"reason":"tour-'"$run"'"}')
 expect '"code":"00000"' '"dryRun":false' '"skipped":0'
-eventually 'duplicate ignored by fulfillment' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"
-eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"
+eventually 'duplicate ignored by fulfillment' curl -sS "$base/api/v1/ops/orders/$order/timeline" -H "$operator"
+eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/ops/orders/$order/timeline" -H "$operator"
 answer=$(curl -sS "$base/api/v1/credit" -H "$buyer")
 expect '"score":101'
 

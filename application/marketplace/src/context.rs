@@ -119,6 +119,13 @@ impl CommandContext {
         })
     }
 
+    /// Drops the roles of operators: the caller acts as the user only.
+    pub fn as_user(&mut self) {
+        if let Actor::User { roles, .. } = &mut self.actor {
+            roles.retain(|role| !matches!(role, Role::Operator | Role::Platform));
+        }
+    }
+
     /// Metadata for the outbox rows of the command.
     pub fn metadata(&self) -> EventMetadata {
         EventMetadata {

@@ -1,7 +1,7 @@
 //! Masking of personal data: operators without the role `pii` do not see it.
 
 use handover_outbox::MASK;
-use marketplace_domain::Refund;
+use marketplace_domain::{Refund, RefundCause};
 
 use crate::context::{CommandContext, Role};
 
@@ -10,9 +10,11 @@ pub(crate) fn sees_personal_data(context: &CommandContext) -> bool {
     context.has(Role::Pii)
 }
 
-/// Returns free text of a user, masked if the caller may not see it.
-pub(crate) fn masked_text(context: &CommandContext, text: String) -> String {
-    if sees_personal_data(context) { text } else { MASK.to_owned() }
+/// Masks the reason of a refund that an operator wrote: it is for other operators.
+pub(crate) fn mask_operators_reason(refund: &mut Refund) {
+    if refund.cause == RefundCause::Operator {
+        refund.reason = MASK.to_owned();
+    }
 }
 
 /// Masks the reason of a refund that a user wrote, if the caller may not see it.

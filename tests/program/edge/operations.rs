@@ -259,6 +259,7 @@ fn unauthorized() -> Vec<Case> {
 fn reads(market: &Market) -> Vec<Case> {
     let event = format!("/api/v1/ops/outbox/{FAILED_EVENT}");
     let timeline = format!("/api/v1/orders/{}/timeline", market.paid);
+    let operators = format!("/api/v1/ops/orders/{}/timeline", market.paid);
     let not_found = |case: Case| case.refused(404, "A0404", &[]);
     vec![
         get("an event", &event).by(OPERATOR).unchanged(200),
@@ -268,11 +269,12 @@ fn reads(market: &Market) -> Vec<Case> {
         not_found(get("another tenant's event", &event).by(FOREIGN_OPERATOR)),
         get("timeline read by the buyer", &timeline).by(BUYER).unchanged(200),
         get("timeline read by the seller", &timeline).by(SELLER).unchanged(200),
-        get("timeline read by the operator", &timeline).by(OPERATOR).unchanged(200),
+        get("timeline read by the operator", &operators).by(OPERATOR).unchanged(200),
+        not_found(get("timeline of the parties read by the operator", &timeline).by(OPERATOR)),
         get("timeline with a parameter", &format!("{timeline}?limit=1")).by(BUYER).invalid(&["limit"]),
         get("timeline without a token", &timeline).refused(401, "A0301", &[]),
         not_found(get("timeline read by another user", &timeline).by(OTHER_USER)),
-        not_found(get("timeline read by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
+        not_found(get("timeline read by another tenant's operator", &operators).by(FOREIGN_OPERATOR)),
         not_found(get("timeline of an order that does not exist", "/api/v1/orders/0/timeline").by(BUYER)),
     ]
 }

@@ -15,6 +15,9 @@ fn requests(market: &Market) -> Vec<Case> {
     let request = |name: &str, order: i64, body: &str| {
         post(&format!("refund, {name}"), &format!("/api/v1/orders/{order}/refunds")).by(BUYER).json(body)
     };
+    let as_operator = |name: &str, order: i64| {
+        post(&format!("refund, {name}"), &format!("/api/v1/ops/orders/{order}/refunds")).json(REASON)
+    };
     let Market { pending, paid, refunding, shipped, cancelled, .. } = *market;
     let reason = |name: &str, value: &str| request(name, paid, &format!(r#"{{"reason":{value}}}"#));
     let long = format!("\"{}\"", "字".repeat(501));
@@ -46,16 +49,18 @@ fn requests(market: &Market) -> Vec<Case> {
             .invalid(&["offShelf"]),
         not_found(request("by another user", paid, REASON).by(OTHER_USER)),
         not_found(request("by the same user id in another tenant", paid, REASON).by(FOREIGN_BUYER)),
-        not_found(request("by another tenant's operator", paid, REASON).by(FOREIGN_OPERATOR)),
+        not_found(request("by the operator, on the parties' route", paid, REASON).by(OPERATOR)),
+        not_found(as_operator("by another tenant's operator", paid).by(FOREIGN_OPERATOR)),
+        as_operator("by a user, on the operators' route", paid).by(BUYER).refused(403, "A0303", &[]),
         not_found(request("no such order", 9_007_199_254_740_991, REASON)),
         conflict(request("an unpaid order", pending, REASON)),
         conflict(request("a cancelled order", cancelled, REASON)),
         conflict(request("a shipped order", shipped, REASON)),
-        conflict(request("a shipped order, by the operator", shipped, REASON).by(OPERATOR)),
+        conflict(as_operator("a shipped order, by the operator", shipped).by(OPERATOR)),
         conflict(request("a shipped order, by the seller", shipped, REASON).by(SELLER)),
         request("requested again", refunding, REASON).unchanged(201),
         request("requested again by the seller", refunding, REASON).by(SELLER).unchanged(201),
-        request("requested again by the operator", refunding, REASON).by(OPERATOR).unchanged(201),
+        as_operator("requested again by the operator", refunding).by(OPERATOR).unchanged(201),
         conflict(
             post("shipping of an order that is being refunded", &format!("/api/v1/orders/{refunding}/ship"))
                 .by(SELLER)
@@ -67,15 +72,21 @@ fn requests(market: &Market) -> Vec<Case> {
 
 fn reads(market: &Market) -> Vec<Case> {
     let path = format!("/api/v1/orders/{}/refunds", market.refunding);
+    let operators = format!("/api/v1/ops/orders/{}/refunds", market.refunding);
     let read = |name: &str| get(&format!("refunds, {name}"), &path);
     vec![
         read("by the buyer").by(BUYER).unchanged(200),
         read("by the seller").by(SELLER).unchanged(200),
-        read("by the operator").by(OPERATOR).unchanged(200),
+        get("refunds, by the operator", &operators).by(OPERATOR).unchanged(200),
+        read("by the operator, on the parties' route").by(OPERATOR).refused(404, "A0404", &[]),
         read("without a token").refused(401, "A0301", &[]),
         read("by another user").by(OTHER_USER).refused(404, "A0404", &[]),
         read("by the same user id in another tenant").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
-        read("by another tenant's operator").by(FOREIGN_OPERATOR).refused(404, "A0404", &[]),
+        get("refunds, by another tenant's operator", &operators).by(FOREIGN_OPERATOR).refused(
+            404,
+            "A0404",
+            &[],
+        ),
         get("refunds with a parameter", &format!("{path}?limit=1")).by(BUYER).invalid(&["limit"]),
         get("refunds of an order that does not exist", "/api/v1/orders/0/refunds").by(BUYER).refused(
             404,

@@ -78,7 +78,7 @@ async fn failed_refund_leaves_order_paid_until_operator_retries(pair: Pair) {
     shop.api.refund_reported(first, "FAILED").await.unwrap().value();
     assert_eq!(shop.order_field(order, "status").await, "paid");
     shop.expect_logged(&["[ALERT]", "refund", &first.to_string()]).await;
-    let path = format!("/api/v1/orders/{order}/refunds");
+    let path = format!("/api/v1/ops/orders/{order}/refunds");
     let second = shop.api.post(OPERATOR, &path, json!({"reason": "again"})).await.unwrap();
     let second = second.id("refundId");
     assert_ne!(second, first);

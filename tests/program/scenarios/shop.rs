@@ -264,7 +264,7 @@ impl Shop {
 
     /// The timeline items of one event of an order, as operators read them.
     pub(crate) async fn timeline_of(&self, order: i64, event: &str) -> Vec<Value> {
-        let timeline = self.api.get(OPERATOR, &format!("/api/v1/orders/{order}/timeline")).await.unwrap();
+        let timeline = self.api.get(OPERATOR, &format!("/api/v1/ops/orders/{order}/timeline")).await.unwrap();
         timeline.items().iter().filter(|item| item["eventId"] == event).cloned().collect()
     }
 

@@ -52,6 +52,14 @@ pub(crate) async fn authenticate(
     next.run(request).await
 }
 
+/// Middleware of the users' routes: operators act through their own routes, so that theirs can have a listener of their own.
+pub(crate) async fn as_user(mut request: Request) -> Request {
+    if let Some(context) = request.extensions_mut().get_mut::<CommandContext>() {
+        context.as_user();
+    }
+    request
+}
+
 /// The context of a signed-in user. Unknown roles are ignored.
 fn context_of(
     claims: &Claims,

@@ -13,7 +13,7 @@ mod timeline;
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_extractor_with_state, from_fn_with_state};
+use axum::middleware::{Next, from_extractor_with_state, from_fn_with_state, map_request};
 use axum::response::Response;
 use axum::{Extension, Router};
 use handover_http::openapi::operations;
@@ -23,7 +23,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::command::Afterwards;
-use crate::context::{authenticate, operator};
+use crate::context::{as_user, authenticate, operator};
 use crate::edge::Edge;
 use crate::idempotency::handle_idempotency_key;
 
@@ -87,7 +87,7 @@ fn gateway_routes() -> OpenApiRouter<Arc<Edge>> {
 fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let gateway =
         Router::from(gateway_routes()).route_layer(from_fn_with_state(Arc::clone(edge), limit_rate));
-    let api = with_idempotency(Router::from(user_routes()), edge);
+    let api = with_idempotency(Router::from(user_routes()), edge).route_layer(map_request(as_user));
     let api = with_authentication(api, edge).merge(gateway);
     layers(edge).with_concurrency_limit(Router::new().nest("/api/v1", api))
 }

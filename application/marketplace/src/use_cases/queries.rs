@@ -6,13 +6,12 @@ use marketplace_domain::{
 };
 
 use super::UseCaseError;
-use crate::context::{CommandContext, Role};
+use crate::context::CommandContext;
 use crate::ports::{
     BuyerCredit, LedgerEntry, ListedShipment, ListingEntry, MarketTransactor, Notification, OrderSide,
 };
 use crate::privacy;
 use handover_outbox::Page;
-use handover_outbox::operations::{Action, count};
 use handover_outbox::ports::Numbered;
 
 /// Queries of buyers, sellers and operators.
@@ -189,44 +188,11 @@ impl Queries {
         Ok(self.tx.view().await?.payments_of(order.tenant, &[order.id]).await?)
     }
 
-    /// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator
-    /// without the role `pii` does not see the reasons that the buyer wrote. A read by an operator who is not a party is
-    /// recorded in the audit log.
+    /// Returns the refunds of an order, sorted by id, for its parties. They do not see what an operator wrote.
     pub async fn refunds(&self, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
-        let mut view = self.tx.view().await?;
-        let found = if context.has(Role::Operator) {
-            view.order_by_id(context.tenant, id).await?
-        } else {
-            view.order_of_party(context.tenant, id, context.require_user()?).await?
-        };
-        let Some(order) = found else {
-            drop(view);
-            if context.has(Role::Operator) {
-                self.record_refunds_read(context, id, 0).await?;
-            }
-            return Err(UseCaseError::NotFound { what: "order" });
-        };
-        let is_party = context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
-        let mut refunds = view.refunds_of(context.tenant, &[order.id]).await?;
-        drop(view);
-        if !is_party {
-            self.record_refunds_read(context, id, count(refunds.len())).await?;
-        }
-        for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause.is_of_party()) {
-            refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
-        }
+        let order = self.find_order(context, id).await?;
+        let mut refunds = self.tx.view().await?.refunds_of(order.tenant, &[order.id]).await?;
+        refunds.iter_mut().for_each(privacy::mask_operators_reason);
         Ok(refunds)
-    }
-
-    async fn record_refunds_read(
-        &self,
-        context: &CommandContext,
-        order: OrderId,
-        returned: u64,
-    ) -> Result<(), UseCaseError> {
-        let operator = context.operator()?;
-        let action =
-            Action::read_personal_data("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
-        Ok(action.record(&self.tx, &operator, Some(context.tenant), returned).await?)
     }
 }

@@ -11,7 +11,6 @@ use super::settle_refund::{MAX_EVENTS, apply};
 use super::{Payments, RefundCommandRefusal, UseCaseError};
 use crate::cash::CapturedMoney;
 use crate::claim::Call;
-use crate::context::Role;
 use crate::events::EventFactory;
 use crate::ids::{id_in_use, with_unused_ids};
 use crate::ports::{IdKind, Work};
@@ -52,18 +51,17 @@ impl Payments {
         command: RequestRefund,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
         let context = call.context;
-        let is_operator = context.has(Role::Operator);
-        let user = if is_operator { context.user() } else { Some(context.require_user()?) };
+        let operator = context.operator().ok();
+        let user = if operator.is_some() { context.user() } else { Some(context.require_user()?) };
         let id = self.ids.next(IdKind::Refund).await?;
         let reference = self.ids.reference();
         let event_factory = self.events.factory(context, MAX_EVENTS);
-        let entry =
-            context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
+        let entry = operator.as_ref().map(|operator| audit_entry(operator, &command, event_factory.now));
         let attempted = AttemptedRefund {
             command,
             tenant: context.tenant,
             user,
-            is_operator,
+            operator,
             sees_personal_data: privacy::sees_personal_data(context),
             id,
             reference,
@@ -81,7 +79,7 @@ struct AttemptedRefund {
     tenant: TenantId,
     /// The caller; `None` for an operator who is not a user.
     user: Option<UserId>,
-    is_operator: bool,
+    operator: Option<Operator>,
     sees_personal_data: bool,
     id: RefundId,
     reference: Reference,
@@ -97,11 +95,11 @@ impl AttemptedRefund {
         unit: &mut Work,
         attempt: Attempt,
     ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        let found = match self.user {
-            Some(user) if !self.is_operator => {
-                unit.order_of_party(self.tenant, self.command.order, user).await?
-            }
-            Some(_) | None => unit.order_by_id(self.tenant, self.command.order).await?,
+        let id = self.command.order;
+        let found = match (&self.operator, self.user) {
+            (Some(operator), _) => unit.orders_by_id(operator.only_tenant(), &[id]).await?.pop(),
+            (None, Some(user)) => unit.order_of_party(self.tenant, id, user).await?,
+            (None, None) => None,
         };
         let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
         if attempt.may_be_committed()
@@ -110,7 +108,7 @@ impl AttemptedRefund {
             // An order has at most one refund in processing, so a refund of this order with this creation time (in
             // microseconds) was written by an earlier attempt.
             let written = (before.tenant, before.of, before.create_time);
-            let is_ours = written == (self.tenant, order.id.into(), self.event_factory.now);
+            let is_ours = written == (order.tenant, order.id.into(), self.event_factory.now);
             return if is_ours { Ok(before) } else { Err(id_in_use(IdKind::Refund, self.id.get()).into()) };
         }
         let party = self.user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
@@ -119,7 +117,7 @@ impl AttemptedRefund {
         }
         let (actor, cause) = if party == OrderActor::Buyer {
             (party, RefundCause::Buyer)
-        } else if self.is_operator {
+        } else if self.operator.is_some() {
             (OrderActor::Operator, RefundCause::Operator)
         } else {
             (party, RefundCause::Seller)
@@ -145,7 +143,7 @@ impl AttemptedRefund {
         };
         let Some(mut running) = unit.refund_by_id(running).await? else { return Ok(None) };
         if let (OrderActor::Operator, Some(entry)) = (actor, &self.entry) {
-            record_already_done(unit.outbox(), attempt, entry).await?;
+            record_already_done(unit.outbox(), attempt, &of_tenant(entry, order.tenant)).await?;
         }
         if self.command.off_shelf
             && let Some(after) = running.taking_off_shelf(self.event_factory.now)
@@ -153,7 +151,9 @@ impl AttemptedRefund {
             unit.advance_refund(&after).await?.or_conflict("refund")?;
             running = after;
         }
-        if actor == OrderActor::Operator && running.cause.is_of_party() && !self.sees_personal_data {
+        if actor != OrderActor::Operator {
+            privacy::mask_operators_reason(&mut running);
+        } else if running.cause.is_of_party() && !self.sees_personal_data {
             running.reason = MASK.to_owned();
         }
         Ok(Some(running))
@@ -186,7 +186,7 @@ impl AttemptedRefund {
         let refund = Refund { off_shelf: command.off_shelf, ..refund };
         unit.insert_refund(&refund).await?;
         if let (OrderActor::Operator, Some(entry)) = (actor, entry) {
-            unit.outbox().audit(entry).await?;
+            unit.outbox().audit(&of_tenant(entry, payable.tenant())).await?;
         }
         let payable = match started {
             Some(started) => {
@@ -205,6 +205,11 @@ fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) 
     let reason = Reason::new(command.reason.clone()).ok();
     let action = Action { name: "refund.request", selection, reason };
     AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
+}
+
+/// The entry in the tenant of the order: an operator of all tenants has another.
+fn of_tenant(entry: &AuditEntry, tenant: TenantId) -> AuditEntry {
+    AuditEntry { tenant, ..entry.clone() }
 }
 
 /// Settles a refund without the gateway if nothing was paid with money.

@@ -49,12 +49,22 @@ impl Api {
         self.post(operator, "/api/v1/ops/coupons", &body).await
     }
 
+    pub(in super::super) async fn refund_as_operator(
+        &self,
+        operator: UserId,
+        order: OrderId,
+        reason: &str,
+    ) -> Result<ApiResponse, NoResponse> {
+        let path = format!("/api/v1/ops/orders/{order}/refunds");
+        self.post(operator, &path, &json!({"reason": reason})).await
+    }
+
     pub(in super::super) async fn refunds(
         &self,
         operator: UserId,
         order: OrderId,
     ) -> Result<ApiResponse, NoResponse> {
-        self.get(operator, &format!("/api/v1/orders/{order}/refunds")).await
+        self.get(operator, &format!("/api/v1/ops/orders/{order}/refunds")).await
     }
 
     /// Creates a webhook endpoint for all events.

@@ -13,7 +13,7 @@ use handover_runtime::terminal::{Common, OutputArgs};
 
 const TIMELINE_HELP: &str = "\
 Shows in chronological order every change of the order, its events, their publication, and the result of \
-each consumer, like the API for operators (GET /api/v1/orders/{id}/timeline).
+each consumer, like the API for operators (GET /api/v1/ops/orders/{id}/timeline).
 
 Examples:
   handover order timeline 17

@@ -164,7 +164,7 @@ async fn discarded_dead_letter_keeps_its_reason_and_commands_print_the_api_respo
         let response = server.ask(&operator, &format!("GET /api/v1/ops/{query}"), "");
         assert_eq!(world.run(&format!("{command} --output json")).json(), response, "{command}");
     }
-    let response = server.ask(&operator, "GET /api/v1/orders/1/timeline", "");
+    let response = server.ask(&operator, "GET /api/v1/ops/orders/1/timeline", "");
     assert_eq!(world.run("order timeline 1 --output json").json(), response);
     assert_eq!(world.run("order timeline 1 --tenant 2").code, Some(1));
 }

@@ -158,7 +158,7 @@ fn demo_with_keep_prints_a_table_and_keeps_serving() {
     // After the simulated day the service sends refund requests to the sandbox, which reports their results. The plan
     // of every seed has two orders that end as paid and use only money.
     let paid = outbox(&day, "--event-type ORDER_PAID");
-    let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
+    let mut refunds = paid.iter().map(|event| format!("/api/v1/ops/orders/{}/refunds", event["aggregateId"]));
     let starts = |path: &String| {
         let (status, response) = market.post(path, r#"{"reason":"ordered twice by mistake"}"#);
         status < 300 && response["data"]["status"] == "PROCESSING"

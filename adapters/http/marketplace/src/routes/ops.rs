@@ -28,6 +28,8 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(invoices::refund))
         .routes(routes!(orders::find))
         .routes(routes!(orders::one))
+        .routes(routes!(orders::timeline))
+        .routes(routes!(orders::refund, orders::refunds))
         .routes(routes!(refunds::page))
         .routes(routes!(refunds::one))
         .routes(routes!(refunds::retry))

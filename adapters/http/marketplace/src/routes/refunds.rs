@@ -72,8 +72,8 @@ impl From<Refund> for RefundView {
 
 /// Requests the refund of an order.
 ///
-/// Allowed for the buyer, the seller and operators, until the order is shipped. A seller declines the order by this; when the refund
-/// succeeds, the buyer is notified.
+/// Allowed for the buyer and the seller, until the order is shipped. A seller declines the order by this; when the refund succeeds, the
+/// buyer is notified.
 #[utoipa::path(
     post,
     path = "/{id}/refunds",
@@ -102,7 +102,7 @@ pub(super) async fn request(
 
 /// Lists the refunds of an order.
 ///
-/// Returns all refunds on one page, because an order has few.
+/// Returns all refunds on one page, because an order has few. The reason of a refund that an operator requested is masked.
 #[utoipa::path(
     get,
     path = "/{id}/refunds",

@@ -1,4 +1,4 @@
-//! `/api/v1/orders/{id}/timeline`: the timeline of an order, for its parties and for operators.
+//! `/api/v1/orders/{id}/timeline`: the timeline of an order, for its parties.
 
 use handover_http::query::Parameters;
 use handover_http::response::Done;
@@ -10,9 +10,7 @@ use crate::path::PathId;
 use crate::refusal::RouteResult;
 use crate::views::TimelineView;
 
-/// Returns everything that happened to an order.
-///
-/// Allowed for its parties and for operators.
+/// Returns everything that happened to an order, for its parties.
 #[utoipa::path(
     get,
     path = "/{id}/timeline",

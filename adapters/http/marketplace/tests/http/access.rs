@@ -87,14 +87,13 @@ impl Row {
         // Lists of event types and alerts, and statistics over time, have no data of a tenant; programs poll them.
         let is_unrecorded =
             ["/event-types", "/alerts", "/history"].iter().any(|end| self.route.ends_with(end));
-        let is_for_operators = is_operators_route(self.route) && !is_unrecorded
-            || ["refunds", "timeline"].iter().any(|end| self.route.ends_with(end));
+        let is_for_operators = is_operators_route(self.route) && !is_unrecorded;
         // Two POST routes also record a read: a release of an aggregate that is not blocked (404), and a repair, which
         // reads before it changes anything.
         let also_reads =
             self.route.ends_with("/release") && outcome == '4' || self.route.ends_with("/repair");
         let is_read = self.method == "GET" || outcome == '0' || also_reads;
-        is_for_operators && is_read && caller.is_operator(self.route) && matches!(outcome, '0' | '2' | '4')
+        is_for_operators && is_read && caller.is_operator() && matches!(outcome, '0' | '2' | '4')
     }
 
     fn outcomes(&self) -> Vec<char> {

@@ -136,10 +136,13 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     caller.call("cancelOrder", BUYER, &[&order], None).await;
     let order = caller.paid("txn-2").await;
     let refund = caller.call("refundOrder", BUYER, &[&order], Some(r#"{"reason":"broken"}"#)).await;
+    caller.call("refundOrderAsOperator", SELLER, &[&order], Some(r#"{"reason":"broken"}"#)).await;
     let reported = format!(r#"{{"refundId":{},"result":"SUCCESS"}}"#, refund.id("refundId"));
     caller.report("reportRefund", &reported).await;
     caller.call("refunds", BUYER, &[&order], None).await;
     caller.call("orderDetails", SELLER, &[&order], None).await;
+    caller.call("orderTimeline", SELLER, &[&order], None).await;
+    caller.call("refundsOfOrder", SELLER, &[&order], None).await;
     caller.decide_about_refund(refund.id("refundId")).await;
 
     let invoice = caller.world.invoice("2025-11").await.to_string();

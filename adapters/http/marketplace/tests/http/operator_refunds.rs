@@ -1,10 +1,11 @@
-//! `/api/v1/ops/refunds`: operators list refunds, send them again, or settle them by hand.
+//! `/api/v1/ops/refunds` and `/api/v1/ops/orders/{id}/refunds`: operators request refunds, list them, send them again, or settle them
+//! by hand.
 
 use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::client::ApiResponse;
-use crate::world::{BUYER, OTHER_USER, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 const REFUNDS: &str = "/api/v1/ops/refunds";
 const CALLBACK: &str = "/api/v1/refunds/callback";
@@ -125,4 +126,37 @@ async fn refunds_of_other_tenants_and_invalid_requests_are_refused() {
     }
     let wrong = world.get_as_operator(&format!("{REFUNDS}?state=failed&from=now")).send().await;
     assert_eq!(wrong.expect(400, "A0400").wrong_fields(), ["state", "from"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refund_by_the_platform_is_of_the_orders_tenant_and_its_reason_is_not_for_the_parties() {
+    const INTERNAL: &str = "the seller is under investigation";
+    let world = World::new().await;
+    let order = world.paid_order().await;
+    let platform = world.token(OTHER_USER, 2, &[Role::Platform]);
+    let path = format!("/api/v1/ops/orders/{order}/refunds");
+    let body = json!({ "reason": INTERNAL }).to_string();
+    let user = world.post_as(BUYER, &path).json(body.clone()).send().await;
+    user.expect(403, "A0303");
+    let request = || world.post(&path).token(&platform).json(body.clone());
+    let refund = request().send().await.expect(201, "00000");
+    assert_eq!((&refund.data["tenantId"], &refund.data["cause"]), (&json!(1), &json!("operator")));
+    assert_eq!(refund.data["reason"], INTERNAL);
+    let again = request().send().await.expect(201, "00000");
+    assert_eq!(again.data["refundId"], refund.data["refundId"]);
+    let listed = world.get(&path).token(&platform).send().await.expect(200, "00000");
+    assert_eq!(listed.data["items"], json!([refund.data]));
+    for party in [BUYER, SELLER] {
+        for part in ["refunds", "timeline"] {
+            let own = world.get_data_as(party, &format!("orders/{order}/{part}")).await.to_string();
+            assert!(!own.contains(INTERNAL) && own.contains("***"), "{own}");
+        }
+    }
+    let buyers = world.post_as(BUYER, &format!("/api/v1/orders/{order}/refunds")).json(body).send().await;
+    assert_eq!(buyers.expect(201, "00000").data["reason"], "***");
+    let audit = world.get_as_operator("/api/v1/ops/audit?changes=true").send().await.expect(200, "00000");
+    let entries = audit.data["items"].as_array().unwrap();
+    let requested: Vec<&Value> = entries.iter().filter(|entry| entry["action"] == "refund.request").collect();
+    let [requested] = &requested[..] else { panic!("not one change: {entries:?}") };
+    assert_eq!((&requested["tenantId"], &requested["reason"]), (&json!(1), &json!(INTERNAL)));
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/orders/{id}/timeline`.
+//! `/api/v1/orders/{id}/timeline` and `/api/v1/ops/orders/{id}/timeline`.
 
 use marketplace::Role;
 use serde_json::{Value, json};
@@ -7,6 +7,10 @@ use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 fn path(order: i64) -> String {
     format!("/api/v1/orders/{order}/timeline")
+}
+
+fn operators_path(order: i64) -> String {
+    format!("/api/v1/ops/orders/{order}/timeline")
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,14 +80,17 @@ async fn timeline_is_404_for_other_users_and_shows_errors_to_operators() {
     assert_eq!(detail(&buyers.data, "deadLetter"), Value::Null);
     for (tenant, role) in [(1, Role::Operator), (2, Role::Platform)] {
         let token = world.token(OTHER_USER, tenant, &[role]);
-        let shown = world.get(&path(order)).token(&token).send().await.expect(200, "00000").data;
+        let shown = world.get(&operators_path(order)).token(&token).send().await.expect(200, "00000").data;
         assert_eq!(detail(&shown, "deadLetter"), "消息消费失败: out of paper");
         assert_eq!(detail(&shown, "consumed"), "out of paper");
         assert_eq!(shown["items"][0]["eventId"], id);
+        world.get(&path(order)).token(&token).send().await.expect(404, "A0404");
     }
     world.get_as(OTHER_USER, &path(order)).send().await.expect(404, "A0404");
     let other_tenant = world.token(BUYER, 2, &[Role::User, Role::Operator]);
-    world.get(&path(order)).token(&other_tenant).send().await.expect(404, "A0404");
+    for path in [path(order), operators_path(order)] {
+        world.get(&path).token(&other_tenant).send().await.expect(404, "A0404");
+    }
     world.get_as(BUYER, &path(order + 1)).send().await.expect(404, "A0404");
     let wrong = world.get_as(BUYER, &format!("{}?limit=5", path(order))).send().await.expect(400, "A0400");
     assert_eq!(wrong.wrong_fields(), ["limit"]);

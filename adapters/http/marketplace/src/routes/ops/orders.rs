@@ -1,22 +1,29 @@
-//! `/api/v1/ops/orders`: operators find orders, and see what an order waits for.
+//! `/api/v1/ops/orders`: operators find orders, see what an order waits for and what happened to it, and refund it.
 
 use handover_events::TenantId;
+use handover_http::body::JsonBody;
 use handover_http::openapi::Paging;
 use handover_http::queries;
 use handover_http::query::Parameters;
 use handover_http::refusal::Refusal;
 use handover_http::response::{Done, PageView};
+use handover_outbox::Page;
+use marketplace::use_cases::RequestRefund;
 use marketplace::use_cases::operations::{FindOrders, OrderSearch};
 use marketplace_domain::{OrderId, OrderNo, PaymentId, Reference, UserId};
 
+use crate::bodies;
+use crate::command::Command;
 use crate::context::Operator;
+use crate::idempotency::Created;
 use crate::messages;
 use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::refusal::RouteResult;
-use crate::views::{FoundOrderView, OrderDetailsView};
+use crate::views::{FoundOrderView, OrderDetailsView, RefundDetailsView, TimelineView};
 
 type FoundOrderPage = PageView<FoundOrderView>;
+type RefundDetailsPage = PageView<RefundDetailsView>;
 
 queries! {
     OrderSearchQuery {
@@ -81,4 +88,76 @@ pub(super) async fn one(
     parameters.finish()?;
     let details = edge.app.operations.show_order(&context, id).await?;
     Done::ok(&OrderDetailsView::from(details))
+}
+
+/// Returns everything that happened to an order, with its webhooks, the reports of the gateway, and errors.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}/timeline",
+    operation_id = "orderTimeline",
+    tag = "operators",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    responses(
+        (status = 200, description = "The entries in chronological order", body = TimelineView),
+        (status = 404, description = "Order not found in a tenant accessible to the caller"),
+    ),
+)]
+pub(super) async fn timeline(
+    Operator(edge, context): Operator,
+    PathId(id): PathId<OrderId>,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let timeline = edge.app.operations.timeline(&context, None, id).await?;
+    Done::ok(&TimelineView::from(timeline))
+}
+
+/// Requests the refund of an order.
+///
+/// Allowed until the order is shipped. If a refund is in progress, it is returned. Buyer and seller do not see the reason.
+#[utoipa::path(
+    post,
+    path = "/orders/{id}/refunds",
+    operation_id = "refundOrderAsOperator",
+    tag = "operators",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    request_body = bodies::Decision,
+    responses(
+        (status = 201, description = "The refund, which is in `PROCESSING`", body = RefundDetailsView),
+        (status = 404, description = "Order not found in a tenant accessible to the caller"),
+        (status = 409, description = "The order is not `paid`, or there is nothing to refund"),
+    ),
+)]
+pub(super) async fn refund(
+    _: Operator,
+    Command(edge, call): Command<Created<RefundDetailsView>>,
+    PathId(order): PathId<OrderId>,
+    JsonBody(body): JsonBody<bodies::Decision>,
+) -> RouteResult {
+    let reason = body.command(|body, _| body.reason)?;
+    let command = RequestRefund { order, reason: reason.as_str().to_owned(), off_shelf: false };
+    let refund = edge.app.payments.request_refund(&call, command).await?;
+    Done::created(&RefundDetailsView::from(refund))
+}
+
+/// Lists the refunds of an order, on one page, because an order has few.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}/refunds",
+    operation_id = "refundsOfOrder",
+    tag = "operators",
+    params(("id" = kinds::Id, Path, description = "The order")),
+    responses(
+        (status = 200, description = "The refunds", body = RefundDetailsPage),
+        (status = 404, description = "Order not found in a tenant accessible to the caller"),
+    ),
+)]
+pub(super) async fn refunds(
+    Operator(edge, context): Operator,
+    PathId(order): PathId<OrderId>,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let details = edge.app.operations.show_order(&context, order).await?;
+    Done::page(Page { items: details.refunds, next: None }, RefundDetailsView::from)
 }

@@ -57,12 +57,10 @@ impl CallerKind {
         CallerKind::Pii,
     ];
 
-    /// Whether the audit log records the caller as an operator on this route. The refunds of an order may be read only
-    /// by operators of the order's tenant.
-    pub(crate) fn is_operator(self, route: &str) -> bool {
+    /// Whether the audit log records the caller as an operator.
+    pub(crate) fn is_operator(self) -> bool {
         match self {
-            CallerKind::Operator | CallerKind::OtherOperator => true,
-            CallerKind::Platform => !route.ends_with("/{id}/refunds"),
+            CallerKind::Operator | CallerKind::OtherOperator | CallerKind::Platform => true,
             CallerKind::Anonymous
             | CallerKind::Expired
             | CallerKind::WrongKey

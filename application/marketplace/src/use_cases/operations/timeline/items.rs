@@ -7,7 +7,7 @@ use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 use marketplace_domain::event::ChangeKind;
 use marketplace_domain::{
     Asset, AssetOperation, EventBody, GatewayReport, OperationKind, Payment, PaymentStatus, Refund,
-    RefundStatus,
+    RefundCause, RefundStatus,
 };
 
 use super::item::{TimelineItem, TimelineKind, Visibility};
@@ -322,9 +322,17 @@ impl<'a> Items<'a> {
         if self.visibility.free_text { text.to_owned() } else { MASK.to_owned() }
     }
 
-    /// Reason of a refund. Only the reason of a party can be masked; operators may read what operators wrote.
+    /// Reason of a refund. What a party wrote is masked for operators without the right to see it, and what an operator wrote for
+    /// the parties.
     fn reason(&self, refund: &Refund) -> String {
-        if refund.cause.is_of_party() { self.free_text(&refund.reason) } else { refund.reason.clone() }
+        match refund.cause {
+            RefundCause::Buyer | RefundCause::Seller => self.free_text(&refund.reason),
+            RefundCause::Operator if !self.visibility.operations => MASK.to_owned(),
+            RefundCause::Operator
+            | RefundCause::LatePayment
+            | RefundCause::SecondCapture
+            | RefundCause::WrongAmount => refund.reason.clone(),
+        }
     }
 
     fn for_operators(&self, text: Option<String>) -> Option<String> {
