@@ -1,6 +1,5 @@
 //! Comparison of orders, from their rows to the effects of their events.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
