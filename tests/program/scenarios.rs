@@ -67,6 +67,7 @@ mod s003_trace;
 mod s004_acceptance;
 mod s004_any_order;
 mod s004_concurrency;
+mod s004_continuous_reconciliation;
 mod s004_contradictions;
 mod s004_declines;
 mod s004_lost_rows;

@@ -128,7 +128,9 @@ impl Deployment {
         std::fs::create_dir_all(&folder).unwrap();
         let mut launch = Launch::in_folder(&folder)
             .set("HANDOVER_AUTH__JWT_SECRET", JWT_SECRET)
-            .set("HANDOVER_GATEWAY__SECRET", GATEWAY_SECRET);
+            .set("HANDOVER_GATEWAY__SECRET", GATEWAY_SECRET)
+            // Tests that change rows by SQL decide when their orders are compared: on a slow machine a job would repair first.
+            .set("HANDOVER_CONSISTENCY__RECENT_INTERVAL", "24h");
         if let Some(database) = &self.database {
             launch = launch.set("HANDOVER_DATABASE__URL", &database.url());
         }

@@ -2,7 +2,7 @@
 //! and start it in `service`.
 
 mod auto_completion;
-mod consistency_repair;
+mod continuous_reconciliation;
 mod invoices;
 mod lock_timeout_reaper;
 mod refund_dispatcher;
@@ -11,7 +11,7 @@ mod settings;
 mod timeout_sweep;
 
 pub use auto_completion::AutoCompletion;
-pub use consistency_repair::ConsistencyRepair;
+pub use continuous_reconciliation::ContinuousReconciliation;
 pub use invoices::Invoices;
 pub use lock_timeout_reaper::{LockTimeoutReaper, ReaperReport};
 pub use refund_dispatcher::RefundDispatcher;

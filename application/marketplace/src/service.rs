@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::jobs::{
-    AutoCompletion, AutoCompletionSettings, ConsistencyRepair, ConsistencySettings, InvoiceSettings,
+    AutoCompletion, AutoCompletionSettings, ConsistencySettings, ContinuousReconciliation, InvoiceSettings,
     Invoices, LockTimeoutReaper, RefundDispatcher, RefundSettings, RequestSweep, TimeoutSettings,
     TimeoutSweep,
 };
@@ -29,7 +29,7 @@ pub struct Settings {
     pub invoices: InvoiceSettings,
     /// Refund dispatcher.
     pub refund: RefundSettings,
-    /// Lock reaper and consistency repair.
+    /// Lock reaper and reconciliation.
     pub consistency: ConsistencySettings,
 }
 
@@ -64,5 +64,5 @@ pub fn start_jobs(app: &App, settings: &Settings) {
         .start();
     let consistency = &settings.consistency;
     LockTimeoutReaper { tx: tx.clone(), events, settings: consistency.clone() }.start(&leader);
-    ConsistencyRepair { payments: app.payments.clone(), settings: consistency.clone() }.start(&leader);
+    ContinuousReconciliation::new(app.operations.clone(), consistency.clone()).start(&leader);
 }

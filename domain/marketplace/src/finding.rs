@@ -51,6 +51,10 @@ pub enum FindingKind {
     NotRefunded,
     /// A report of the gateway is open: an operator must decide and close it.
     GatewayReport,
+    /// Money moved, or should have moved, without a report of the gateway.
+    NotReported,
+    /// An event was applied by the consumer of webhooks, but an endpoint has no delivery of it.
+    MissingDelivery,
     /// An invoice contradicts its lines or the orders that were completed in its month.
     InvoiceDiffers,
 }
@@ -77,6 +81,8 @@ named!(FindingKind {
     RefundNotApplied => "refundNotApplied",
     NotRefunded => "notRefunded",
     GatewayReport => "gatewayReport",
+    NotReported => "notReported",
+    MissingDelivery => "missingDelivery",
     InvoiceDiffers => "invoiceDiffers",
 });
 
@@ -128,8 +134,8 @@ pub struct ObservedFinding {
     pub row_id: Option<i64>,
     /// Description for operators.
     pub detail: String,
-    /// Whether the run repaired it.
-    pub is_repaired: bool,
+    /// Time at which the run repaired it; `None` if it did not.
+    pub repaired_at: Option<DateTime<Utc>>,
     /// Start of the run.
     pub at: DateTime<Utc>,
 }
@@ -150,7 +156,7 @@ pub struct RecordedFinding {
     pub last_seen: DateTime<Utc>,
     /// Also kept after an acknowledged finding is repaired or resolved.
     pub acknowledged: Option<AcknowledgedBy>,
-    /// Start of the run that repaired it or no longer saw it.
+    /// Time of the repair, or start of the run that no longer saw it.
     pub closed_time: Option<DateTime<Utc>>,
     /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
@@ -169,23 +175,24 @@ impl RecordedFinding {
             order: seen.order,
             row_id: seen.row_id,
             detail: seen.detail,
-            state: if seen.is_repaired { FindingState::Repaired } else { FindingState::Open },
+            state: if seen.repaired_at.is_some() { FindingState::Repaired } else { FindingState::Open },
             first_seen: seen.at,
             last_seen: seen.at,
             acknowledged: None,
-            closed_time: seen.is_repaired.then_some(seen.at),
+            closed_time: seen.repaired_at,
             version: 1,
         }
     }
 
     /// The finding after another run saw it. A finding that was repaired or resolved is open again, without its earlier
-    /// acknowledgement; an acknowledged one stays acknowledged. `None` if a later run has already decided about it.
+    /// acknowledgement; an acknowledged one stays acknowledged. `None` if a later run has already decided about it, or if another
+    /// run has repaired it since this one began.
     #[must_use]
     pub fn seen_again(&self, seen: &ObservedFinding) -> Option<RecordedFinding> {
         if seen.at < self.last_seen || self.closed_time.is_some_and(|closed| seen.at < closed) {
             return None;
         }
-        let state = match (seen.is_repaired, self.state) {
+        let state = match (seen.repaired_at.is_some(), self.state) {
             (true, _) => FindingState::Repaired,
             (false, FindingState::Acknowledged) => FindingState::Acknowledged,
             (false, _) => FindingState::Open,
@@ -197,7 +204,7 @@ impl RecordedFinding {
             state,
             last_seen: seen.at,
             acknowledged: self.acknowledged.clone().filter(|_| self.state.is_unresolved()),
-            closed_time: seen.is_repaired.then_some(seen.at),
+            closed_time: seen.repaired_at,
             version: self.version + 1,
             ..self.clone()
         })

@@ -107,6 +107,7 @@ impl RunSettings {
             consistency: ConsistencySettings {
                 lock_timeout,
                 reaper_interval: second * (1 + below(4)),
+                recent_interval: second * (10 + below(10)),
                 scan_window: second * 60,
                 scan_interval: second * (4 + below(8)),
                 batch: NonZeroU32::MIN.saturating_add(1 + below(8)),

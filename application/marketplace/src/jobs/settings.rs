@@ -111,16 +111,18 @@ impl Default for RefundSettings {
     }
 }
 
-/// Settings of the lock reaper and the consistency repair.
+/// Settings of the lock reaper and the continuous reconciliation.
 #[derive(Debug, Clone)]
 pub struct ConsistencySettings {
     /// Age at which the reaper processes a lock (`asset.lock-timeout-minutes`).
     pub lock_timeout: Duration,
     /// Interval of the reaper (`asset.reaper-interval`).
     pub reaper_interval: Duration,
-    /// The repair checks orders that changed within this time (`consistency.scan-window-hours`).
+    /// Orders that changed this long ago count as settled and are compared, at this interval (`consistency.recent-interval`).
+    pub recent_interval: Duration,
+    /// All orders that changed within this time are compared (`consistency.scan-window-hours`).
     pub scan_window: Duration,
-    /// Interval of the repair (`consistency.interval`).
+    /// Interval of that comparison (`consistency.interval`).
     pub scan_interval: Duration,
     /// Maximum number of holds, coupons or orders per batch.
     pub batch: NonZeroU32,
@@ -131,6 +133,7 @@ impl Default for ConsistencySettings {
         ConsistencySettings {
             lock_timeout: Duration::from_secs(30 * 60),
             reaper_interval: Duration::from_secs(5 * 60),
+            recent_interval: Duration::from_secs(60),
             scan_window: Duration::from_secs(24 * 3600),
             scan_interval: Duration::from_secs(2 * 3600),
             batch: NonZeroU32::MIN.saturating_add(199),

@@ -15,7 +15,10 @@ pub use asset_grants::{AssetGrant, IssueCoupon};
 pub use findings::ListFindings;
 pub use gateway_reports::ListGatewayReports;
 pub use orders::{Deadline, FindOrders, OrderDetails, OrderSearch};
-pub use reconcile::{Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair};
+pub use reconcile::{
+    Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, ReconcileContinuously, Reconciliation, Repair,
+    Scope,
+};
 pub use refunds::ListRefunds;
 pub use timeline::{Timeline, TimelineItem, TimelineKind};
 

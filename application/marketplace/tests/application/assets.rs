@@ -3,7 +3,7 @@
 mod asset_grants;
 mod asset_payments;
 mod auto_completion;
-mod consistency_repair;
+mod continuous_reconciliation;
 mod declines;
 mod event_permutations;
 mod findings;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
 use tracing::info;
 
@@ -16,8 +16,8 @@ use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::metrics::{WEBHOOK_DEAD, append, count_on_commit};
 use crate::outbox::Outbox;
 use crate::ports::{
-    Clock, EndpointId, NewEvent, NewWebhookDelivery, OutboxUnit, RandomSource, StoreError, UnitOfWork,
-    WebhookEndpoint,
+    Clock, EndpointId, NewEvent, NewWebhookDelivery, OutboxRow, OutboxUnit, OutboxView, RandomSource,
+    StoreError, UnitOfWork, WebhookEndpoint,
 };
 use crate::registry::{EventRegistry, EventSpec};
 
@@ -67,6 +67,46 @@ impl Offer {
             }
         }
         Ok(())
+    }
+}
+
+/// Time between a change of an endpoint and an event that the consumer of webhooks applied: within it, another process may have
+/// read the endpoint before the change was committed.
+const CHANGE_VISIBLE_AFTER: TimeDelta = TimeDelta::seconds(60);
+
+impl Offer {
+    /// The missing deliveries of events that the consumer of webhooks has applied: the position of the event among `applied`,
+    /// and the endpoint. `applied` has each row with the time of its consume-log record. An endpoint that was created or
+    /// changed after that time, or shortly before it, is not compared: whether it was to get the event is not certain.
+    pub async fn missing_deliveries(
+        &self,
+        view: &mut dyn OutboxView,
+        applied: &[(&OutboxRow, DateTime<Utc>)],
+    ) -> Result<Vec<(usize, EndpointId)>, StoreError> {
+        let tenants: BTreeSet<TenantId> = applied.iter().map(|(row, _)| row.aggregate.tenant).collect();
+        if tenants.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tenants: Vec<TenantId> = tenants.into_iter().collect();
+        let endpoints = view.webhook_endpoints(&tenants).await?;
+        if endpoints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let events: Vec<EventId> = applied.iter().map(|(row, _)| row.event_id.clone()).collect();
+        let found = view.webhook_deliveries_of(&events).await?;
+        let delivered: BTreeSet<(&EventId, EndpointId)> =
+            found.iter().map(|delivery| (&delivery.event_id, delivery.endpoint)).collect();
+        let mut missing = Vec::new();
+        for (position, (row, applied_at)) in applied.iter().enumerate() {
+            let Some(offered) = self.of_row(&row.event_type) else { continue };
+            let receivers = endpoints.iter().filter(|endpoint| {
+                endpoint.update_time + CHANGE_VISIBLE_AFTER < *applied_at
+                    && self.is_receiver(endpoint, offered, &row.aggregate)
+            });
+            let without = receivers.filter(|endpoint| !delivered.contains(&(&row.event_id, endpoint.id)));
+            missing.extend(without.map(|endpoint| (position, endpoint.id)));
+        }
+        Ok(missing)
     }
 }
 

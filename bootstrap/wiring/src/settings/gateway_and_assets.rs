@@ -167,6 +167,9 @@ pub(super) fn consistency(reader: &Reader<'_>, assets: &AssetSettings) -> Checke
     let why =
         "a window of 0 hours contains no orders, and a very long one reads almost all orders in every scan";
     let scan_window = reader.time(SCAN_WINDOW, "24", &HOURS, MAX_DAYS, why);
+    let why =
+        "the comparison must run regularly, but not continuously, and an order must have settled before";
+    let recent_interval = reader.duration("consistency.recent-interval", "1m", SECOND..=DAY, why);
     let why = "the scan finds lost events: it must run regularly, but not continuously";
     let scan_interval = reader.duration(SCAN_INTERVAL, "2h", SECOND..=DAY, why);
     if let (Ok(scan_window), Ok(scan_interval)) = (scan_window, scan_interval)
@@ -178,6 +181,7 @@ pub(super) fn consistency(reader: &Reader<'_>, assets: &AssetSettings) -> Checke
     Ok(ConsistencySettings {
         lock_timeout: assets.lock_timeout?,
         reaper_interval: assets.reaper_interval?,
+        recent_interval: recent_interval?,
         scan_window: scan_window?,
         scan_interval: scan_interval?,
         ..ConsistencySettings::default()

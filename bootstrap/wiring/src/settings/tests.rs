@@ -218,6 +218,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
             "consistency.scan-window-hours",
             &["0", "-1", "8761", "24h"],
         ),
+        ("HANDOVER_CONSISTENCY__RECENT_INTERVAL", "consistency.recent-interval", &["0s", "999ms", "25h"]),
         ("HANDOVER_CONSISTENCY__INTERVAL", "consistency.interval", &["0s", "999ms", "25h"]),
         ("HANDOVER_GATEWAY__SANDBOX_DELAY", "gateway.sandbox-delay", &["0s", "61m"]),
         ("HANDOVER_GATEWAY__REQUIRE_REFERENCE", "gateway.require-reference", &["always", "1", ""]),

@@ -16,7 +16,7 @@ fn seen(seconds: i64, is_repaired: bool) -> ObservedFinding {
         order: None,
         row_id: None,
         detail: format!("seen at {seconds}"),
-        is_repaired,
+        repaired_at: is_repaired.then(|| at(seconds)),
         at: at(seconds),
     }
 }
@@ -50,6 +50,16 @@ fn finding_seen_again_keeps_its_state_and_acknowledgement_until_it_is_repaired()
     let repaired = again.seen_again(&seen(4, true)).unwrap();
     assert_eq!((repaired.state, repaired.closed_time), (FindingState::Repaired, Some(at(4))));
     assert_eq!(repaired.acknowledged, Some(by("user:9")));
+}
+
+/// Two runs compare the same row. The second finds what the first has not repaired yet.
+#[test]
+fn finding_that_was_repaired_since_the_run_began_is_not_open_again() {
+    let repaired =
+        new(1).seen_again(&ObservedFinding { repaired_at: Some(at(5)), ..seen(2, false) }).unwrap();
+    assert_eq!((repaired.state, repaired.closed_time), (FindingState::Repaired, Some(at(5))));
+    assert_eq!(repaired.seen_again(&seen(4, false)), None);
+    assert_eq!(repaired.seen_again(&seen(6, false)).unwrap().state, FindingState::Open);
 }
 
 #[test]

@@ -131,6 +131,8 @@ fn names_of_findings_are_frozen_and_round_trip() {
             "refundNotApplied",
             "notRefunded",
             "gatewayReport",
+            "notReported",
+            "missingDelivery",
             "invoiceDiffers",
         ]
     );

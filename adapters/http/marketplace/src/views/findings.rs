@@ -27,7 +27,7 @@ views! {
         acknowledged_by: Option<String>,
         reason: Option<String>,
         acknowledge_time: Option<Time>,
-        /// Start of the reconciliation that repaired it or no longer found it.
+        /// Time of the repair, or start of the reconciliation that no longer found it.
         closed_time: Option<Time>,
     }
 }

@@ -63,7 +63,8 @@ async fn reconciliation_of_consistent_rows_is_sound_and_has_no_findings() {
             "doubledEffect": 0, "effectWithoutFact": 0,
             "missingHold": 0, "notBooked": 0, "unbalanced": 0, "drifted": 0,
             "productNotSold": 0, "soldTwice": 0, "soldWithoutOrder": 0, "paidWithoutPayment": 0, "paymentFailed": 0,
-            "paymentNotApplied": 0, "refundNotApplied": 0, "notRefunded": 0, "gatewayReport": 0,
+            "paymentNotApplied": 0, "refundNotApplied": 0, "notRefunded": 0, "gatewayReport": 0, "notReported": 0,
+            "missingDelivery": 0,
             "invoiceDiffers": 0
         },
         "findings": [], "more": false

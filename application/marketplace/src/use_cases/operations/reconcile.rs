@@ -5,12 +5,15 @@
 //! grace period and has no consume-log record.
 
 mod compare;
+mod continuous;
 mod coverage;
 mod findings;
+mod outside;
 mod record;
 mod repair;
 mod report;
 
+pub use continuous::{ReconcileContinuously, Scope};
 pub use findings::{Finding, Repair};
 pub use marketplace_domain::FindingKind;
 pub use report::{MAX_FINDINGS, Reconciliation};
@@ -20,18 +23,20 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
-use marketplace_domain::ReportState;
+use marketplace_domain::{Order, ReportState};
+use tracing::warn;
 
 use super::Operations;
 use crate::consistency::{ProductScan, mismatches_of_invoice};
 use crate::ports::{EffectKind, GatewayReportFilter, InvoiceFilter};
 use compare::{Criteria, Subscriptions, compare};
+use continuous::{Pace, Run};
 use coverage::{Coverage, Scanned};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered, OutboxFilter, StoreError, UnreadableRow,
 };
-use repair::RepairContext;
+use repair::{RepairContext, Repairs};
 
 /// Default time that a confirmed event may be in flight before it counts as lost.
 pub const GRACE: Duration = Duration::from_secs(60);
@@ -91,15 +96,26 @@ impl Operations {
         command: Reconcile,
     ) -> Result<Reconciliation, OperationError> {
         let tenant = operator.visible(command.tenant)?;
-        let now = self.tx.now();
         let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
+        let repairs = if command.repair { Repairs::All } else { Repairs::None };
+        let by = RepairContext { operator, reason: command.reason.as_ref(), repairs };
+        let window = (command.since, command.until);
+        let run = Run { by, tenant, window, grace, lost_after: grace, scope: Scope::Window, batch: BATCH };
+        let report = self.run(&run, &mut Pace::unlimited()).await?;
+        audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
+        Ok(report)
+    }
+
+    async fn run(&self, run: &Run<'_>, pace: &mut Pace) -> Result<Reconciliation, StoreError> {
+        let now = self.tx.now();
+        let Run { tenant, window: (since, until), grace, lost_after, .. } = *run;
         let subscriptions = Subscriptions::of(self).await?;
         let consumers = self.consumers.clone();
-        let criteria = Criteria { subscriptions, consumers, rules: self.handlers.points, now, grace };
-        let context = RepairContext { operator, reason: command.reason.as_ref() };
+        let rules = self.handlers.points;
+        let criteria = Criteria { subscriptions, consumers, rules, now, grace, lost_after };
         let mut report = Reconciliation {
-            since: command.since,
-            until: command.until,
+            since,
+            until,
             orders: 0,
             events: 0,
             confirmed: 0,
@@ -110,75 +126,112 @@ impl Operations {
             findings: Vec::new(),
             more: false,
         };
-        let mut coverage = Coverage::of_window(now, (command.since, command.until), grace);
+        let mut coverage = Coverage::of_window(now, run.window, grace);
         let mut after = None;
         let mut products = ProductScan::default();
-        loop {
-            let mut view = self.tx.view().await?;
-            let orders = view.orders_changed(tenant, command.since, command.until, after, BATCH).await?;
+        while !pace.is_stopped() {
+            let orders = self.tx.view().await?.orders_changed(tenant, since, until, after, run.batch).await?;
             let Some(last) = orders.last() else { break };
             after = Some((last.update_time, last.id));
-            let mut found = compare(view.as_mut(), &orders, &criteria, &mut report).await?;
-            let of_products = products.compare_orders(view.as_mut(), &orders).await?;
-            found.extend(
-                of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
-            );
-            // Release the view before a unit of work begins: a task uses at most one connection of the store.
-            drop(view);
-            for mut finding in found {
-                if command.repair {
-                    finding.repair = repair::repair(self, context, &criteria.subscriptions, &finding).await?;
-                }
-                add_finding(&mut report, finding);
+            self.compare_orders(run, &criteria, &orders, &mut products, &mut report).await?;
+            pace.rest(&self.tx).await;
+        }
+        if run.scope == Scope::Complete {
+            let orders = self.orders_of_findings(tenant, &mut coverage).await?;
+            for orders in orders.chunks(BATCH as usize) {
+                self.compare_orders(run, &criteria, orders, &mut products, &mut report).await?;
+                pace.rest(&self.tx).await;
             }
         }
-        for mut finding in self.newest_products(tenant, products, &mut coverage).await? {
-            if command.repair {
-                finding.repair = repair::repair(self, context, &criteria.subscriptions, &finding).await?;
-            }
-            add_finding(&mut report, finding);
+        if run.scope != Scope::Orders {
+            let found = self.newest_products(tenant, products, &mut coverage, pace).await?;
+            self.process(run, &criteria, found, &mut report).await?;
+            let found = self.newest_rows(tenant, &mut coverage, pace).await?;
+            self.process(run, &criteria, found, &mut report).await?;
+            let found = self.different_invoices(tenant, run.window, &mut coverage).await?;
+            self.process(run, &criteria, found, &mut report).await?;
         }
-        self.add_unrepaired(tenant, &mut report, &mut coverage).await?;
-        for finding in self.different_invoices(tenant, (command.since, command.until), &mut coverage).await? {
-            add_finding(&mut report, finding);
-        }
-        self.record_findings(&report.findings, now).await?;
-        if !report.more {
+        if !report.more && !pace.is_stopped() {
             self.resolve_findings(tenant, &coverage).await?;
         }
-        audit_action(&command).record(&self.tx, operator, tenant, count(report.findings.len())).await?;
         Ok(report)
     }
 
-    /// Adds the findings that are not repaired and do not depend on the window.
-    async fn add_unrepaired(
+    /// Compares one page of orders and their products.
+    async fn compare_orders(
         &self,
-        tenant: Option<TenantId>,
+        run: &Run<'_>,
+        criteria: &Criteria,
+        orders: &[Order],
+        products: &mut ProductScan,
         report: &mut Reconciliation,
-        coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
-        for kind in EffectKind::ALL {
-            let mut view = self.tx.view().await?;
-            for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
-                add_finding(report, Finding::without_order(kind, effect));
+        let mut view = self.tx.view().await?;
+        let mut found = compare(view.as_mut(), orders, criteria, report).await?;
+        let of_products = products.compare_orders(view.as_mut(), orders).await?;
+        found.extend(
+            of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
+        );
+        // Release the view before a unit of work begins: a task uses at most one connection of the store.
+        drop(view);
+        self.process(run, criteria, found, report).await
+    }
+
+    /// Repairs findings if requested, records them and adds them to the report.
+    async fn process(
+        &self,
+        run: &Run<'_>,
+        criteria: &Criteria,
+        mut found: Vec<Finding>,
+        report: &mut Reconciliation,
+    ) -> Result<(), StoreError> {
+        let unreported = found.iter().filter(|it| it.kind == FindingKind::NotReported);
+        let unreported: BTreeSet<_> = unreported.map(|it| (it.tenant, it.order)).collect();
+        for finding in &mut found {
+            // Whether this money moved is not certain.
+            let is_uncertain = finding.moves_money() && unreported.contains(&(finding.tenant, finding.order));
+            if is_uncertain && run.by.repairs == Repairs::Automatic {
+                continue;
             }
+            finding.repair = repair::repair(self, run.by, &criteria.subscriptions, finding).await?;
+            log_repair(finding);
         }
-        for finding in self.dead_letters_without_event(tenant, coverage).await? {
+        self.record_findings(&found, criteria.now).await?;
+        for finding in found {
             add_finding(report, finding);
         }
+        Ok(())
+    }
+
+    /// Findings that are not repaired and do not depend on the window.
+    async fn newest_rows(
+        &self,
+        tenant: Option<TenantId>,
+        coverage: &mut Coverage,
+        pace: &mut Pace,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let mut found = Vec::new();
+        for kind in EffectKind::ALL {
+            let effects = self.tx.view().await?.effects_without_order(kind, tenant, NEWEST_EFFECTS).await?;
+            found.extend(effects.into_iter().map(|effect| Finding::without_order(kind, effect)));
+            pace.rest(&self.tx).await;
+        }
+        found.extend(self.dead_letters_without_event(tenant, coverage).await?);
+        pace.rest(&self.tx).await;
         let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
         let open =
             GatewayReportFilter { tenant, state: Some(ReportState::Open), ..GatewayReportFilter::default() };
-        for gateway_report in self.tx.view().await?.gateway_reports_page(open, None, limit).await? {
-            add_finding(report, Finding::of_report(gateway_report));
-        }
-        for row in self.unreadable_rows(tenant, limit, coverage).await? {
-            add_finding(report, Finding::of_unreadable(row));
-        }
-        for discrepancy in &self.tx.view().await?.ledger_inconsistencies(tenant, limit).await? {
-            add_finding(report, Finding::of_ledger(discrepancy));
-        }
-        Ok(())
+        let reports = self.tx.view().await?.gateway_reports_page(open, None, limit).await?;
+        found.extend(reports.into_iter().map(Finding::of_report));
+        found.extend(
+            self.unreadable_rows(tenant, limit, coverage).await?.into_iter().map(Finding::of_unreadable),
+        );
+        pace.rest(&self.tx).await;
+        let inconsistencies = self.tx.view().await?.ledger_inconsistencies(tenant, limit).await?;
+        found.extend(inconsistencies.iter().map(Finding::of_ledger));
+        coverage.has_reports_and_ledger = true;
+        pace.rest(&self.tx).await;
+        Ok(found)
     }
 
     /// Findings for the newest products, and for all compared products without an order.
@@ -187,12 +240,13 @@ impl Operations {
         tenant: Option<TenantId>,
         mut products: ProductScan,
         coverage: &mut Coverage,
+        pace: &mut Pace,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut found = Vec::new();
         let mut before = None;
         let mut scanned = 0;
-        let mut view = self.tx.view().await?;
-        while scanned < NEWEST_PRODUCTS {
+        while scanned < NEWEST_PRODUCTS && !pace.is_stopped() {
+            let mut view = self.tx.view().await?;
             let page = view.newest_products(tenant, before, BATCH).await?;
             let Some(last) = page.last() else {
                 coverage.products = Scanned::ALL;
@@ -202,8 +256,10 @@ impl Operations {
             coverage.products = Scanned::down_to(last.id.get());
             scanned += page.len();
             found.extend(products.compare_products(view.as_mut(), &page).await?);
+            drop(view);
+            pace.rest(&self.tx).await;
         }
-        found.extend(products.without_order(view.as_mut()).await?);
+        found.extend(products.without_order(self.tx.view().await?.as_mut()).await?);
         Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
     }
 
@@ -294,6 +350,24 @@ fn audit_action(command: &Reconcile) -> Action {
         ("tenantId", command.tenant.map(|tenant| tenant.get().into())),
     ]);
     Action { name, selection, reason: command.reason.clone() }
+}
+
+fn log_repair(finding: &Finding) {
+    let Some(repair) = finding.repair else { return };
+    let order = finding.order.map(|order| order.to_string());
+    let what = &finding.what;
+    if finding.kind == FindingKind::MissingEvent {
+        warn!(
+            code = "consistency.event-appended",
+            orderId = order,
+            eventType = finding.event_type,
+            what,
+            "[OrderAssetConsistency] [ALERT] event was missing in the outbox; appended"
+        );
+    } else {
+        warn!(code = "consistency.finding-repaired", kind = %finding.kind, orderId = order, what, repair = repair.as_str(),
+            "[OrderAssetConsistency] [ALERT] finding repaired");
+    }
 }
 
 fn add_finding(report: &mut Reconciliation, finding: Finding) {

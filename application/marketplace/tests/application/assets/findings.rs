@@ -7,7 +7,6 @@ use chrono::TimeDelta;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::{AuditFilter, Changed, Numbered, Store as _};
 use handover_outbox::state::StateSource as _;
-use marketplace::jobs::ConsistencyRepair;
 use marketplace::ports::FindingFilter;
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::{FindingKind, ListFindings, Reconcile, Reconciliation};
@@ -71,25 +70,17 @@ async fn counted(market: &Market) -> BTreeMap<String, f64> {
     by_kind.into_iter().filter(|(_, count)| *count > 0.0).collect()
 }
 
-/// An order that was shipped without its event, longer ago than the grace period.
-async fn shipped_without_event(market: &Market) -> Order {
+/// An order that was shipped without its event, longer ago than the grace period, and the event.
+async fn shipped_without_event(market: &Market) -> (Order, EventBody) {
     let order = market.paid(SpentAssets::default()).await;
     let shipment = Shipment::new("SF".into(), "1".into()).unwrap();
-    let (shipped, _) =
+    let (shipped, mut events) =
         order.apply(&OrderAction::Ship(shipment), OrderActor::Seller, market.world.now()).unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
     assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
     pass(SETTLED).await;
-    shipped
-}
-
-/// Appends the missing events without a run of the reconciliation.
-async fn append_missing_events(market: &Market) {
-    let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
-    let job = ConsistencyRepair { payments: market.app().payments.clone(), settings };
-    assert_eq!(job.repair().await.unwrap(), 1);
-    pass(secs(10)).await;
+    (shipped, events.remove(0))
 }
 
 /// A captured amount that differs from the payment: the gateway's report stays open. Returns its id.
@@ -146,7 +137,7 @@ async fn run_records_its_findings_once_and_a_later_run_resolves_what_it_does_not
 #[tokio::test(start_paused = true)]
 async fn repaired_finding_that_is_found_again_is_open_again() {
     let market = Market::running().await;
-    let order = shipped_without_event(&market).await;
+    let (order, _) = shipped_without_event(&market).await;
     run_reconciliation(&market, false).await;
     let finding = only(&market).await;
     let subject = format!("order:{0} type:ORDER_STATUS_CHANGED Order:{0}:{1}", order.id, order.version);
@@ -168,14 +159,16 @@ async fn repaired_finding_that_is_found_again_is_open_again() {
     assert_eq!(again.effect.first_seen, finding.effect.first_seen);
 }
 
-/// A run that did not compare an order does not know whether its finding still exists.
+/// A run that did not compare an order does not know whether its finding still exists. A run of the service itself also
+/// compares the orders of unresolved findings.
 #[tokio::test(start_paused = true)]
 async fn run_resolves_only_findings_of_orders_that_it_compared() {
     let market = Market::running().await;
-    let order = shipped_without_event(&market).await;
+    let (order, event) = shipped_without_event(&market).await;
     run_reconciliation(&market, false).await;
     assert_eq!(states(&market).await, [Open]);
-    append_missing_events(&market).await;
+    market.process.commit(vec![market.world.event("inserted", order.version, &event)]).await;
+    pass(secs(10)).await;
     for window in [TimeDelta::seconds(1), TimeDelta::seconds(60)] {
         assert_eq!(run_of_platform(&market, window).await.findings, []);
         assert_eq!(states(&market).await, [Open], "the order changed before the window");

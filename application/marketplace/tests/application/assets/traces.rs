@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_events::Trace;
 use handover_outbox::ports::OutboxRow;
-use marketplace::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
+use marketplace::jobs::{ContinuousReconciliation, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
 use marketplace::ports::MockGateway;
 use marketplace::use_cases::*;
 use marketplace::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
@@ -49,11 +49,11 @@ async fn sweep(market: &Market) {
     assert_eq!(sweep.sweep().await.unwrap(), 1);
 }
 
-async fn repair(market: &Market) -> u64 {
+async fn repair(market: &Market) -> usize {
     // The scan window excludes the current time, so wait until it contains the changes.
     pass(secs(1)).await;
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
-    ConsistencyRepair { payments: market.app().payments.clone(), settings }.repair().await.unwrap()
+    ContinuousReconciliation::new(market.app().operations.clone(), settings).compare_all().await.unwrap()
 }
 
 async fn row(market: &Market, event_type: EventKind) -> OutboxRow {

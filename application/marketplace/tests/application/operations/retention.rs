@@ -78,7 +78,7 @@ async fn events_that_an_open_finding_names_are_needed() {
             order,
             row_id: None,
             detail: "detail".into(),
-            is_repaired: false,
+            repaired_at: None,
             at: world.now(),
         })
     };

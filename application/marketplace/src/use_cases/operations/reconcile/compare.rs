@@ -1,6 +1,5 @@
 //! Comparison of orders, from their rows to the effects of their events.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -10,6 +9,7 @@ use marketplace_domain::{
 };
 
 use super::findings::{Finding, Record};
+use super::outside::{ConsumeLog, missing_deliveries, not_reported, reports_of};
 use super::report::Reconciliation;
 use crate::cash;
 use crate::consistency::{
@@ -67,11 +67,12 @@ pub(super) struct Criteria {
     pub(super) consumers: Consumers,
     pub(super) rules: PointsRules,
     pub(super) now: DateTime<Utc>,
+    /// Time that a confirmed event may be in flight.
     pub(super) grace: TimeDelta,
+    /// Time after which a confirmed event without record and effect counts as lost: a consumer with a backlog needs longer
+    /// than the grace period.
+    pub(super) lost_after: TimeDelta,
 }
-
-/// The consume-log records of events, by event and consumer.
-type ConsumeLog = BTreeMap<(EventId, String), Consumed>;
 
 /// Returns the findings of these orders. Reads each stage of all orders before the stage that follows from it, so that
 /// concurrent changes cause no false findings.
@@ -88,11 +89,14 @@ pub(super) async fn compare(
     let log: ConsumeLog =
         consumed.map(|record| ((record.event_id.clone(), record.consumer.clone()), record)).collect();
     let effects = effects_of_orders(view, &criteria.consumers, orders).await?;
+    let mut reports = reports_of(view, orders).await?;
     let mut findings = Vec::new();
     for (rows, effects) in rows.iter().zip(&effects) {
         let comparison = Comparison { rows, log: &log, effects, criteria };
         findings.extend(comparison.run(view, report).await?);
+        findings.extend(not_reported(rows, &reports.take(rows.order), criteria.now));
     }
+    findings.extend(missing_deliveries(view, &rows, &log).await?);
     Ok(findings)
 }
 
@@ -127,6 +131,14 @@ impl Comparison<'_> {
                     row,
                     FindingKind::NotConfirmed,
                     "the event is FAILED: the broker did not confirm it",
+                ));
+                continue;
+            }
+            if row.status == OutboxStatus::Sent && row.sent_time.is_none() {
+                findings.push(self.of_event(
+                    row,
+                    FindingKind::NotConfirmed,
+                    "the event is SENT, but its row has no time of the broker's confirm",
                 ));
                 continue;
             }
@@ -261,8 +273,8 @@ impl Comparison<'_> {
             None if row.idle_consumers.contains(consumer) && !effect.is_missing() => {}
             None => {
                 let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
-                let is_lost = sent
-                    .is_some_and(|sent| sent + subscribed.delay + self.criteria.grace < self.criteria.now);
+                let grace = if effect.is_present() { self.criteria.grace } else { self.criteria.lost_after };
+                let is_lost = sent.is_some_and(|sent| sent + subscribed.delay + grace < self.criteria.now);
                 if is_lost {
                     let present = if effect.is_present() { ", but its effect exists" } else { "" };
                     let what = format!("no consume-log record of {consumer}{present}");
@@ -299,26 +311,10 @@ impl Comparison<'_> {
     }
 
     fn finding(&self, kind: FindingKind, what: impl Into<String>) -> Finding {
-        Finding {
-            kind,
-            tenant: self.rows.order.tenant,
-            order: Some(self.rows.order.id),
-            event_id: None,
-            event_type: None,
-            consumer: None,
-            key: None,
-            what: what.into(),
-            repair: None,
-            mismatch: None,
-            record: Record::default(),
-        }
+        Finding::of_order(self.rows.order, kind, what)
     }
 
     fn of_event(&self, row: &OutboxRow, kind: FindingKind, what: impl Into<String>) -> Finding {
-        Finding {
-            event_id: Some(row.event_id.clone()),
-            event_type: Some(row.event_type.clone()),
-            ..self.finding(kind, what)
-        }
+        Finding::of_event(self.rows.order, row, kind, what)
     }
 }

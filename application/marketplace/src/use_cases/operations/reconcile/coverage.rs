@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace_domain::{FindingKind, OrderId, RecordedFinding};
+use marketplace_domain::{FindingKind, Order, OrderId, RecordedFinding};
 
 use crate::ports::MarketView;
 
@@ -32,6 +32,12 @@ pub(super) struct Coverage {
     pub(super) began: DateTime<Utc>,
     since: DateTime<Utc>,
     until: DateTime<Utc>,
+    /// The grace period before the start of the run begins here.
+    settled: DateTime<Utc>,
+    /// Orders outside the window that were compared because a recorded finding names them.
+    pub(super) orders: BTreeSet<(TenantId, OrderId)>,
+    /// Whether every open report of the gateway and every ledger operation was compared.
+    pub(super) has_reports_and_ledger: bool,
     pub(super) products: Scanned,
     pub(super) dead_letters: Scanned,
     pub(super) outbox_rows: Scanned,
@@ -40,8 +46,8 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Covers the orders that changed within the window. The end of the window is at least the grace period before the
-    /// start of the run: a later change may have been committed after its order was compared.
+    /// Covers the orders that changed within the window, but not within the grace period before the start of the run: such a
+    /// change may have been committed after its order was compared.
     pub(super) fn of_window(
         began: DateTime<Utc>,
         (since, until): (DateTime<Utc>, DateTime<Utc>),
@@ -51,12 +57,20 @@ impl Coverage {
         Coverage {
             began,
             since,
-            until: until.min(settled),
+            until,
+            settled,
+            orders: BTreeSet::new(),
+            has_reports_and_ledger: false,
             products: Scanned::NONE,
             dead_letters: Scanned::NONE,
             outbox_rows: Scanned::NONE,
             invoices: BTreeSet::new(),
         }
+    }
+
+    /// Whether the order changed within the window.
+    pub(super) fn is_in_window(&self, order: &Order) -> bool {
+        self.since <= order.update_time && order.update_time < self.until
     }
 
     /// Returns the ids of those of these findings that the run compared again.
@@ -75,9 +89,11 @@ impl Coverage {
         for (tenant, ids) in orders {
             let ids: Vec<OrderId> = ids.into_iter().collect();
             let of_tenant = view.orders_by_id(Some(tenant), &ids).await?.into_iter();
-            let in_window =
-                of_tenant.filter(|it| self.since <= it.update_time && it.update_time < self.until);
-            compared.extend(in_window.map(|order| (tenant, order.id)));
+            let is_compared = |it: &Order| {
+                it.update_time < self.settled
+                    && (self.is_in_window(it) || self.orders.contains(&(tenant, it.id)))
+            };
+            compared.extend(of_tenant.filter(is_compared).map(|order| (tenant, order.id)));
         }
         let of_compared_order = |finding: &RecordedFinding| {
             finding.tenant.zip(finding.order).is_some_and(|order| compared.contains(&order))
@@ -86,7 +102,9 @@ impl Coverage {
             |finding: &RecordedFinding| finding.row_id.is_some_and(|id| self.invoices.contains(&id));
         let is_covered = |finding: &RecordedFinding| match finding.kind {
             // Every row of these tables is compared.
-            FindingKind::GatewayReport | FindingKind::Unbalanced | FindingKind::Drifted => true,
+            FindingKind::GatewayReport | FindingKind::Unbalanced | FindingKind::Drifted => {
+                self.has_reports_and_ledger
+            }
             FindingKind::InvoiceDiffers => of_compared_invoice(finding),
             FindingKind::NotBooked => of_compared_order(finding) || of_compared_invoice(finding),
             FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
@@ -105,7 +123,9 @@ impl Coverage {
             | FindingKind::PaymentFailed
             | FindingKind::PaymentNotApplied
             | FindingKind::RefundNotApplied
-            | FindingKind::NotRefunded => of_compared_order(finding),
+            | FindingKind::NotRefunded
+            | FindingKind::NotReported
+            | FindingKind::MissingDelivery => of_compared_order(finding),
         };
         Ok(findings.iter().filter(|it| is_covered(&it.effect)).map(|it| it.id).collect())
     }

@@ -3,12 +3,13 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use marketplace_domain::{
-    FindingKind, GatewayReport, Invoice, ObservedFinding, OrderId, PayableId, ProductId, RecordedFinding,
+    FindingKind, GatewayReport, Invoice, ObservedFinding, Order, OrderId, PayableId, ProductId,
+    RecordedFinding,
 };
 
 use crate::consistency::{InvoiceMismatch, MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
-use handover_outbox::ports::{DeadLetter, Numbered, UnreadableRow};
+use handover_outbox::ports::{DeadLetter, Numbered, OutboxRow, UnreadableRow};
 
 /// Maximum number of characters of a recorded description.
 const MAX_DETAIL_CHARS: usize = 2_000;
@@ -118,22 +119,35 @@ impl Record {
 }
 
 impl Finding {
-    /// The finding as a run that began at `at` saw it.
-    pub(super) fn observed(&self, at: DateTime<Utc>) -> ObservedFinding {
+    /// The finding as a run that began at `at` saw it, and may have repaired it by `now`.
+    pub(super) fn observed(&self, at: DateTime<Utc>, now: DateTime<Utc>) -> ObservedFinding {
         ObservedFinding {
             tenant: (!self.record.has_no_tenant).then_some(self.tenant),
             kind: self.kind,
             subject: storable(&self.subject(), RecordedFinding::MAX_SUBJECT_CHARS),
             order: self.order,
             row_id: self.record.row_id,
-            detail: storable(&self.what, MAX_DETAIL_CHARS),
-            is_repaired: self.repair.is_some(),
+            detail: storable(&self.detail(), MAX_DETAIL_CHARS),
+            repaired_at: self.repair.map(|_| now),
             at,
         }
     }
 
+    /// Whether its repair books, spends or refunds money.
+    pub(super) fn moves_money(&self) -> bool {
+        self.mismatch.is_some() || self.kind == FindingKind::NotBooked
+    }
+
+    /// Description of the finding and of its repair.
+    fn detail(&self) -> String {
+        match self.repair {
+            Some(repair) => format!("{}; repaired: {}", self.what, repair.as_str()),
+            None => self.what.clone(),
+        }
+    }
+
     /// Identifies the finding within its tenant and kind.
-    fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         // The event id identifies the event, whatever type its row or dead letter has.
         let event_type = self.event_type.as_ref().filter(|_| self.event_id.is_none());
         let parts = [
@@ -145,6 +159,36 @@ impl Finding {
             self.record.part.clone(),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    pub(super) fn of_order(order: &Order, kind: FindingKind, what: impl Into<String>) -> Finding {
+        Finding {
+            kind,
+            tenant: order.tenant,
+            order: Some(order.id),
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: None,
+            what: what.into(),
+            repair: None,
+            mismatch: None,
+            record: Record::default(),
+        }
+    }
+
+    /// Finding about an event of the order, of one of its payments or of one of its refunds.
+    pub(super) fn of_event(
+        order: &Order,
+        row: &OutboxRow,
+        kind: FindingKind,
+        what: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            event_id: Some(row.event_id.clone()),
+            event_type: Some(row.event_type.clone()),
+            ..Finding::of_order(order, kind, what)
+        }
     }
 
     pub(super) fn of_product(tenant: TenantId, product: ProductId, mismatch: &ProductMismatch) -> Finding {

@@ -1,12 +1,13 @@
 //! Records the findings of a run, and resolves recorded ones that the run compared and did not find.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
-use marketplace_domain::{FindingState, ObservedFinding, RecordedFinding};
+use marketplace_domain::{FindingState, ObservedFinding, Order, OrderId, RecordedFinding};
+use tracing::warn;
 
 use super::coverage::Coverage;
 use super::findings::Finding;
@@ -19,8 +20,11 @@ const BATCH: usize = 100;
 /// Recorded findings per page.
 const PAGE: u32 = 200;
 
+/// Number of the newest open, and of the newest acknowledged findings whose orders are compared again.
+const MAX_RECHECKED: usize = 10_000;
+
 impl Operations {
-    /// Records the findings of a run that began at `at`.
+    /// Records findings of a run that began at `at`, and logs those that are repaired or newly open.
     pub(super) async fn record_findings(
         &self,
         findings: &[Finding],
@@ -28,22 +32,67 @@ impl Operations {
     ) -> Result<(), StoreError> {
         // Sorted, so that concurrent runs lock the rows in the same sequence. An order that changed during the run was
         // compared more than once; the last comparison counts.
-        let observed = findings.iter().map(|finding| finding.observed(at));
+        let now = self.tx.now();
+        let observed = findings.iter().map(|finding| finding.observed(at, now));
         let by_subject: BTreeMap<_, ObservedFinding> =
             observed.map(|seen| ((seen.tenant, seen.kind, seen.subject.clone()), seen)).collect();
         let observed: Vec<ObservedFinding> = by_subject.into_values().collect();
         for batch in observed.chunks(BATCH) {
-            with_tx(&self.tx, batch.to_vec(), |unit, batch, _| {
+            let opened = with_tx(&self.tx, batch.to_vec(), |unit, batch, _| {
                 Box::pin(async move {
+                    let mut opened = Vec::new();
                     for seen in batch {
-                        record(unit, seen).await?;
+                        if record(unit, seen).await? {
+                            opened.push(seen.clone());
+                        }
                     }
-                    Ok::<_, StoreError>(())
+                    Ok::<_, StoreError>(opened)
                 })
             })
             .await?;
+            for ObservedFinding { tenant, kind, subject, order, detail, .. } in opened {
+                let order = order.map(|order| order.to_string());
+                warn!(code = "consistency.finding-opened", %kind, subject, tenantId = ?tenant.map(TenantId::get), orderId = order, detail,
+                    "[OrderAssetConsistency] [ALERT] finding opened; see `handover reconcile findings`");
+            }
         }
         Ok(())
+    }
+
+    /// The orders of unresolved findings that did not change within the window. A run that compares them as well sees
+    /// whether these findings still exist.
+    pub(super) async fn orders_of_findings(
+        &self,
+        tenant: Option<TenantId>,
+        coverage: &mut Coverage,
+    ) -> Result<Vec<Order>, StoreError> {
+        let mut ids: BTreeMap<TenantId, BTreeSet<OrderId>> = BTreeMap::new();
+        for state in [FindingState::Open, FindingState::Acknowledged] {
+            let filter = FindingFilter { tenant, state: Some(state) };
+            let mut before = None;
+            let mut read = 0;
+            while read < MAX_RECHECKED {
+                let page = self.tx.view().await?.findings_page(filter, before, PAGE).await?;
+                let Some(last) = page.last() else { break };
+                before = Some(last.id);
+                read += page.len();
+                for RecordedFinding { tenant, order, .. } in page.into_iter().map(|it| it.effect) {
+                    if let (Some(tenant), Some(order)) = (tenant, order) {
+                        ids.entry(tenant).or_default().insert(order);
+                    }
+                }
+            }
+        }
+        let mut orders = Vec::new();
+        for (tenant, ids) in ids {
+            let ids: Vec<OrderId> = ids.into_iter().collect();
+            for ids in ids.chunks(BATCH) {
+                orders.extend(self.tx.view().await?.orders_by_id(Some(tenant), ids).await?);
+            }
+        }
+        orders.retain(|order| !coverage.is_in_window(order));
+        coverage.orders = orders.iter().map(|order| (order.tenant, order.id)).collect();
+        Ok(orders)
     }
 
     /// Resolves the recorded findings of the tenant that the run covered and did not see.
@@ -88,14 +137,14 @@ impl Operations {
     }
 }
 
-async fn record(unit: &mut Work, seen: &ObservedFinding) -> Result<(), StoreError> {
-    match unit.finding_by_subject(seen.tenant, seen.kind, &seen.subject).await? {
-        None => unit.insert_finding(&RecordedFinding::new(seen.clone())).await,
-        Some(found) => match found.effect.seen_again(seen) {
-            Some(after) => {
-                unit.advance_finding(found.id, &after).await?.or_conflict("reconciliation finding")
-            }
-            None => Ok(()),
-        },
-    }
+/// Records a finding. Returns whether it is open now and was not before.
+async fn record(unit: &mut Work, seen: &ObservedFinding) -> Result<bool, StoreError> {
+    let Some(found) = unit.finding_by_subject(seen.tenant, seen.kind, &seen.subject).await? else {
+        let new = RecordedFinding::new(seen.clone());
+        unit.insert_finding(&new).await?;
+        return Ok(new.state == FindingState::Open);
+    };
+    let Some(after) = found.effect.seen_again(seen) else { return Ok(false) };
+    unit.advance_finding(found.id, &after).await?.or_conflict("reconciliation finding")?;
+    Ok(after.state == FindingState::Open && !found.effect.state.is_unresolved())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_events::{ConsumeStatus, EventId, Json};
+use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, Trace};
 use marketplace_domain::{Asset, EventBody, EventKind, FindingKind, Order, OrderId, Payable, Posting};
 
 use super::compare::Subscriptions;
@@ -22,11 +22,24 @@ use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
 use handover_outbox::with_tx;
 
+/// The findings that a run repairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repairs {
+    /// None.
+    None,
+    /// Those whose repair needs no decision of a person. A FAILED event is sent again only by an operator, and an event
+    /// that a consumer has not applied yet is left to that consumer, which may have a backlog.
+    Automatic,
+    /// Every finding that can be repaired.
+    All,
+}
+
 /// Operator and reason of a repair.
 #[derive(Clone, Copy)]
 pub(super) struct RepairContext<'a> {
     pub(super) operator: &'a Operator,
     pub(super) reason: Option<&'a Reason>,
+    pub(super) repairs: Repairs,
 }
 
 /// Repairs a finding if possible. Returns how it was repaired; `None` if it was not.
@@ -36,6 +49,9 @@ pub(super) async fn repair(
     subscriptions: &Subscriptions,
     finding: &Finding,
 ) -> Result<Option<Repair>, StoreError> {
+    if by.repairs == Repairs::None {
+        return Ok(None);
+    }
     let entry = entry(by, finding, operations.tx.now());
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
         return finish(operations, by, entry, (order, mismatch)).await;
@@ -62,6 +78,8 @@ pub(super) async fn repair(
             | FindingKind::RefundNotApplied
             | FindingKind::NotRefunded
             | FindingKind::GatewayReport
+            | FindingKind::NotReported
+            | FindingKind::MissingDelivery
             | FindingKind::InvoiceDiffers,
             _,
         )
@@ -77,7 +95,8 @@ pub(super) async fn repair(
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| subscriptions.named(name)).cloned();
             let handlers = operations.handlers.clone();
-            let job = RepairJob { handlers, finding: finding.clone(), order, consumer, entry };
+            let is_automatic = by.repairs == Repairs::Automatic;
+            let job = RepairJob { handlers, finding: finding.clone(), order, consumer, entry, is_automatic };
             with_tx(&operations.tx, job, |unit, job, attempt| {
                 Box::pin(async move {
                     if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
@@ -104,13 +123,17 @@ async fn finish(
 ) -> Result<Option<Repair>, StoreError> {
     let tenant = entry.tenant;
     let actor = Actor::System("reconciliation");
-    let context = CommandContext { actor, tenant, trace: by.operator.trace.clone(), request_id: None };
+    let trace = match by.repairs {
+        Repairs::Automatic => Trace { trace_id: format!("repair-{order}"), traceparent: None },
+        Repairs::All | Repairs::None => by.operator.trace.clone(),
+    };
+    let context = CommandContext { actor, tenant, trace, request_id: None };
     let command = FinishPayment { tenant, order, mismatch, entry: Some(entry) };
     Ok(operations.payments.finish(&context, command).await?.map(Repair::from))
 }
 
 fn entry(
-    RepairContext { operator, reason }: RepairContext<'_>,
+    RepairContext { operator, reason, .. }: RepairContext<'_>,
     finding: &Finding,
     at: DateTime<Utc>,
 ) -> AuditEntry {
@@ -133,6 +156,7 @@ struct RepairJob {
     order: OrderId,
     consumer: Option<Arc<dyn Consumer>>,
     entry: AuditEntry,
+    is_automatic: bool,
 }
 
 impl RepairJob {
@@ -158,6 +182,9 @@ impl RepairJob {
             return Ok(None);
         }
         let (Some(consumer), true) = (&self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
+            if self.is_automatic && row.status == OutboxStatus::Failed {
+                return Ok(None);
+            }
             return self.redrive(unit, event).await;
         };
         let Some(body) = envelope_of(&row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
@@ -173,6 +200,7 @@ impl RepairJob {
                 unit.outbox().record(&[backfilled_record(name, &row, self.entry.at)]).await?;
                 Ok(Some(Repair::RecordWritten))
             }
+            None if self.is_automatic => Ok(None),
             None => self.redrive(unit, event).await,
             Some(ConsumeStatus::Success) if effect.is_missing() => {
                 let now = self.entry.at;

@@ -9,8 +9,8 @@ use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::{
-    assert_found, assert_repaired, change_order, change_payment, count_events, payments, refunds, run_job,
-    run_reconciliation, set_product,
+    assert_found, assert_repaired, change_order, change_payment, count_events, payments, refunds, report_of,
+    run_job, run_reconciliation, set_product,
 };
 use crate::assets::market::{Market, SpentAssets, operator};
 use crate::support::{BUYER, TENANT, by, pass, secs};
@@ -201,7 +201,8 @@ async fn captured_money_of_cancelled_order_is_refunded_once() {
 async fn refused_refund_of_cancelled_order_is_found_until_an_operator_repeats_it() {
     let market = Market::running().await;
     let (order, _) = order_with_payment_not_applied(&market, SpentAssets::default()).await;
-    assert_eq!(run_job(&market).await, 2);
+    // The event, the entries in the ledger and the payment of the order.
+    assert_eq!(run_job(&market).await, 3);
     market.process_pending().await;
     cancel_by_sql(&market, order.id).await;
     run_job(&market).await;
@@ -244,6 +245,7 @@ async fn second_payment_of_paid_order_is_refunded_once() {
     };
     let mut unit = market.world.store.begin().await.unwrap();
     unit.insert_payment(&second).await.unwrap();
+    unit.insert_gateway_report(&report_of(&second)).await.unwrap();
     unit.commit().await.unwrap();
     let report = run_reconciliation(&market, true).await;
     let found = report.findings.iter().find(|it| it.kind == FindingKind::NotRefunded).unwrap();
@@ -294,6 +296,15 @@ async fn paid_order_whose_refund_succeeded_is_refunded_once() {
     };
     let mut unit = market.world.store.begin().await.unwrap();
     assert_eq!(unit.advance_refund(&success).await.unwrap(), Changed::One);
+    let report = report_of(&payments(&market, order.id).await[0]);
+    let report = GatewayReport {
+        key: "refund".into(),
+        kind: ReportKind::Refund,
+        payment: None,
+        refund: Some(refund.id),
+        ..report
+    };
+    unit.insert_gateway_report(&report).await.unwrap();
     unit.commit().await.unwrap();
     assert_eq!(run_reconciliation(&market, false).await.count(FindingKind::RefundNotApplied), 1);
     run_reconciliation(&market, true).await;

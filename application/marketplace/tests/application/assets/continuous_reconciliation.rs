@@ -1,0 +1,199 @@
+//! The continuous reconciliation appends events that are missing in the outbox, repairs what is certain, and records the rest.
+
+use std::time::Duration;
+
+use handover_outbox::operations::Reason;
+use handover_outbox::ports::{NewEvent, OutboxRow, Store};
+use marketplace::ConsistencySettings;
+use marketplace::jobs::ContinuousReconciliation;
+use marketplace::ports::FindingFilter;
+use marketplace_domain::*;
+
+use super::market::{Market, SpentAssets, operator};
+use crate::support::{pass, report, secs};
+
+fn repair(market: &Market) -> ContinuousReconciliation {
+    within(market, secs(600))
+}
+
+/// The jobs, with this window.
+fn within(market: &Market, scan_window: Duration) -> ContinuousReconciliation {
+    let settings = ConsistencySettings { scan_window, ..ConsistencySettings::default() };
+    ContinuousReconciliation::new(market.app().operations.clone(), settings)
+}
+
+/// Settles the payment of an order and marks the order paid without appending ORDER_PAID, as a bug might.
+async fn pay_without_event(market: &Market, order: &Order) {
+    let payment = market.process.started_payment(order.id).await;
+    let now = market.world.now();
+    let report = report(&payment, PaymentResult::Success).report;
+    let (settled, event) = payment.decide(&report, &order.clone().into(), 0, None, now).settled.unwrap();
+    let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::Gateway, now).unwrap();
+    let event = market.world.event(&format!("settled-{}", payment.id), settled.version, &event);
+    let mut unit = market.world.store.begin().await.unwrap();
+    let _ = unit.advance_payment(&settled).await.unwrap();
+    let _ = unit.advance_order(&paid).await.unwrap();
+    unit.outbox().append(&[event]).await.unwrap();
+    unit.commit().await.unwrap();
+    pass(secs(1)).await;
+}
+
+async fn paid_rows(market: &Market) -> Vec<OutboxRow> {
+    let rows = market.world.rows().await;
+    rows.into_iter().filter(|row| row.event_type == "ORDER_PAID").collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn order_paid_without_an_event_is_repaired_and_takes_effect_once() {
+    let market = Market::running().await;
+    market.deposit(5_000).await;
+    let order = market.locked(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
+    pay_without_event(&market, &order).await;
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 1);
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
+    market.process_pending().await;
+    let rows = paid_rows(&market).await;
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        (rows[0].aggregate_seq, rows[0].event_id.as_str()),
+        (2, &*format!("repair:ORDER_PAID:{}:2", order.id))
+    );
+    assert_eq!(market.purse(Purse::Wallet).await, (3_000, 0, 0));
+    assert_eq!(market.purse(Purse::Points).await, (68, 0, 0));
+    market.assert_ledger_balanced().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_repairs_append_the_event_once() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &order).await;
+    let one = repair(&market);
+    let two = repair(&market);
+    let (one, two) = tokio::join!(one.compare_all(), two.compare_all());
+    assert!(one.unwrap() + two.unwrap() >= 1);
+    assert_eq!(paid_rows(&market).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consistent_orders_and_orders_outside_the_window_are_not_repaired() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let rows = market.world.rows().await.len();
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
+    assert_eq!(market.world.rows().await.len(), rows);
+    let old = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &old).await;
+    pass(secs(601)).await;
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_no_consumer_applies_does_not_replace_a_lost_event() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &order).await;
+    let wrong_amount = EventBody::OrderPaid(OrderPaid {
+        order: order.facts(),
+        pay_time: market.world.now(),
+        amount: Money::from_minor(1).unwrap(),
+        product: order.product,
+    });
+    let contradicting = market.world.event("manual-1", 0, &wrong_amount);
+    let unreadable = NewEvent {
+        event_id: "manual-2".parse().unwrap(),
+        payload: format!("{{\"orderId\":{}}}", order.id),
+        ..contradicting.clone()
+    };
+    market.process.commit(vec![contradicting, unreadable]).await;
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 1);
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
+    assert_eq!(paid_rows(&market).await.len(), 3);
+}
+
+/// Kind, subject and state of every recorded finding, oldest first.
+async fn recorded(market: &Market) -> Vec<(FindingKind, String, FindingState)> {
+    let page = market.world.view().await.findings_page(FindingFilter::default(), None, 100).await.unwrap();
+    page.into_iter().rev().map(|it| (it.effect.kind, it.effect.subject, it.effect.state)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_order_is_compared_once_between_one_and_two_minutes_after_its_change() {
+    let market = Market::running().await;
+    let job = repair(&market);
+    let order = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &order).await;
+    assert_eq!(job.compare_recent().await.unwrap(), 0, "the order has not settled");
+    // The next run is late: it compares all orders since the end of the last window.
+    pass(secs(300)).await;
+    assert_eq!(job.compare_recent().await.unwrap(), 1);
+    assert_eq!(paid_rows(&market).await.len(), 1);
+    let of_payment = format!("order:{} payment:", order.id);
+    let found = recorded(&market).await;
+    assert!(
+        found
+            .iter()
+            .any(|(kind, _, state)| (*kind, *state) == (FindingKind::MissingEvent, FindingState::Repaired))
+    );
+    let open: Vec<_> = found.iter().filter(|(.., state)| *state == FindingState::Open).collect();
+    // The event does not end what is open about the money: the gateway has reported no payment.
+    assert_eq!(
+        open.iter().map(|(kind, ..)| *kind).collect::<Vec<_>>(),
+        [FindingKind::NotBooked, FindingKind::NotReported]
+    );
+    assert!(open[1].1.starts_with(&of_payment), "{open:?}");
+    let later = repair(&market);
+    assert_eq!(later.compare_recent().await.unwrap(), 0, "a new leader begins with the last minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refund_without_a_report_within_an_hour_is_open_until_the_gateway_reports_it() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let refund = market.refund(&order).await;
+    let job = within(&market, secs(7_200));
+    pass(secs(3_599)).await;
+    assert_eq!(job.compare_all().await.unwrap(), 0);
+    assert_eq!(recorded(&market).await, []);
+    pass(secs(2)).await;
+    assert_eq!(job.compare_all().await.unwrap(), 0);
+    let finding =
+        |state| [(FindingKind::NotReported, format!("order:{} refund:{}", order.id, refund.id), state)];
+    assert_eq!(recorded(&market).await, finding(FindingState::Open));
+    let page = market.world.view().await.findings_page(FindingFilter::default(), None, 1).await.unwrap();
+    let reason = Reason::new("the gateway works on it".to_owned()).unwrap();
+    market.app().operations.acknowledge_finding(&operator(), page[0].id, reason).await.unwrap();
+    market.report(&refund, RefundResult::Success).await.unwrap();
+    // The order has left the window: it is compared because of its finding.
+    pass(secs(7_201)).await;
+    job.compare_all().await.unwrap();
+    assert_eq!(recorded(&market).await, finding(FindingState::Resolved));
+}
+
+/// A consumer with a backlog applies an event late. Another copy of the event would only add to the backlog.
+#[tokio::test(start_paused = true)]
+async fn confirmed_event_counts_as_lost_only_after_ten_minutes_and_is_not_sent_again() {
+    let market = Market::new().await;
+    marketplace::service::prepare(market.app()).await.unwrap();
+    market.process.start_relay("relay", handover_outbox::RelaySettings::default());
+    let order = market.order(SpentAssets::default()).await;
+    pass(secs(300)).await;
+    let job = within(&market, secs(7_200));
+    let rows = market.world.rows().await;
+    job.compare_all().await.unwrap();
+    assert_eq!(recorded(&market).await, []);
+    pass(secs(400)).await;
+    assert_eq!(job.compare_all().await.unwrap(), 0);
+    let found = recorded(&market).await;
+    assert!(
+        !found.is_empty()
+            && found.iter().all(|(kind, subject, state)| {
+                (*kind, *state) == (FindingKind::NotConsumed, FindingState::Open)
+                    && subject.starts_with(&format!("order:{} event:", order.id))
+            }),
+        "{found:?}"
+    );
+    assert_eq!(market.world.rows().await.len(), rows.len());
+    assert!(market.world.rows().await.iter().all(|row| row.sent_time.is_some()), "sent again");
+}
