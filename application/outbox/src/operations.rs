@@ -225,7 +225,7 @@ pub async fn changed_by_earlier_attempt<U: AuditQueries + ?Sized>(
     if !attempt.may_be_committed() {
         return Ok(None);
     }
-    let filter = AuditFilter { tenant: Some(entry.tenant), changes: false };
+    let filter = AuditFilter { tenant: Some(entry.tenant), changes: false, ..AuditFilter::default() };
     let newest = unit.audit_page(&filter, None, MAX_AUDIT_LOOKBACK).await?;
     let ours =
         |it: &AuditEntry| AuditEntry { changed: it.changed, matched: it.matched, ..entry.clone() } == *it;

@@ -9,15 +9,16 @@ mod outbox;
 mod program;
 mod webhook;
 
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use handover_events::TenantId;
+use handover_events::{ConsumeStatus, EventId, TenantId};
 use handover_runtime::terminal::OutputArgs;
 
-use crate::values::{cursor, tenant, whole};
+use crate::values::{consume_status, cursor, event, tenant, time, whole};
 
 pub(crate) use alerts::{ALERTS_HELP, STATS_HELP};
 pub use alerts::{AcknowledgeArgs, AlertsArgs, AlertsSubcommand, StatsArgs};
-pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
+pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, DlqShowArgs};
 #[cfg(feature = "program")]
 pub use listen::WebhookListenArgs;
 pub use outbox::{
@@ -43,6 +44,46 @@ pub struct PageArgs {
     /// Continue after the page that returned this `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
+}
+
+/// Period of a list.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct PeriodArgs {
+    /// Only rows of this time or later, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<DateTime<Utc>>,
+    /// Only rows of before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// Arguments of `consumptions`.
+#[derive(Debug, Clone, Args)]
+pub struct ConsumptionsArgs<F: Args> {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: F,
+    /// Only records of this event
+    #[arg(long, value_name = "EVENT_ID", value_parser = event)]
+    pub event_id: Option<EventId>,
+    /// Only records of this consumer, such as webhooks
+    #[arg(long, value_name = "CONSUMER")]
+    pub consumer: Option<String>,
+    /// Only records in this status: processing, waiting, success, failed, dead
+    #[arg(long, value_name = "STATUS", value_parser = consume_status)]
+    pub status: Option<ConsumeStatus>,
+    /// Only records of this tenant [default: all]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    /// Period of the last change.
+    #[command(flatten)]
+    pub period: PeriodArgs,
+    /// Page of the list.
+    #[command(flatten)]
+    pub page: PageArgs,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `queues` and `topology`.
@@ -75,6 +116,9 @@ pub struct AuditListArgs<F: Args> {
     /// Only changes, without reads and dry runs
     #[arg(long)]
     pub changes: bool,
+    /// Period of the calls.
+    #[command(flatten)]
+    pub period: PeriodArgs,
     /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,

@@ -15,7 +15,9 @@ pub(crate) use alerts::{acknowledge, alerts, stats};
 pub(crate) use changes::{discard, redrive, release, replay};
 #[cfg(feature = "program")]
 pub(crate) use config::show as show_config;
-pub(crate) use inspect::{audit, blocked, dead_letters, event, outbox, queues, topology};
+pub(crate) use inspect::{
+    audit, blocked, consumptions, dead_letter, dead_letters, event, outbox, queues, topology,
+};
 #[cfg(feature = "program")]
 pub(crate) use listen::listen;
 #[cfg(feature = "program")]

@@ -58,8 +58,10 @@ pub enum CommandFailure {
         refused: usize,
         /// Number of dead letters that the command selected.
         matched: u64,
+        /// Whether the command changed nothing.
+        dry_run: bool,
     } => Exit::Failed,
-    what: format!("{refused} of {matched} dead letters {} not replayed", was(*refused)),
+    what: format!("{refused} of {matched} dead letters {} replayed", was(*refused, *dry_run)),
     why: "each `refused` entry of the output above has its reason",
     do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
 
@@ -69,14 +71,21 @@ pub enum CommandFailure {
         refused: usize,
         /// Number of dead letters that the command selected.
         matched: u64,
+        /// Whether the command changed nothing.
+        dry_run: bool,
     } => Exit::Failed,
-    what: format!("{refused} of {matched} dead letters {} not discarded", was(*refused)),
+    what: format!("{refused} of {matched} dead letters {} discarded", was(*refused, *dry_run)),
     why: "each `refused` entry of the output above has its reason",
     do: "dead letters that were already decided or applied need no action; for dead letters that are being applied, \
          repeat the command later";
 }
 }
 
-fn was(count: usize) -> &'static str {
-    if count == 1 { "was" } else { "were" }
+/// What did not happen to these dead letters, or would not happen after a dry run.
+fn was(count: usize, dry_run: bool) -> &'static str {
+    match (dry_run, count) {
+        (true, _) => "cannot be",
+        (false, 1) => "was not",
+        (false, _) => "were not",
+    }
 }

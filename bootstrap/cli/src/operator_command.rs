@@ -5,8 +5,8 @@ use handover_runtime::names::in_own_name;
 
 use crate::access::Access;
 use crate::args::{
-    ALERTS_HELP, AlertsArgs, AlertsSubcommand, AuditCommand, DlqCommand, OutboxCommand, QueuesArgs,
-    STATS_HELP, StatsArgs,
+    ALERTS_HELP, AlertsArgs, AlertsSubcommand, AuditCommand, ConsumptionsArgs, DlqCommand, OutboxCommand,
+    QueuesArgs, STATS_HELP, StatsArgs,
 };
 use crate::commands;
 
@@ -19,6 +19,8 @@ pub enum OperatorCommand<F: Args> {
     /// Inspect, replay or discard messages that their consumer could not process; also while `serve` runs
     #[command(subcommand)]
     Dlq(DlqCommand<F>),
+    /// List what consumers did with events, newest first; also while `serve` runs
+    Consumptions(ConsumptionsArgs<F>),
     /// Show the audit log of operators' actions; also while `serve` runs
     #[command(subcommand)]
     Audit(AuditCommand<F>),
@@ -50,9 +52,11 @@ impl<F: Args> OperatorCommand<F> {
             },
             OperatorCommand::Dlq(command) => match command {
                 DlqCommand::List(arguments) => commands::dead_letters::<A>(source, arguments).await,
+                DlqCommand::Show(arguments) => commands::dead_letter::<A>(source, arguments).await,
                 DlqCommand::Replay(arguments) => commands::replay::<A>(source, arguments).await,
                 DlqCommand::Discard(arguments) => commands::discard::<A>(source, arguments).await,
             },
+            OperatorCommand::Consumptions(arguments) => commands::consumptions::<A>(source, arguments).await,
             OperatorCommand::Audit(AuditCommand::List(arguments)) => {
                 commands::audit::<A>(source, arguments).await
             }

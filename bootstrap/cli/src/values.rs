@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateId, EventId, IdError, OutboxStatus, TenantId};
+use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::{DeadLetterStatus, DeliveryState, EndpointId};
 
@@ -12,6 +12,13 @@ pub use handover_runtime::terminal::whole;
 /// Parser of a status of events.
 pub(crate) fn status(name: &str) -> Result<OutboxStatus, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "allowed values: new, retry, sent, failed".to_owned())
+}
+
+/// Parser of a status of consume-log records.
+pub(crate) fn consume_status(name: &str) -> Result<ConsumeStatus, String> {
+    name.to_ascii_uppercase()
+        .parse()
+        .map_err(|_| "allowed values: processing, waiting, success, failed, dead".to_owned())
 }
 
 /// Parser of a status of dead letters.

@@ -129,6 +129,7 @@ pub enum Fault {
     HistoryIsWrittenOutsideUnit,
     ReleaseReachesOtherTenants,
     LogPagesIgnoreTenant,
+    PagesIgnoreTimes,
     ConsumeRecordsAreSortedByConsumer,
     DeadLetterPagesIgnoreStatus,
     DeadLettersOfKeyIncludeOneQueueOnly,

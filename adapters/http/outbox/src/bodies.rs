@@ -118,6 +118,10 @@ crate::bodies! {
         event_type: Option<String> = Option<kinds::EventType>,
         /// Tenant; default: the operator's own.
         tenant_id: Option<TenantId> = Option<kinds::Id>,
+        /// Earliest time of the last failure (inclusive).
+        from: Option<DateTime<Utc>> = Option<kinds::Time>,
+        /// Latest time of the last failure (exclusive).
+        to: Option<DateTime<Utc>> = Option<kinds::Time>,
     }
 }
 
@@ -165,6 +169,8 @@ impl ReadField<Option<DeadLetterSelection>> for Option<DeadLetterSelectionBody> 
                 queue: body.queue?,
                 event_type: body.event_type?,
                 tenant: body.tenant_id?,
+                from: body.from?,
+                to: body.to?,
             })
         })
     }

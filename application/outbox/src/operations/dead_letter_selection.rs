@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use chrono::{DateTime, Utc};
 use handover_events::{Json, TenantId};
 
-use super::{Named, OperationError, Operator, present_fields};
+use super::{Named, OperationError, Operator, present_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
@@ -35,6 +36,10 @@ pub enum DeadLetterSelection {
         event_type: Option<String>,
         /// Tenant.
         tenant: Option<TenantId>,
+        /// Only messages that were dead-lettered last at or after this time.
+        from: Option<DateTime<Utc>>,
+        /// Only messages that were dead-lettered last before this time.
+        to: Option<DateTime<Utc>>,
     },
 }
 
@@ -88,12 +93,15 @@ impl DeadLetterSelection {
                 let missing = missing.cloned().collect();
                 Ok(Selected { dead_letters, missing, more: false })
             }
-            DeadLetterSelection::Filter { queue, event_type, tenant } => {
+            DeadLetterSelection::Filter { queue, event_type, tenant, from, to } => {
                 let filter = DeadLetterFilter {
                     tenant: operator.visible(*tenant)?,
+                    key: None,
                     queue: queue.clone(),
                     event_type: event_type.clone(),
                     status: None,
+                    from: *from,
+                    to: *to,
                 };
                 undecided(outbox, &filter).await
             }
@@ -115,11 +123,13 @@ impl DeadLetterSelection {
                 ("keys", Some(keys.as_slice().iter().map(String::as_str).collect())),
                 ("queue", queue.as_deref().map(Json::from)),
             ]),
-            DeadLetterSelection::Filter { queue, event_type, tenant } => {
+            DeadLetterSelection::Filter { queue, event_type, tenant, from, to } => {
                 let filter = present_fields([
                     ("queue", queue.as_deref().map(Json::from)),
                     ("eventType", event_type.as_deref().map(Json::from)),
                     ("tenantId", tenant.map(|tenant| tenant.get().into())),
+                    ("from", from.map(rfc3339)),
+                    ("to", to.map(rfc3339)),
                 ]);
                 present_fields([("filter", Some(Json::Object(filter)))])
             }

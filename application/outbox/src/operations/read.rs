@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
-use super::{Action, OperationError, Operator, count, filter_fields};
+use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::ports::{
@@ -96,10 +96,13 @@ pub async fn dead_letters(
     });
     let page = Page::cut(parked.collect(), limit, |dead_letter| dead_letter.id);
     let selection = [
+        ("key", filter.key.as_deref().map(Json::from)),
         ("queue", filter.queue.as_deref().map(Json::from)),
         ("eventType", filter.event_type.as_deref().map(Json::from)),
         ("status", filter.status.map(|status| status.as_str().into())),
         tenant_field(filter.tenant),
+        ("from", filter.from.map(rfc3339)),
+        ("to", filter.to.map(rfc3339)),
         ("cursor", before.map(Json::from)),
     ];
     let read = Action::read_personal_data("dead-letters.list", operator, selection);
@@ -143,6 +146,8 @@ pub async fn consumptions(
         ("consumer", filter.consumer.as_deref().map(Json::from)),
         ("status", filter.status.map(|status| status.as_str().into())),
         tenant_field(filter.tenant),
+        ("from", filter.from.map(rfc3339)),
+        ("to", filter.to.map(rfc3339)),
         ("cursor", before.map(Json::from)),
     ];
     let read = Action::read("consumptions.list", selection);
@@ -165,6 +170,8 @@ pub async fn audit_log(
     let selection = [
         tenant_field(filter.tenant),
         ("changes", filter.changes.then_some(Json::Bool(true))),
+        ("from", filter.from.map(rfc3339)),
+        ("to", filter.to.map(rfc3339)),
         ("cursor", before.map(Json::from)),
     ];
     Action::read("audit.list", selection)

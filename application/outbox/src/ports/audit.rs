@@ -41,6 +41,10 @@ pub struct AuditFilter {
     pub tenant: Option<TenantId>,
     /// Only entries of calls that changed rows.
     pub changes: bool,
+    /// Only entries of calls at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Only entries of calls before this time.
+    pub to: Option<DateTime<Utc>>,
 }
 
 /// Reads the audit log.

@@ -111,6 +111,10 @@ pub struct ConsumedFilter {
     pub consumer: Option<String>,
     /// State of the event at the consumer.
     pub status: Option<ConsumeStatus>,
+    /// Only records that changed last at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Only records that changed last before this time.
+    pub to: Option<DateTime<Utc>>,
     /// Only records with an id above this one: bounds the number of records that a page without an index reads.
     pub above_id: Option<i64>,
 }

@@ -122,12 +122,18 @@ impl DeadLetter {
 pub struct DeadLetterFilter {
     /// Tenant of the message.
     pub tenant: Option<TenantId>,
+    /// Key within the queue.
+    pub key: Option<String>,
     /// Queue at which the message was dead-lettered.
     pub queue: Option<String>,
     /// Event type.
     pub event_type: Option<String>,
     /// Status.
     pub status: Option<DeadLetterStatus>,
+    /// Only messages that were dead-lettered last at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Only messages that were dead-lettered last before this time.
+    pub to: Option<DateTime<Utc>>,
 }
 
 /// An operator's decision about a dead letter.

@@ -192,7 +192,7 @@ async fn acknowledged_alert_stays_active_and_is_marked_until_the_time() {
     assert_eq!(gauge(&state, &ALERT_ACKNOWLEDGED, "flood"), Some(0.0));
     assert_eq!(gauge(&state, &ALERT_ACTIVE, "flood"), Some(1.0));
     let mut view = outbox.view().await.unwrap();
-    let changes = AuditFilter { tenant: None, changes: true };
+    let changes = AuditFilter { tenant: None, changes: true, ..AuditFilter::default() };
     let audited = view.outbox_view().audit_page(&changes, None, 10).await.unwrap();
     let entries: Vec<_> =
         audited.iter().map(|row| (row.effect.action.as_str(), row.effect.changed)).collect();

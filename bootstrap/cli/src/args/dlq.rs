@@ -1,5 +1,6 @@
 //! Arguments of `dlq`.
 
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
@@ -7,7 +8,8 @@ use handover_outbox::ports::DeadLetterStatus;
 use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
-use crate::values::{cursor, dead_letter_status, reason, tenant, whole};
+use super::PeriodArgs;
+use crate::values::{cursor, dead_letter_status, reason, tenant, time, whole};
 
 const REPLAY_HELP: &str = "\
 Each dead letter is sent only to the consumer that failed, and its attempts start from 0; a running \
@@ -35,6 +37,8 @@ Example:
 pub enum DlqCommand<F: Args> {
     /// List dead letters with their reasons, newest first
     List(DlqListArgs<F>),
+    /// Show the dead letters with a key, with their messages and reasons
+    Show(DlqShowArgs<F>),
     /// Send dead letters to their consumers again
     #[command(after_help = in_own_name(REPLAY_HELP))]
     Replay(DlqReplayArgs<F>),
@@ -61,6 +65,9 @@ pub struct DlqListArgs<F: Args> {
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Period of the last failure.
+    #[command(flatten)]
+    pub period: PeriodArgs,
     /// Maximum number of rows, 1 to 10000
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=10_000_u32), default_value = "20")]
     pub limit: u32,
@@ -72,12 +79,29 @@ pub struct DlqListArgs<F: Args> {
     pub output: OutputArgs,
 }
 
+/// Arguments of `dlq show`.
+#[derive(Debug, Clone, Args)]
+pub struct DlqShowArgs<F: Args> {
+    /// The key: the event's id, or the hash of an unknown message
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// Only the dead letter of this queue [default: of every queue]
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: F,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Selection of dead letters.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
 pub struct DeadLetterArgs {
     /// Keys of the dead letters; or use a filter
-    #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "all"])]
+    #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "from", "to", "all"])]
     pub keys: Vec<String>,
     /// Dead letters of this queue; can be combined with keys
     #[arg(long, value_name = "QUEUE", group = "which")]
@@ -88,8 +112,14 @@ pub struct DeadLetterArgs {
     /// Dead letters of this tenant
     #[arg(long, value_name = "ID", group = "which", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Dead letters that failed last at or after this time, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", group = "which", value_parser = time)]
+    pub from: Option<DateTime<Utc>>,
+    /// Dead letters that failed last before this time
+    #[arg(long, value_name = "TIME", group = "which", value_parser = time)]
+    pub to: Option<DateTime<Utc>>,
     /// All dead letters that are open or being replayed
-    #[arg(long, group = "which", conflicts_with_all = ["queue", "event_type", "tenant"])]
+    #[arg(long, group = "which", conflicts_with_all = ["queue", "event_type", "tenant", "from", "to"])]
     pub all: bool,
     /// Show what would happen without changing anything
     #[arg(long)]

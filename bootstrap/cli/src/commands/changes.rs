@@ -107,11 +107,7 @@ pub(crate) async fn replay<A: Access>(
     let more = replayed.more;
     print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
     check_found(&session, &missing, "dead letter", "handover dlq list")?;
-    if refused > 0 && !dry_run {
-        Err(CommandFailure::NotReplayed { refused, matched }.into())
-    } else {
-        Ok(())
-    }
+    if refused > 0 { Err(CommandFailure::NotReplayed { refused, matched, dry_run }.into()) } else { Ok(()) }
 }
 
 /// `dlq discard`.
@@ -133,17 +129,13 @@ pub(crate) async fn discard<A: Access>(
     let more = discarded.more;
     print_result(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
     check_found(&session, &missing, "dead letter", "handover dlq list")?;
-    if refused > 0 && !dry_run {
-        Err(CommandFailure::NotDiscarded { refused, matched }.into())
-    } else {
-        Ok(())
-    }
+    if refused > 0 { Err(CommandFailure::NotDiscarded { refused, matched, dry_run }.into()) } else { Ok(()) }
 }
 
 fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelection, CommandFailure> {
-    let DeadLetterArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
+    let DeadLetterArgs { keys, queue, event_type, tenant, from, to, .. } = arguments.clone();
     if keys.is_empty() {
-        return Ok(DeadLetterSelection::Filter { queue, event_type, tenant });
+        return Ok(DeadLetterSelection::Filter { queue, event_type, tenant, from, to });
     }
     let usage = || CommandFailure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
     Ok(DeadLetterSelection::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })

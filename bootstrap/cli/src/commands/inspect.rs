@@ -1,16 +1,22 @@
 //! `outbox list|show|blocked`, `dlq list`, `audit list`: read directly from the database; `queues`: reads from the
 //! broker; `topology`: what the program itself defines. All of them also work while a process serves the database.
 
-use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventFlowView, EventView, QueueView};
+use handover_http::views::{
+    AuditView, BlockedView, ConsumptionView, DeadLetterView, EventFlowView, EventView, QueueView,
+};
 use handover_outbox::Page;
 use handover_outbox::operations;
-use handover_outbox::ports::{AuditFilter, DeadLetterFilter};
+use handover_outbox::ports::{AuditFilter, ConsumedFilter, DeadLetterFilter};
 
 use crate::access::{Access, Reach};
 use crate::args::{
-    AuditListArgs, DlqListArgs, OutboxBlockedArgs, OutboxListArgs, OutboxShowArgs, QueuesArgs,
+    AuditListArgs, ConsumptionsArgs, DlqListArgs, DlqShowArgs, OutboxBlockedArgs, OutboxListArgs,
+    OutboxShowArgs, QueuesArgs,
 };
 use crate::print::{list, show};
+
+/// Most queues at which one event can be dead-lettered.
+const MAX_QUEUES: u32 = 1_000;
 
 /// `outbox list`.
 pub(crate) async fn outbox<A: Access>(
@@ -59,14 +65,59 @@ pub(crate) async fn dead_letters<A: Access>(
     let session = A::open(source, &arguments.common, Reach::Store).await?;
     let filter = DeadLetterFilter {
         tenant: arguments.tenant,
+        key: None,
         queue: arguments.queue.clone(),
         event_type: arguments.event_type.clone(),
         status: arguments.status,
+        from: arguments.period.from,
+        to: arguments.period.to,
     };
     let before = arguments.cursor;
     let limit = arguments.limit;
     let page = operations::dead_letters(session.outbox(), session.operator(), filter, before, limit).await;
     Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, DeadLetterView::from)?)
+}
+
+/// `dlq show`.
+pub(crate) async fn dead_letter<A: Access>(
+    source: &A::Source,
+    arguments: &DlqShowArgs<A::Flags>,
+) -> Result<(), A::Failure> {
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
+    let DlqShowArgs { key, queue, .. } = arguments;
+    let filter =
+        DeadLetterFilter { key: Some(key.clone()), queue: queue.clone(), ..DeadLetterFilter::default() };
+    let found =
+        operations::dead_letters(session.outbox(), session.operator(), filter, None, MAX_QUEUES).await;
+    let found = found.map_err(|error| session.failed(error))?.items;
+    if found.is_empty() {
+        return Err(session.missing(format!("dead letter {key}"), "handover dlq list"));
+    }
+    for dead_letter in found {
+        show(arguments.output.output, &DeadLetterView::from(dead_letter))?;
+    }
+    Ok(())
+}
+
+/// `consumptions`.
+pub(crate) async fn consumptions<A: Access>(
+    source: &A::Source,
+    arguments: &ConsumptionsArgs<A::Flags>,
+) -> Result<(), A::Failure> {
+    let session = A::open(source, &arguments.common, Reach::Store).await?;
+    let filter = ConsumedFilter {
+        tenant: arguments.tenant,
+        event_id: arguments.event_id.clone(),
+        consumer: arguments.consumer.clone(),
+        status: arguments.status,
+        from: arguments.period.from,
+        to: arguments.period.to,
+        above_id: None,
+    };
+    let before = arguments.page.cursor;
+    let limit = arguments.page.limit;
+    let page = operations::consumptions(session.outbox(), session.operator(), filter, before, limit).await;
+    Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, ConsumptionView::from)?)
 }
 
 /// `audit list`.
@@ -77,7 +128,12 @@ pub(crate) async fn audit<A: Access>(
     let session = A::open(source, &arguments.common, Reach::Store).await?;
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
-    let filter = AuditFilter { tenant: arguments.tenant, changes: arguments.changes };
+    let filter = AuditFilter {
+        tenant: arguments.tenant,
+        changes: arguments.changes,
+        from: arguments.period.from,
+        to: arguments.period.to,
+    };
     let page = operations::audit_log(session.outbox(), session.operator(), filter, before, limit).await;
     Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, AuditView::from)?)
 }

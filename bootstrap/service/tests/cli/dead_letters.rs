@@ -111,9 +111,26 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     };
     eventually(|| notifications() == 1);
     let page = world.run("dlq list --output json").json();
+    let shown = world.run("dlq show e-1 --output json").json();
+    assert_eq!(shown, page["items"][0]);
+    assert_eq!((&shown["status"], &shown["note"]), (&json!("REPLAYED"), &json!("corrected")));
+    assert_eq!(world.run("dlq show e-1 --queue no.queue").code, Some(1));
+    let missing = world.run("dlq show e-9");
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(missing.stderr.contains("dead letter e-9"), "{missing:?}");
+    for (period, count) in [("--from 2020-01-01T00:00:00Z", 1), ("--to 2020-01-01T00:00:00Z", 0)] {
+        for list in ["dlq list", "consumptions --event-id e-1 --consumer status-sync", "audit list --limit 1"]
+        {
+            let page = world.run(&format!("{list} {period} --output json")).json();
+            assert_eq!(page["items"].as_array().unwrap().len(), count, "{list} {period}: {page}");
+        }
+    }
+    let replay = world.run("dlq replay --to 2020-01-01T00:00:00Z --dry-run --output json").json();
+    assert_eq!(replay["matched"], json!(0));
+    let log = world.run("consumptions --status success --event-id e-1 --output json").json();
     assert_eq!(
-        (&page["items"][0]["status"], &page["items"][0]["note"]),
-        (&json!("REPLAYED"), &json!("corrected"))
+        (&log["items"][0]["consumer"], &log["items"][0]["attempts"]),
+        (&json!("status-sync"), &json!(1))
     );
     let again = world.run("dlq replay e-1");
     assert_eq!(again.code, Some(1), "{again:?}");
@@ -141,10 +158,9 @@ async fn discarded_dead_letter_keeps_its_reason_and_commands_print_the_api_respo
         json!({ "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": [], "more": false })
     );
     let again = world.run("dlq discard e-1 e-2 --dry-run --reason duplicate");
-    assert!(
-        again.done().contains("the dead letter was discarded\n"),
-        "a dry run shows refusals and succeeds: {again:?}"
-    );
+    assert_eq!(again.code, Some(1), "a dry run has the exit code of the real call: {again:?}");
+    assert!(again.stdout.contains("the dead letter was discarded\n"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 2 dead letters cannot be discarded"), "{again:?}");
     let again = world.run("dlq discard e-1 --reason duplicate");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("the dead letter was discarded\n"), "{again:?}");

@@ -270,6 +270,7 @@ crate::rules! { store_rules: StoreRig;
         an_audit_entry_is_read_back_as_it_was_written,
         pages_of_the_audit_log_are_ordered_newest_first,
         the_filter_for_changes_omits_entries_of_reads,
+        the_filter_for_times_narrows_the_audit_log,
         audit_entries_belong_to_one_tenant,
         an_audit_entry_is_part_of_its_unit_of_work,
     ]

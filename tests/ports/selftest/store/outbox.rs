@@ -330,6 +330,11 @@ faults! { broken_by(Fault) {
     log_pages_ignore_tenant: LogPagesIgnoreTenant breaks [
         "every_part_of_a_filter_narrows_the_page_of_the_log",
     ]
+    pages_ignore_times: PagesIgnoreTimes breaks [
+        "every_part_of_a_filter_narrows_the_page_of_dead_letters",
+        "every_part_of_a_filter_narrows_the_page_of_the_log",
+        "the_filter_for_times_narrows_the_audit_log",
+    ]
     consume_records_are_sorted_by_consumer: ConsumeRecordsAreSortedByConsumer breaks [
         "records_of_events_are_ordered_by_first_write",
     ]

@@ -133,7 +133,7 @@ async fn redrive(
 }
 
 fn all_dead_letters() -> DeadLetterSelection {
-    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None, from: None, to: None }
 }
 
 async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {

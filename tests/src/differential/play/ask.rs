@@ -102,7 +102,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 event_id: event.map(event_id),
                 consumer: consumer.map(str::to_owned),
                 status,
-                above_id: None,
+                ..ConsumedFilter::default()
             };
             let any = ConsumedFilter::default();
             let all = view
@@ -157,7 +157,8 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         Query::DeadLetter(queue, key) => rendered(view.outbox_view().dead_letter(queue, key).await),
         Query::DeadLetters { tenant: t, queue, status, skip, limit } => {
             let queue = queue.map(str::to_owned);
-            let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
+            let filter =
+                DeadLetterFilter { tenant: t.map(tenant), queue, status, ..DeadLetterFilter::default() };
             let any = DeadLetterFilter::default();
             let all = view
                 .outbox_view()
@@ -185,7 +186,11 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             rendered(
                 view.outbox_view()
                     .audit_page(
-                        &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
+                        &AuditFilter {
+                            tenant: t.map(tenant),
+                            changes: limit % 2 == 1,
+                            ..AuditFilter::default()
+                        },
                         number_before(&all, skip),
                         limit,
                     )

@@ -1,5 +1,6 @@
 //! `/dead-letters`: list, replay and discard dead letters.
 
+use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::operations;
 use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, Named, ReplayDeadLetters};
@@ -20,10 +21,13 @@ type DeadLetterPage = PageView<DeadLetterView>;
 
 queries! {
     DeadLetterQuery {
+        key: String = kinds::DeadLetterKey, "Only the dead letters with this key, one per queue";
         queue: String = kinds::QueueName, "Only dead letters of this queue";
         event_type: String = kinds::EventType, "Only dead letters of this event type";
         status: DeadLetterStatus = kinds::DeadLetterStatus, "Only dead letters with this status";
         tenant_id: TenantId = kinds::Id, TENANT;
+        from: DateTime<Utc> = kinds::Time, "Earliest time of the last failure (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest time of the last failure (exclusive)";
     }
 }
 
@@ -44,8 +48,8 @@ pub(crate) async fn page(
     parameters: Parameters,
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<DeadLetterQuery, _>()?;
-    let DeadLetterQuery { queue, event_type, status, tenant_id: tenant } = query;
-    let filter = DeadLetterFilter { tenant, queue, event_type, status };
+    let DeadLetterQuery { key, queue, event_type, status, tenant_id: tenant, from, to } = query;
+    let filter = DeadLetterFilter { tenant, key, queue, event_type, status, from, to };
     let page = operations::dead_letters(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, DeadLetterView::from)
 }

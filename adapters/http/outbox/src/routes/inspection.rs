@@ -1,5 +1,6 @@
 //! `/queues`, `/consumptions`, `/stats`, `/audit`: read queues, consume log, statistics and audit log.
 
+use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, TenantId};
 use handover_outbox::Page;
 use handover_outbox::operations;
@@ -26,11 +27,15 @@ queries! {
         event_id: EventId = kinds::EventId, "Only records of this event";
         consumer: String = kinds::QueueName, "Only records of this consumer";
         status: ConsumeStatus = kinds::ConsumeStatus, "Only records with this status";
+        from: DateTime<Utc> = kinds::Time, "Earliest time of the last change (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest time of the last change (exclusive)";
     }
 
     AuditQuery {
         tenant_id: TenantId = kinds::Id, TENANT;
         changes: bool = bool, "`true`: only entries of changes";
+        from: DateTime<Utc> = kinds::Time, "Earliest time (inclusive)";
+        to: DateTime<Utc> = kinds::Time, "Latest time (exclusive)";
     }
 }
 
@@ -70,8 +75,8 @@ pub(crate) async fn consumptions(
     parameters: Parameters,
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<ConsumptionQuery, _>()?;
-    let ConsumptionQuery { tenant_id: tenant, event_id, consumer, status } = query;
-    let filter = ConsumedFilter { tenant, event_id, consumer, status, ..ConsumedFilter::default() };
+    let ConsumptionQuery { tenant_id: tenant, event_id, consumer, status, from, to } = query;
+    let filter = ConsumedFilter { tenant, event_id, consumer, status, from, to, above_id: None };
     let page = operations::consumptions(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, ConsumptionView::from)
 }
@@ -113,8 +118,8 @@ pub(crate) async fn audit(
     OperatorCall { outbox, operator }: OperatorCall,
     parameters: Parameters,
 ) -> RouteResult {
-    let (AuditQuery { tenant_id: tenant, changes }, before, limit) = parameters.page()?;
-    let filter = AuditFilter { tenant, changes: changes.unwrap_or(false) };
+    let (AuditQuery { tenant_id: tenant, changes, from, to }, before, limit) = parameters.page()?;
+    let filter = AuditFilter { tenant, changes: changes.unwrap_or(false), from, to };
     let page = operations::audit_log(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, AuditView::from)
 }

@@ -74,6 +74,21 @@ crate::views! {
     }
 }
 
+impl Listed for ConsumptionView {
+    const COLUMNS: &'static [&'static str] = &[
+        "eventId",
+        "consumer",
+        "eventType",
+        "aggregateId",
+        "status",
+        "attempts",
+        "consumeTime",
+        "costMs",
+        "consumeResult",
+        "errorMessage",
+    ];
+}
+
 impl From<Numbered<Consumed>> for ConsumptionView {
     fn from(Numbered { effect: consumed, .. }: Numbered<Consumed>) -> ConsumptionView {
         let record = consumed.record;

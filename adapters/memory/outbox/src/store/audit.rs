@@ -35,6 +35,8 @@ impl<X: Tables> AuditQueries for MemoryUnit<X> {
             newest_first
                 .filter(|row| filter.tenant.is_none_or(|tenant| row.effect.tenant == tenant))
                 .filter(|row| row.effect.changed > 0 || !filter.changes)
+                .filter(|row| filter.from.is_none_or(|from| row.effect.at >= from))
+                .filter(|row| filter.to.is_none_or(|to| row.effect.at < to))
                 .take(limited(limit))
                 .cloned()
                 .collect()

@@ -115,6 +115,8 @@ fn passes(filter: &ConsumedFilter, row: &Consumption) -> bool {
         && filter.event_id.as_ref().is_none_or(|event| row.event_id == *event)
         && filter.consumer.as_ref().is_none_or(|consumer| row.consumer == *consumer)
         && filter.status.is_none_or(|status| row.status == status)
+        && filter.from.is_none_or(|from| row.consume_time >= from)
+        && filter.to.is_none_or(|to| row.consume_time < to)
 }
 
 pub(super) fn find<'s>(

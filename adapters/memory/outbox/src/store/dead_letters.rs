@@ -109,9 +109,12 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
 
 fn passes(filter: &DeadLetterFilter, dead_letter: &DeadLetter) -> bool {
     filter.tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
+        && filter.key.as_ref().is_none_or(|key| dead_letter.key == *key)
         && filter.queue.as_ref().is_none_or(|queue| dead_letter.queue == *queue)
         && (filter.event_type.is_none() || dead_letter.event_type == filter.event_type)
         && filter.status.is_none_or(|status| dead_letter.status == status)
+        && filter.from.is_none_or(|from| dead_letter.died_at >= from)
+        && filter.to.is_none_or(|to| dead_letter.died_at < to)
 }
 
 #[async_trait]

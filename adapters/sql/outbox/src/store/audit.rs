@@ -30,6 +30,8 @@ pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (Str
     Page::below(&select, "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("is_change = ?", filter.changes.then_some(1_i64))
+        .with("create_time >= ?", filter.from)
+        .with("create_time < ?", filter.to)
         .limit(most)
 }
 

@@ -130,7 +130,9 @@ pub(super) fn page(
         .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
         .with("event_id = ?", filter.event_id.as_ref())
         .with(&is("consumer"), filter.consumer.as_ref())
-        .with("status = ?", filter.status.map(ConsumeStatus::as_str));
+        .with("status = ?", filter.status.map(ConsumeStatus::as_str))
+        .with("consume_time >= ?", filter.from)
+        .with("consume_time < ?", filter.to);
     // The predicate of the partial index idx_consume_open, word for word; otherwise SQLite does not use it.
     let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
     let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);

@@ -43,11 +43,16 @@ fn select() -> String {
 }
 
 pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    let page = Page::below(&select(), "id", before)
+    // The few dead letters with one key are found by the key and then sorted: `id + 0` prevents a scan in id order.
+    let id = if filter.key.is_some() { "id + 0" } else { "id" };
+    let page = Page::below(&select(), id, before)
+        .with("message_key = ?", filter.key.as_ref())
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("queue = ?", filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
-        .with("status = ?", filter.status.map(DeadLetterStatus::as_str));
+        .with("status = ?", filter.status.map(DeadLetterStatus::as_str))
+        .with("died_at >= ?", filter.from)
+        .with("died_at < ?", filter.to);
     // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise SQLite does not use it.
     let undecided = "status IN ('OPEN', 'REPLAYING')";
     match filter.status {

@@ -95,8 +95,8 @@ async fn operator_queries_use_an_index() {
     let keys = ["a".to_owned(), "b".to_owned()];
     let open_dead_letters =
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
-    let all_entries = AuditFilter { tenant, changes: false };
-    let changes = AuditFilter { tenant, changes: true };
+    let all_entries = AuditFilter { tenant, changes: false, ..AuditFilter::default() };
+    let changes = AuditFilter { tenant, changes: true, ..AuditFilter::default() };
     let unordered = &unordered();
     let blocked = |tenant, before| outbox_operations::blocked(dialect, unordered, tenant, before, 100);
     let waiting = |tenant, before| {

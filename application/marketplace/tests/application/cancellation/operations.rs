@@ -155,7 +155,7 @@ async fn dead_letter(world: &World) -> DeadLetter {
 }
 
 fn all_dead_letters() -> DeadLetterSelection {
-    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None, from: None, to: None }
 }
 
 #[test]

@@ -274,7 +274,7 @@ async fn dead_letters_of_two_tenants_are_audited_for_each_tenant() {
         let log = audit_log(
             &process.app.outbox,
             &acting(&context),
-            AuditFilter { tenant: None, changes: true },
+            AuditFilter { tenant: None, changes: true, ..AuditFilter::default() },
             None,
             10,
         )

@@ -82,7 +82,7 @@ pub(crate) fn keys_at(names: &[&str], queue: Option<&str>) -> DeadLetterSelectio
 
 /// All undecided dead letters.
 pub(crate) fn all_dead_letters() -> DeadLetterSelection {
-    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None, from: None, to: None }
 }
 
 #[track_caller]

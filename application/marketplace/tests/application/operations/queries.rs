@@ -140,9 +140,15 @@ async fn audit_log_shows_changes_to_rows_of_the_tenant_newest_first() {
         discard_dead_letters(&app.outbox, &acting(&context), discard).await.unwrap();
     }
     let selections = async |context: CommandContext, tenant: Option<TenantId>| -> Vec<String> {
-        let page = audit_log(&app.outbox, &acting(&context), AuditFilter { tenant, changes: true }, None, 10)
-            .await
-            .unwrap();
+        let page = audit_log(
+            &app.outbox,
+            &acting(&context),
+            AuditFilter { tenant, changes: true, ..AuditFilter::default() },
+            None,
+            10,
+        )
+        .await
+        .unwrap();
         page.items.into_iter().map(|entry| entry.effect.selection).collect()
     };
     let [first, second] = [r#"{"keys":["e-1"]}"#, r#"{"keys":["e-2"]}"#];
@@ -158,7 +164,7 @@ async fn audit_log_shows_changes_to_rows_of_the_tenant_newest_first() {
         &audit_log(
             &app.outbox,
             &acting(&other_tenant_operator()),
-            AuditFilter { tenant: Some(TENANT), changes: false },
+            AuditFilter { tenant: Some(TENANT), changes: false, ..AuditFilter::default() },
             None,
             10,
         )

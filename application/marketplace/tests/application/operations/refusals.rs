@@ -98,7 +98,13 @@ async fn dead_letters_of_other_tenants_are_not_found() {
     let named = replay(other_tenant_operator(), keys(&["e-1"])).await.unwrap();
     assert_eq!((named.matched, named.not_found.as_slice()), (0, ["e-1".to_owned()].as_slice()));
     assert_eq!(replay(other_tenant_operator(), all_dead_letters()).await.unwrap().matched, 0);
-    let filter = DeadLetterSelection::Filter { queue: None, event_type: None, tenant: Some(TENANT) };
+    let filter = DeadLetterSelection::Filter {
+        queue: None,
+        event_type: None,
+        tenant: Some(TENANT),
+        from: None,
+        to: None,
+    };
     assert_not_found(&replay(other_tenant_operator(), filter).await);
     assert_eq!(replay(command_line(), keys(&["e-1"])).await.unwrap().replayed, 1);
     assert_eq!(fixture.world.audited_changes().await[0].actor, "command-line:root");

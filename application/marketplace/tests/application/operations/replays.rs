@@ -100,6 +100,8 @@ async fn queue_narrows_the_keys_and_a_filter_selects_undecided_dead_letters() {
             queue: queue.map(str::to_owned),
             event_type: event_type.map(str::to_owned),
             tenant,
+            from: None,
+            to: None,
         }
     };
     let dry_run = async |selection| {
@@ -112,6 +114,11 @@ async fn queue_narrows_the_keys_and_a_filter_selects_undecided_dead_letters() {
     assert_eq!(dry_run(filter(None, Some("ORDER_PAID"), None)).await, 0);
     assert_eq!(dry_run(filter(None, None, Some(TENANT))).await, 2);
     assert_eq!(dry_run(filter(None, None, Some(tenant(2)))).await, 0);
+    let within =
+        |from, to| DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None, from, to };
+    let died_at = genuine.died_at;
+    assert_eq!(dry_run(within(Some(died_at), None)).await, 2);
+    assert_eq!(dry_run(within(None, Some(died_at))).await, 0);
 }
 
 #[tokio::test(start_paused = true)]

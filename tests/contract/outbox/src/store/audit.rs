@@ -16,7 +16,7 @@ async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
-    let filter = AuditFilter { tenant: of.map(tenant), changes: false };
+    let filter = AuditFilter { tenant: of.map(tenant), changes: false, ..AuditFilter::default() };
     let page = view(rig)
         .await
         .outbox_view()
@@ -69,7 +69,7 @@ pub async fn the_filter_for_changes_omits_entries_of_reads(rig: &dyn StoreRig) {
     {
         audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
     }
-    let filter = |tenant| AuditFilter { tenant, changes: true };
+    let filter = |tenant| AuditFilter { tenant, changes: true, ..AuditFilter::default() };
     let first = view(rig).await.outbox_view().audit_page(&filter(None), None, 2).await.unwrap();
     let rest = view(rig)
         .await
@@ -79,6 +79,25 @@ pub async fn the_filter_for_changes_omits_entries_of_reads(rig: &dyn StoreRig) {
         .unwrap();
     let actions: Vec<_> = first.into_iter().chain(rest).map(|row| row.effect.action).collect();
     assert_eq!(actions, ["c", "b", "a"]);
+}
+
+/// The filter for times includes its begin and excludes its end.
+pub async fn the_filter_for_times_narrows_the_audit_log(rig: &dyn StoreRig) {
+    for (seconds, action) in [(1, "a"), (2, "b"), (3, "c")] {
+        audit(rig, &AuditEntry { at: later(seconds), ..audit_entry(action) }).await;
+    }
+    let cases: [(Option<i64>, Option<i64>, &[&str]); 4] = [
+        (Some(2), None, &["c", "b"]),
+        (None, Some(2), &["a"]),
+        (Some(2), Some(3), &["b"]),
+        (Some(4), None, &[]),
+    ];
+    for (from, to, expected) in cases {
+        let filter = AuditFilter { from: from.map(later), to: to.map(later), ..AuditFilter::default() };
+        let page = view(rig).await.outbox_view().audit_page(&filter, None, 10).await.unwrap();
+        let actions: Vec<_> = page.into_iter().map(|row| row.effect.action).collect();
+        assert_eq!(actions, expected, "{filter:?}");
+    }
 }
 
 /// Audit entries belong to one tenant; a query without a tenant returns all.

@@ -8,7 +8,7 @@ use handover_outbox::ports::{
 use super::decisions::decide;
 use super::{StoreRig, in_unit, view};
 use crate::samples::{
-    BOOK_ADDED, BOOK_LENT, SPECIAL_CHARACTERS, dead_letter, decision, later, tenant, untrusted_bodies,
+    BOOK_ADDED, BOOK_LENT, SPECIAL_CHARACTERS, dead_letter, decision, later, start, tenant, untrusted_bodies,
 };
 use crate::work::changes_one;
 
@@ -198,7 +198,14 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
     park(rig, &samples).await;
     decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
     let any = DeadLetterFilter::default();
-    let cases: [(DeadLetterFilter, &[&str]); 8] = [
+    let everything = &["discarded", "stray", "added", "foreign", "elsewhere", "plain"];
+    let cases: [(DeadLetterFilter, &[&str]); 14] = [
+        (DeadLetterFilter { key: Some("stray".into()), ..any.clone() }, &["stray"]),
+        (DeadLetterFilter { key: Some("Stray".into()), ..any.clone() }, &[]),
+        (DeadLetterFilter { from: Some(start()), ..any.clone() }, everything),
+        (DeadLetterFilter { from: Some(later(1)), ..any.clone() }, &[]),
+        (DeadLetterFilter { to: Some(start()), ..any.clone() }, &[]),
+        (DeadLetterFilter { to: Some(later(1)), ..any.clone() }, everything),
         (DeadLetterFilter { tenant: Some(tenant(2)), ..any.clone() }, &["foreign"]),
         (DeadLetterFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
         (DeadLetterFilter { queue: Some("other".into()), ..any.clone() }, &["elsewhere"]),
@@ -209,9 +216,12 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
         (
             DeadLetterFilter {
                 tenant: Some(TenantId::DEFAULT),
+                key: Some("plain".into()),
                 queue: Some("queue".into()),
                 event_type: Some(BOOK_LENT.into()),
                 status: Some(DeadLetterStatus::Open),
+                from: Some(start()),
+                to: Some(later(1)),
             },
             &["plain"],
         ),

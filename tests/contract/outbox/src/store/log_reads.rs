@@ -7,7 +7,7 @@ use handover_outbox::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption
 use super::consume::{in_status, record};
 use super::{StoreRig, view};
 use crate::samples::{
-    SPECIAL_CHARACTERS, aggregate, as_consumed, consumption, event, event_id, later, tenant,
+    SPECIAL_CHARACTERS, aggregate, as_consumed, consumption, event, event_id, later, start, tenant,
 };
 
 fn row(consumer: &str, id: &str) -> Consumption {
@@ -137,7 +137,12 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreR
     let any = ConsumedFilter::default();
     let inventory = Some("inventory".to_owned());
     let dead = Some(ConsumeStatus::Dead);
-    let cases: [(ConsumedFilter, &[&str]); 9] = [
+    let everything = &["inventory d", "inventory c", "inventory b", "webhooks a", "inventory a"];
+    let cases: [(ConsumedFilter, &[&str]); 13] = [
+        (ConsumedFilter { from: Some(start()), ..any.clone() }, everything),
+        (ConsumedFilter { from: Some(later(1)), ..any.clone() }, &[]),
+        (ConsumedFilter { to: Some(start()), ..any.clone() }, &[]),
+        (ConsumedFilter { to: Some(later(1)), ..any.clone() }, everything),
         (ConsumedFilter { tenant: Some(tenant(2)), ..any.clone() }, &["inventory c"]),
         (ConsumedFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
         (ConsumedFilter { event_id: Some(event_id("a")), ..any.clone() }, &["webhooks a", "inventory a"]),
@@ -155,6 +160,8 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreR
                 event_id: Some(event_id("b")),
                 consumer: inventory,
                 status: dead,
+                from: Some(start()),
+                to: Some(later(1)),
                 above_id: Some(0),
             },
             &["inventory b"],

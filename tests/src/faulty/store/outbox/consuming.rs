@@ -84,6 +84,10 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
         if self.has(Fault::LogPagesIgnoreTenant) {
             filter.tenant = None;
         }
+        if self.has(Fault::PagesIgnoreTimes) {
+            filter.from = None;
+            filter.to = None;
+        }
         let before = self.first_below(before);
         self.inner().outbox_view().consumed_page(&filter, before, limit).await
     }

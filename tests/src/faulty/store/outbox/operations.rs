@@ -19,6 +19,10 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
         if self.has(Fault::DeadLetterPagesIgnoreStatus) {
             filter.status = None;
         }
+        if self.has(Fault::PagesIgnoreTimes) {
+            filter.from = None;
+            filter.to = None;
+        }
         let before = self.first_below(before);
         self.inner().outbox_view().dead_letters_page(&filter, before, limit).await
     }
@@ -119,6 +123,10 @@ impl<U: MarketView + ?Sized> AuditQueriesWrapper for Faulty<U> {
         }
         if self.has(Fault::AuditChangesIncludeReads) {
             filter.changes = false;
+        }
+        if self.has(Fault::PagesIgnoreTimes) {
+            filter.from = None;
+            filter.to = None;
         }
         let before = self.first_below(before);
         self.inner().outbox_view().audit_page(&filter, before, limit).await
