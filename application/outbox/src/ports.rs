@@ -4,6 +4,7 @@
 //! A store begins units of work and views. A unit of work *has* the repositories of the outbox; a function can take
 //! only the repository that it needs (`&mut dyn OutboxRepo`).
 
+mod archive;
 mod audit;
 mod broker;
 mod clock;
@@ -26,6 +27,10 @@ mod webhook_capacity;
 mod webhook_transport;
 mod webhooks;
 
+pub use archive::{
+    ArchiveFile, ArchiveQueries, ArchiveQueriesWrapper, ArchiveRepo, ArchiveRepoWrapper, ArchivedEvent,
+    StoredEvent, StoredRow, StoredValue,
+};
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,

@@ -43,6 +43,7 @@ faults! { broken_by(Fault) {
     ]
     dropped_units_commit: DroppedUnitsCommit breaks [
         "a_claim_skips_endpoints_that_are_locked",
+        "a_dropped_unit_of_work_archives_nothing",
         "a_dropped_unit_of_work_changes_no_webhook",
         "a_begin_cancelled_at_any_point_does_not_affect_later_units_of_work",
         "a_decision_is_part_of_its_unit_of_work",

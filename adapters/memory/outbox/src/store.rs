@@ -8,6 +8,7 @@
 //! **Invariant:** row ids are assigned at the insert and become visible at the commit, so ids may become visible out of
 //! order.
 
+mod archive;
 mod audit;
 mod consume;
 mod consume_log;

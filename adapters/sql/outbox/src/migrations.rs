@@ -31,6 +31,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible idle consumers",
             include_str!("../migrations/sqlite/0009_compatible_idle_consumers.sql"),
         ),
+        (10, "compatible archive", include_str!("../migrations/sqlite/0010_compatible_archive.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -58,6 +59,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible idle consumers",
             include_str!("../migrations/mysql/0009_compatible_idle_consumers.sql"),
         ),
+        (10, "compatible archive", include_str!("../migrations/mysql/0010_compatible_archive.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -85,6 +87,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible idle consumers",
             include_str!("../migrations/postgres/0009_compatible_idle_consumers.sql"),
         ),
+        (10, "compatible archive", include_str!("../migrations/postgres/0010_compatible_archive.sql")),
     ],
 };
 

@@ -1,5 +1,6 @@
 //! The store: one repository per file, shared by all engines.
 
+mod archive;
 mod audit;
 mod consume;
 mod consume_log;

@@ -9,7 +9,7 @@ use marketplace_domain::{
 };
 
 use super::money::is_paid_for;
-use handover_outbox::ports::OutboxRow;
+use handover_outbox::ports::{ArchivedEvent, OutboxRow};
 use handover_outbox::relay::envelope_of;
 
 /// An event that must be in the outbox.
@@ -35,6 +35,16 @@ impl ExpectedEvent {
             kind: self.event_type().aggregate().to_owned(),
             id: self.body.aggregate_id().into(),
         }
+    }
+
+    /// Whether this archived event is the event. Of several changes of the status, `aggregate_seq` selects one; it is 0 in
+    /// an event that was inserted by SQL, which may be any of them.
+    pub(crate) fn is_archived_as(&self, archived: &ArchivedEvent, order: &Order) -> bool {
+        let is_this_change = self.event_type() != EventKind::OrderStatusChanged
+            || [0, self.aggregate_seq].contains(&archived.aggregate_seq);
+        archived.event_type == self.event_type().as_str()
+            && archived.aggregate == self.aggregate(order)
+            && is_this_change
     }
 
     /// Whether this row announces the event. `aggregate_seq` is not compared: a manually inserted row has none.

@@ -13,7 +13,9 @@ use crate::events::EventSource;
 use crate::idle_consumers;
 use crate::ports::{MarketTransactor, MarketView, Work};
 use handover_events::Trace;
-use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
+use handover_outbox::ports::{
+    ArchivedEvent, AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError,
+};
 use handover_outbox::with_tx;
 
 /// An order with its payments, captures and refunds, and the outbox rows of these aggregates.
@@ -23,6 +25,8 @@ pub(crate) struct OrderRows<'a> {
     pub(crate) captures: Vec<Capture>,
     pub(crate) refunds: Vec<Refund>,
     pub(crate) events: Vec<OutboxRow>,
+    /// Archived events of these aggregates: every consumer has settled them.
+    pub(crate) archived: Vec<ArchivedEvent>,
 }
 
 /// Reads the rows of these orders, in their sequence.
@@ -48,6 +52,7 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
             captures: captures.take(order),
             refunds: refunds.take(order),
             events: Vec::new(),
+            archived: Vec::new(),
         })
         .collect();
     let aggregates: Vec<AggregateRef> = rows.iter().flat_map(OrderRows::aggregates).collect();
@@ -57,9 +62,12 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
     for event in view.outbox_view().outbox_about(&aggregates).await? {
         events.entry(event.aggregate.clone()).or_default().push(event);
     }
+    // An event is moved to the archive at once, so that it is in the outbox or, read later, in the archive.
+    let archived = view.outbox_view().archived_about(&aggregates).await?;
     for of_order in &mut rows {
         of_order.events =
             of_order.aggregates().iter().filter_map(|aggregate| events.remove(aggregate)).flatten().collect();
+        of_order.count_as_archived(&archived);
     }
     Ok(rows)
 }
@@ -79,10 +87,21 @@ impl OrderRows<'_> {
         aggregates
     }
 
-    /// The expected events that are not in the outbox.
+    /// Counts these events, as far as they are of this order, as archived and not as rows of the outbox.
+    pub(crate) fn count_as_archived(&mut self, archived: &[ArchivedEvent]) {
+        let of_order = self.aggregates();
+        let archived = archived.iter().filter(|event| of_order.contains(&event.aggregate));
+        self.archived.extend(archived.cloned());
+        self.events.retain(|row| !self.archived.iter().any(|event| event.event_id == row.event_id));
+    }
+
+    /// The expected events that are neither in the outbox nor in the archive.
     pub(crate) fn missing_events(&self) -> Vec<ExpectedEvent> {
         let mut missing = expected(self.order, &self.payments, &self.refunds);
-        missing.retain(|event| !self.events.iter().any(|row| event.is_announced_by(row, self.order)));
+        missing.retain(|event| {
+            !self.events.iter().any(|row| event.is_announced_by(row, self.order))
+                && !self.archived.iter().any(|archived| event.is_archived_as(archived, self.order))
+        });
         missing
     }
 }

@@ -1,5 +1,6 @@
 //! Assets, payments and refunds, and the jobs that keep them consistent.
 
+mod archived_events;
 mod asset_grants;
 mod asset_payments;
 mod auto_completion;

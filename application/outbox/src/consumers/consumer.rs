@@ -22,7 +22,7 @@ use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
 use super::sweep;
-use crate::event_line::event_line;
+use crate::event_line::{EventFields, event_line};
 use crate::message::{REQUEST_ID, TRACEPARENT};
 use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
@@ -284,6 +284,7 @@ impl Worker {
             Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
             other => other?,
         };
+        let request_id = delivery.message.headers.get(REQUEST_ID).map(String::as_str);
         match identity {
             Identity::Known(row) => {
                 let traceparent = delivery.message.headers.get(TRACEPARENT);
@@ -300,11 +301,15 @@ impl Worker {
                 }
                 outcome
             }
+            Identity::Archived(envelope) => {
+                let event = EventFields::of_envelope(&outbox.registry, &envelope, request_id);
+                self.processor.log_duplicate(event);
+                Ok(SingleOutcome::Done)
+            }
             Identity::Unknown(why) => {
                 error!(code = "consumer.message.unknown", eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
                     eventType = delivery.message.kind.as_deref(), traceId = delivery.message.correlation_id.as_deref(),
-                    requestId = delivery.message.headers.get(REQUEST_ID).map(String::as_str), consumer = self.processor.name(), error = %why,
-                    "[{}] [ALERT] unknown message received; it is dead-lettered", self.processor.name());
+                    requestId = request_id, consumer = self.processor.name(), error = %why, "[{}] [ALERT] unknown message received; it is dead-lettered", self.processor.name());
                 Ok(SingleOutcome::Dead)
             }
         }

@@ -226,6 +226,8 @@ impl DeadLetterDrainer {
             (Identity::Known(_), None) => {
                 self.outbox.texts.consume_failed(&format!("no consumer is registered for queue {queue}"))
             }
+            // Its consumer has settled the event: an operator has decided about an earlier copy of this message.
+            (Identity::Archived(_), _) => return Ok(None),
             (Identity::Unknown(why), _) => why,
         };
         let dead_letter = unknown_dead_letter(queue, delivery, reason, now).storable();

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use handover_events::{AggregateRef, Envelope, Json, TenantId};
 
 use crate::outbox::Outbox;
-use crate::ports::{Delivery, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError};
+use crate::ports::{
+    ArchiveQueries, ArchivedEvent, Delivery, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow,
+    StoreError,
+};
 use crate::registry::EventRegistry;
 use crate::settings::ConsumeOrder;
 use crate::storable_text::storable;
@@ -15,6 +18,8 @@ use crate::storable_text::storable;
 pub(super) enum Identity {
     /// The message matches this row.
     Known(Box<OutboxRow>),
+    /// The message is of an archived event, so every consumer that it concerns has settled it.
+    Archived(Box<Envelope>),
     /// The message is not an event of this outbox. The text is the reason.
     Unknown(String),
 }
@@ -27,7 +32,7 @@ impl Identity {
 
 /// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason given
 /// for an unknown message may quote the message, so the length of the reason is limited.
-pub(super) async fn identify<V: OutboxQueries + ?Sized>(
+pub(super) async fn identify<V: OutboxQueries + ArchiveQueries + ?Sized>(
     view: &mut V,
     outbox: &Outbox,
     message: &Message,
@@ -36,8 +41,22 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
         Ok(envelope) => envelope,
         Err(error) => return Ok(Identity::unknown(outbox.texts.consume_failed(&error.to_string()))),
     };
-    let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
-        let Envelope { event_id, event_type, .. } = &envelope;
+    let Envelope { event_id, event_type, .. } = &envelope;
+    let event = std::slice::from_ref(event_id);
+    let mut row = view.outbox_by_event(event).await?.pop();
+    if row.is_none() {
+        if let Some(archived) = view.archived_by_event(event).await?.pop() {
+            return Ok(if is_of_archived(&envelope, &archived) {
+                Identity::Archived(Box::new(envelope))
+            } else {
+                let why = format!("the archived event {event_id} has different content");
+                Identity::unknown(outbox.texts.consume_failed(&why))
+            });
+        }
+        // The event may have been restored between the two reads.
+        row = view.outbox_by_event(event).await?.pop();
+    }
+    let Some(row) = row else {
         return Ok(Identity::unknown(if outbox.registry.contains(event_type) {
             outbox.texts.consume_failed(&format!("no outbox row for event {event_id}"))
         } else {
@@ -47,10 +66,16 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     if matches_row(&outbox.registry, &envelope, &row) {
         Ok(Identity::Known(Box::new(row)))
     } else {
-        let id = &envelope.event_id;
-        let why = format!("the outbox row of event {id} has different content");
+        let why = format!("the outbox row of event {event_id} has different content");
         Ok(Identity::unknown(outbox.texts.consume_failed(&why)))
     }
+}
+
+/// Whether an envelope is of this archived event, as far as the database knows it.
+fn is_of_archived(envelope: &Envelope, archived: &ArchivedEvent) -> bool {
+    envelope.event_type == archived.event_type
+        && envelope.aggregate_type == archived.aggregate.kind
+        && envelope.aggregate_id == archived.aggregate.id
 }
 
 /// Whether envelope and outbox row have the same content. A message of an older version can contain a value outside the

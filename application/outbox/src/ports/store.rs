@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::archive::{ArchiveQueries, ArchiveRepo};
 use super::audit::{AuditQueries, AuditRepo};
 use super::consume::{ConsumeLog, ConsumeQueries};
 use super::dead_letters::{DeadLetterQueries, DeadLetterRepo};
@@ -44,7 +45,7 @@ pub trait Store: Send + Sync {
 pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
 /// All read access to the outbox: events, history, consume log, dead letters, leases, jobs, audit log,
-/// monitoring, webhooks.
+/// monitoring, webhooks, archive.
 pub trait OutboxView:
     OutboxQueries
     + OperatorQueries
@@ -56,6 +57,7 @@ pub trait OutboxView:
     + AuditQueries
     + MonitoringQueries
     + WebhookQueries
+    + ArchiveQueries
 {
 }
 
@@ -70,6 +72,7 @@ impl<T> OutboxView for T where
         + AuditQueries
         + MonitoringQueries
         + WebhookQueries
+        + ArchiveQueries
         + ?Sized
 {
 }
@@ -88,6 +91,7 @@ pub trait OutboxUnit:
     + AuditRepo
     + MonitoringRepo
     + WebhookRepo
+    + ArchiveRepo
 {
 }
 
@@ -104,6 +108,7 @@ impl<T> OutboxUnit for T where
         + AuditRepo
         + MonitoringRepo
         + WebhookRepo
+        + ArchiveRepo
         + ?Sized
 {
 }

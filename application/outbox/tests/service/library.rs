@@ -154,20 +154,25 @@ impl Library {
 
     /// Adds the message of an event to the queue, as relay and broker do.
     pub(crate) async fn deliver(&self, id: &str) {
+        let message = self.message(id).await;
+        self.inject(message);
+    }
+
+    /// The message of an event, as the relay publishes it.
+    pub(crate) async fn message(&self, id: &str) -> Message {
         let row = self.row(id).await;
         let headers = [
             ("tenantId", row.aggregate.tenant.to_string()),
             ("aggregateType", row.aggregate.kind.clone()),
             ("aggregateId", row.aggregate.id.to_string()),
         ];
-        let message = Message {
+        Message {
             message_id: Some(row.event_id.to_string()),
             kind: Some(row.event_type.clone()),
             correlation_id: None,
             headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
             body: envelope_of(&row).unwrap().to_json(),
-        };
-        self.inject(message);
+        }
     }
 
     /// Adds a message to the queue.

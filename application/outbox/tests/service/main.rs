@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod alerts;
+mod archived;
 mod attempts;
 mod event_flows;
 mod external;

@@ -4,6 +4,7 @@ use handover_outbox::ports::{UnitOfWork, View};
 
 use super::within;
 
+pub mod archive;
 pub mod audit;
 pub mod blocked;
 pub mod cancellation;
@@ -318,6 +319,17 @@ crate::rules! { store_rules: StoreRig;
         ending_all_leases_frees_every_leader_lease,
         a_failed_run_keeps_the_last_success,
         job_records_are_ordered_by_name,
+    ]
+    archive: [
+        an_archived_event_leaves_the_outbox_with_its_records,
+        only_unchanged_sent_events_are_archived,
+        a_concurrently_redriven_event_is_not_archived,
+        the_id_of_an_archived_event_is_a_conflict,
+        numbers_continue_after_archived_events,
+        a_new_consumer_is_subscribed_after_archived_events,
+        a_restored_event_is_as_before,
+        a_dropped_unit_of_work_archives_nothing,
+        files_of_the_archive_are_recorded_until_they_are_done,
     ]
     monitoring: [
         the_state_of_an_alert_and_its_acknowledgement_are_independent,

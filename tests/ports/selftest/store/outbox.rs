@@ -5,6 +5,31 @@ use handover_tests::faulty::store::Fault;
 use super::broken_by;
 
 faults! { broken_by(Fault) {
+    archived_events_are_forgotten: ArchivedEventsAreForgotten breaks [
+        "a_restored_event_is_as_before",
+        "an_archived_event_leaves_the_outbox_with_its_records",
+    ]
+    archived_ids_are_appended: ArchivedIdsAreAppended breaks [
+        "the_id_of_an_archived_event_is_a_conflict",
+    ]
+    archive_restarts_numbers: ArchiveRestartsNumbers breaks [
+        "numbers_continue_after_archived_events",
+    ]
+    archive_hides_last_id: ArchiveHidesLastId breaks [
+        "a_new_consumer_is_subscribed_after_archived_events",
+    ]
+    archive_ignores_changes: ArchiveIgnoresChanges breaks [
+        "only_unchanged_sent_events_are_archived",
+    ]
+    archive_is_written_outside_unit: ArchiveIsWrittenOutsideUnit breaks [
+        "a_dropped_unit_of_work_archives_nothing",
+    ]
+    archive_files_are_never_done: ArchiveFilesAreNeverDone breaks [
+        "files_of_the_archive_are_recorded_until_they_are_done",
+    ]
+    restore_reports_every_event: RestoreReportsEveryEvent breaks [
+        "a_restored_event_is_as_before",
+    ]
     events_are_appended_after_commit: EventsAreAppendedAfterCommit breaks [
         "a_text_key_is_refused_while_a_relay_of_an_older_version_is_live",
         "a_commit_cancelled_at_any_point_is_atomic",

@@ -98,8 +98,15 @@ const DUE: [&str; 5] = [
     "outbox_events_pkey",
 ];
 
-const NUMBERED: [&str; 5] =
-    ["outbox_sequences_pkey", "PRIMARY", "idx_aggregate", "idx_outbox_order", "uk_event_id"];
+const NUMBERED: [&str; 7] = [
+    "outbox_sequences_pkey",
+    "PRIMARY",
+    "idx_aggregate",
+    "idx_outbox_order",
+    "uk_event_id",
+    "uk_outbox_archived",
+    "idx_outbox_archived",
+];
 
 pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
@@ -131,6 +138,14 @@ pub(super) const CASES: &[Case] = &[
         event_id("sent-7"),
         event_id("sent-8")
     ])),
+    view!("archived events", ["uk_outbox_archived", "idx_outbox_archived"], |view| async {
+        let archived = view.outbox_view().archived_by_event(&[event_id("due"), event_id("sent-7")]).await?;
+        let about = view.outbox_view().archived_about(&[aggregate(ACTIVE), aggregate(7)]).await?;
+        Ok::<_, StoreError>(archived.into_iter().chain(about).collect::<Vec<_>>())
+    }),
+    view!("stored values of events", ["uk_event_id", "idx_consume_event"], |view| view
+        .outbox_view()
+        .stored_events(&[event_id("sent-7"), event_id("sent-8")])),
     view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_view().outbox_about(&[
         aggregate(ACTIVE),
         aggregate(7),

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker, BrokerError, Changed, ConsumeLogWrapper,
-    ConsumeQueriesWrapper, DeadLetterQueriesWrapper, DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery,
-    HistoryQueriesWrapper, HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper,
-    LeaseQueriesWrapper, LeaseRepoWrapper, MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed,
-    OperatorQueriesWrapper, OperatorRepoWrapper, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow,
-    Outgoing, OwnedPartition, PublishOutcome, QueueDepth, RelayId, Requeue, Store, StoreError, Subscription,
-    WebhookQueriesWrapper, WebhookRepoWrapper,
+    ArchiveQueriesWrapper, ArchiveRepoWrapper, AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker,
+    BrokerError, Changed, ConsumeLogWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper,
+    DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery, HistoryQueriesWrapper, HistoryRepoWrapper,
+    JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper, LeaseQueriesWrapper, LeaseRepoWrapper,
+    MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed, OperatorQueriesWrapper, OperatorRepoWrapper,
+    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
+    RelayId, Requeue, Store, StoreError, Subscription, WebhookQueriesWrapper, WebhookRepoWrapper,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -300,6 +300,7 @@ impl FindingRepoWrapper for Unit {}
 impl InvoiceRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl LeaderRepoWrapper for Unit {}
+impl ArchiveRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl MonitoringRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
@@ -377,6 +378,7 @@ impl<I: MarketView + ?Sized> FindingQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> InvoiceQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> ArchiveQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> EffectQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Defective<I> {}

@@ -5,7 +5,7 @@ mod outbox;
 mod reads;
 
 use handover_outbox::ports::{
-    Changed, HistoryRepoWrapper, JobRepoWrapper, MonitoringRepoWrapper, StoreError,
+    ArchiveRepoWrapper, Changed, HistoryRepoWrapper, JobRepoWrapper, MonitoringRepoWrapper, StoreError,
 };
 use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
@@ -115,6 +115,7 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
 
 // No invariant covers writes of history, jobs, id blocks and request records, so these wrappers record nothing.
 impl HistoryRepoWrapper for Unit {}
+impl ArchiveRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl MonitoringRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}

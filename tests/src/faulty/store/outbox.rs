@@ -1,5 +1,6 @@
 //! Faults of the ports of the toolkit.
 
+mod archive;
 mod consuming;
 mod jobs;
 mod leases;

@@ -55,7 +55,8 @@ impl<X: Tables> ConsumeLog for MemoryUnit<X> {
             if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
                 return Ok(row.is);
             }
-            let after_id = statement.outbox().all().map(|row| row.id).max().unwrap_or(0);
+            let archived = statement.archived().all().map(|row| row.is.id);
+            let after_id = statement.outbox().all().map(|row| row.id).chain(archived).max().unwrap_or(0);
             let is = ConsumerSubscription { after_id, checked_until: now };
             statement.own.subscriptions.put(SubscriptionRow { consumer: consumer.to_owned(), is });
             Ok(is)

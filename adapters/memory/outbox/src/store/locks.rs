@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lock {
     Event(EventId),
+    ArchiveFile(String),
     Sequence(AggregateRef),
     Consumption(String, EventId),
     Subscription(String),

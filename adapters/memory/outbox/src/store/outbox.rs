@@ -12,6 +12,7 @@ use handover_outbox::ports::{
     OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
+use super::archive::archived_seq;
 use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
@@ -203,7 +204,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
                 }
             }
             for event in events {
-                if of_event(statement, &event.event_id).is_some() {
+                let is_archived = statement.archived().get(&event.event_id).is_some();
+                if is_archived || of_event(statement, &event.event_id).is_some() {
                     return Err(conflict(format!("outbox.event_id {}", event.event_id)));
                 }
                 let id = next(&mut statement.sequences.outbox);
@@ -404,7 +406,8 @@ fn count<T>(items: impl Iterator<Item = T>) -> u64 {
 
 /// The number after the highest one of the aggregate.
 fn next_seq(statement: &Statement<'_>, aggregate: &AggregateRef) -> i64 {
-    of_aggregate(statement, aggregate).last().map_or(1, |row| row.aggregate_seq + 1)
+    let stored = of_aggregate(statement, aggregate).last().map(|row| row.aggregate_seq);
+    stored.max(archived_seq(statement, aggregate)).map_or(1, |seq| seq + 1)
 }
 
 fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {

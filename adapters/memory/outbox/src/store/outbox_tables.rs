@@ -2,18 +2,20 @@
 
 use handover_events::Partition;
 use handover_outbox::ports::{
-    AlertRecord, AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered, OutboxRow,
-    PartitionLease, ProcessReport, RegisteredType, StatSample, WebhookDelivery,
+    AlertRecord, ArchiveFile, AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered,
+    OutboxRow, PartitionLease, ProcessReport, RegisteredType, StatSample, WebhookDelivery,
 };
 
 use super::locks::Lock;
-use super::rows::{AttemptRow, ConsumptionRow, DeadLetterRow, EndpointRow, SubscriptionRow};
+use super::rows::{ArchivedRow, AttemptRow, ConsumptionRow, DeadLetterRow, EndpointRow, SubscriptionRow};
 use crate::tables;
 
 tables! {
     /// The committed tables of the outbox.
     pub(super) struct OutboxTables {
         outbox: OutboxRow,
+        archive_files: Numbered<ArchiveFile>,
+        archived: ArchivedRow,
         history: Numbered<HistoryEntry>,
         consumptions: ConsumptionRow,
         subscriptions: SubscriptionRow,
@@ -55,6 +57,7 @@ impl OutboxTables {
 #[derive(Default)]
 pub(super) struct OutboxSequences {
     pub(super) outbox: i64,
+    pub(super) archive_files: i64,
     pub(super) history: i64,
     pub(super) consumptions: i64,
     pub(super) dead_letters: i64,

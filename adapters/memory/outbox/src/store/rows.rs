@@ -2,13 +2,22 @@
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    ConsumerSubscription, Consumption, DeadLetter, EndpointId, WebhookAttempt, WebhookEndpoint,
+    ArchivedEvent, ConsumerSubscription, Consumption, DeadLetter, EndpointId, OutboxRow, WebhookAttempt,
+    WebhookEndpoint,
 };
 
 #[derive(Debug, Clone)]
 pub(super) struct ConsumptionRow {
     pub(super) id: i64,
     pub(super) is: Consumption,
+}
+
+/// An archived event, with the rows that a restore inserts.
+#[derive(Debug, Clone)]
+pub(super) struct ArchivedRow {
+    pub(super) is: ArchivedEvent,
+    pub(super) row: OutboxRow,
+    pub(super) records: Vec<ConsumptionRow>,
 }
 
 #[derive(Debug, Clone)]

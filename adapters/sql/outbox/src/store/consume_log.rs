@@ -94,8 +94,9 @@ impl ConsumeLog for Session {
             return SubscriptionTable::read(&row);
         }
         // A row with a larger id was imported. On PostgreSQL later events have smaller ids than it.
-        let last_id = "SELECT MAX(id) AS id FROM outbox_events WHERE id <= ?";
-        let row = self.fetch_one(last_id, values![MAX_ID]).await?;
+        let last_id = "SELECT MAX(id) AS id FROM (SELECT MAX(id) AS id FROM outbox_events WHERE id <= ? UNION ALL \
+                       SELECT MAX(id) FROM outbox_archived_events WHERE id <= ?) newest";
+        let row = self.fetch_one(last_id, values![MAX_ID, MAX_ID]).await?;
         let after_id = row.map(|row| row.of("outbox_events", "id").opt_int("id")).transpose()?.flatten();
         let new = ConsumerSubscription { after_id: after_id.unwrap_or(0), checked_until: now };
         self.insert_into::<SubscriptionTable>(SubscriptionTable::values((consumer, &new)), "").await?;

@@ -9,12 +9,12 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AfterAttempt, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _, ConsumedFilter, DeadDeliveries,
-    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery,
-    EndpointHealth, EndpointId, EndpointStatus, EventMetadata, FailedPublish, IdleConsumers, NewEvent,
-    NewWebhookDelivery, OnFailed, OperatorRepo as _, OutboxQueries as _, OutboxRepo as _, Redrive,
-    SettledDelivery, StoreError, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint,
-    WebhookQueries as _, WebhookRepo as _,
+    AfterAttempt, ArchiveQueries as _, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _,
+    ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus,
+    DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
+    FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed, OperatorRepo as _,
+    OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError, UnorderedTypes,
+    WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -250,6 +250,9 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     handover_outbox::ports::MonitoringQueries::most_retries(session).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
+    session.archived_by_event(std::slice::from_ref(&event)).await.unwrap();
+    session.archived_about(&aggregates).await.unwrap();
+    session.stored_events(&["sent-1", "sent-2"].map(|id| id.parse().unwrap())).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
     session.bring_retries_forward(PartitionSet::ALL, now, now).await.unwrap();
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
@@ -361,14 +364,14 @@ fn endpoint() -> WebhookEndpoint {
 
 #[cfg(all(feature = "mysql", feature = "postgres"))]
 #[test]
-fn event_without_number_is_appended_by_one_statement_and_on_mysql_by_two() {
+fn event_without_number_is_appended_by_one_statement_on_postgres() {
     use crate::engine::{mysql::MysqlDialect, postgres::PostgresDialect, sqlite::SqliteDialect};
     use crate::store::append_statements;
 
     let event = [unnumbered("a")];
     assert_eq!(append_statements(&PostgresDialect, &event).len(), 1);
-    assert_eq!(append_statements(&SqliteDialect, &event).len(), 1);
-    assert_eq!(append_statements(&MysqlDialect, &event).len(), 2);
+    assert_eq!(append_statements(&SqliteDialect, &event).len(), 2);
+    assert_eq!(append_statements(&MysqlDialect, &event).len(), 3);
 }
 
 fn unnumbered(id: &str) -> NewEvent {

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use handover_outbox::ports::NewEvent;
 
+use super::archive::refuse_archived;
 use super::outbox_table::OutboxTable;
-use crate::dialect::{Dialect, MAX_ROWS, Sequencing, placeholders};
+use crate::dialect::{Dialect, Joining, MAX_ROWS, Sequencing, placeholders};
 use crate::table::Table;
 use crate::value::{Value, values};
 
@@ -34,14 +35,21 @@ fn counts(events: &[NewEvent]) -> BTreeMap<Key<'_>, i64> {
     counts
 }
 
-/// The highest number among the newest rows of an aggregate, whose key is bound; 0 without rows. Only 100 rows are read,
-/// newest first, so that the cost does not depend on the number of events of an aggregate.
+/// The highest number among the newest rows of an aggregate and its archived events; 0 without any. Its parameters are
+/// [`newest_values`]. Only 100 rows are read, newest first, so that the cost does not depend on the number of events of an
+/// aggregate.
 fn newest(dialect: &dyn Dialect) -> String {
     format!(
-        "(SELECT COALESCE(max(newest.aggregate_seq), 0) FROM (SELECT e.aggregate_seq FROM outbox_events e {index} \
-         WHERE e.aggregate_type = ? AND e.aggregate_id = ? AND e.tenant_id = ? ORDER BY e.id DESC LIMIT 100) newest)",
+        "(SELECT COALESCE(max(newest.aggregate_seq), 0) FROM (SELECT aggregate_seq FROM (SELECT e.aggregate_seq FROM \
+         outbox_events e {index} WHERE e.aggregate_type = ? AND e.aggregate_id = ? AND e.tenant_id = ? ORDER BY e.id DESC \
+         LIMIT 100) newest_rows UNION ALL SELECT max(a.aggregate_seq) FROM outbox_archived_events a \
+         WHERE a.aggregate_type = ? AND a.aggregate_id = ? AND a.tenant_id = ?) newest)",
         index = dialect.index("idx_aggregate"),
     )
+}
+
+fn newest_values(of: Key<'_>) -> Vec<Value> {
+    [key_values(of), key_values(of)].concat()
 }
 
 /// The last number of an aggregate in a table with its counter, minus a bound number.
@@ -60,7 +68,7 @@ fn count_one(dialect: &dyn Dialect, of: Key<'_>, count: i64) -> (String, Vec<Val
     );
     let mut values = key_values(of);
     values.push(count.into());
-    values.extend(key_values(of));
+    values.extend(newest_values(of));
     values.push(count.into());
     (sql, values)
 }
@@ -72,8 +80,10 @@ fn count_all(counts: &BTreeMap<Key<'_>, i64>) -> (String, Vec<Value>) {
         "INSERT INTO outbox_sequences AS s (aggregate_type, aggregate_id, tenant_id, seq) \
          SELECT n.kind, n.number, n.tenant, n.events + CASE WHEN EXISTS (SELECT 1 FROM outbox_sequences c \
              WHERE c.aggregate_type = n.kind AND c.aggregate_id = n.number AND c.tenant_id = n.tenant) THEN 0 \
-           ELSE (SELECT COALESCE(max(e.aggregate_seq), 0) FROM outbox_events e \
-             WHERE e.aggregate_type = n.kind AND e.aggregate_id = n.number AND e.tenant_id = n.tenant) END \
+           ELSE GREATEST((SELECT COALESCE(max(e.aggregate_seq), 0) FROM outbox_events e \
+             WHERE e.aggregate_type = n.kind AND e.aggregate_id = n.number AND e.tenant_id = n.tenant), \
+             (SELECT COALESCE(max(a.aggregate_seq), 0) FROM outbox_archived_events a \
+             WHERE a.aggregate_type = n.kind AND a.aggregate_id = n.number AND a.tenant_id = n.tenant)) END \
          FROM (VALUES {keys}) AS n (kind, number, tenant, events) \
          ON CONFLICT (aggregate_type, aggregate_id, tenant_id) DO UPDATE SET seq = s.seq + excluded.seq \
          RETURNING s.aggregate_type, s.aggregate_id, s.tenant_id, s.seq"
@@ -93,9 +103,14 @@ struct Rows<'e> {
 }
 
 impl<'e> Rows<'e> {
-    /// `VALUES` of these rows. `next` is the expression of the number of an event. Its parameters are the
-    /// key of the aggregate and, with `left`, the number of later events of the aggregate.
-    fn values(&mut self, events: &'e [NewEvent], next: &str) -> (String, Vec<Value>) {
+    /// `VALUES` of these rows. `next` is the expression of the number of an event. Its parameters are those that `keyed`
+    /// returns for the key of the aggregate and, with `left`, the number of later events of the aggregate.
+    fn values(
+        &mut self,
+        events: &'e [NewEvent],
+        next: &str,
+        keyed: fn(Key<'_>) -> Vec<Value>,
+    ) -> (String, Vec<Value>) {
         let mut rows = Vec::with_capacity(events.len());
         let mut values = Vec::with_capacity(events.len() * (OutboxTable::INSERTED + 3));
         for event in events {
@@ -107,7 +122,7 @@ impl<'e> Rows<'e> {
                 values.extend(columns);
             } else {
                 rows.push(format!("({next}, {others_placeholders})"));
-                values.extend(key_values(key(event)));
+                values.extend(keyed(key(event)));
                 values.extend(self.later(event).map(Value::from));
             }
             values.extend(others);
@@ -126,10 +141,28 @@ impl<'e> Rows<'e> {
 /// The statements that append events, with their parameters. They return nothing, so they also run on a connection of an
 /// application.
 pub(crate) fn append_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(String, Vec<Value>)> {
-    if events.iter().any(|event| event.aggregate_seq.is_none()) {
-        return numbered_statements(dialect, events);
+    let mut statements = if events.iter().any(|event| event.aggregate_seq.is_none()) {
+        numbered_statements(dialect, events)
+    } else {
+        dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
+    };
+    for (number, (refusal, refused)) in refuse_archived(events).into_iter().enumerate() {
+        match (dialect.joining(), statements.last_mut()) {
+            (Joining::CommonTableExpressions, Some((sql, values))) => {
+                let (separator, rest) = match sql.strip_prefix("WITH ") {
+                    Some(rest) => (",", rest),
+                    None => ("", sql.as_str()),
+                };
+                *sql = format!("WITH refused_{number} AS ({refusal}){separator} {rest}");
+                values.splice(0..0, refused);
+            }
+            // After the insert: if it waited for the removal of an event, this statement sees that the event is archived.
+            (Joining::CommonTableExpressions | Joining::Script | Joining::None, _) => {
+                statements.push((refusal, refused));
+            }
+        }
     }
-    dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
+    statements
 }
 
 /// The statements that append events of which at least one has no number.
@@ -140,7 +173,9 @@ fn numbered_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(Strin
         Sequencing::NewestRow => {
             // A statement for each event, because a statement does not read the rows that it inserts.
             let next = format!("{} + 1", newest(dialect));
-            let one = |event| Rows { left: BTreeMap::new() }.values(std::slice::from_ref(event), &next);
+            let one = |event| {
+                Rows { left: BTreeMap::new() }.values(std::slice::from_ref(event), &next, newest_values)
+            };
             return events.iter().map(one).map(insert).collect();
         }
         Sequencing::Counters => {
@@ -151,7 +186,8 @@ fn numbered_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(Strin
             if events.len() <= MAX_ROWS {
                 // OFFSET keeps the rows a subquery: the row ids are assigned after its rows are read, and so after the
                 // lock of the counter. Otherwise the ids would not be in the order of the commits.
-                let (rows, row_values) = Rows { left: counts }.values(events, &counted("counted"));
+                let (rows, row_values) =
+                    Rows { left: counts }.values(events, &counted("counted"), key_values);
                 let insert = format!("{} SELECT * FROM ({rows} OFFSET 0) AS appended", OutboxTable::INSERT);
                 values.extend(row_values);
                 return vec![(format!("WITH counted AS ({count}) {insert}"), values)];
@@ -161,7 +197,7 @@ fn numbered_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(Strin
     }
     let mut rows = Rows { left: counts };
     let next = counted("outbox_sequences");
-    statements.extend(events.chunks(MAX_ROWS).map(|events| insert(rows.values(events, &next))));
+    statements.extend(events.chunks(MAX_ROWS).map(|events| insert(rows.values(events, &next, key_values))));
     statements
 }
 

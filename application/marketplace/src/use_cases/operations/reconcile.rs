@@ -319,7 +319,9 @@ impl Operations {
                 .collect();
             let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
             let rows = view.outbox_view().outbox_by_event(&events).await?;
-            let existing: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+            let archived = view.outbox_view().archived_by_event(&events).await?;
+            let archived = archived.iter().map(|event| &event.event_id);
+            let existing: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).chain(archived).collect();
             let missing = named.into_iter().filter(|(_, event)| !existing.contains(event));
             found.extend(missing.map(|(dead_letter, event)| Finding::of_dead_letter(dead_letter, event)));
         }

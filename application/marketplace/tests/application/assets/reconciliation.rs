@@ -26,7 +26,7 @@ pub(crate) async fn run_reconciliation(market: &Market, repair: bool) -> Reconci
 
 /// A market with a paid, a refunded and a cancelled order, and an order whose lock was refused. All events are older
 /// than the grace period. Returns the paid order.
-async fn market_with_history() -> (Market, Order) {
+pub(super) async fn market_with_history() -> (Market, Order) {
     let market = Market::running().await;
     market.deposit(5_000).await;
     let order = market.paid(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;

@@ -84,6 +84,7 @@ impl OperatorQueriesWrapper for InterruptedView {}
 impl HistoryQueriesWrapper for InterruptedView {}
 impl ConsumeQueriesWrapper for InterruptedView {}
 impl DeadLetterQueriesWrapper for InterruptedView {}
+impl ArchiveQueriesWrapper for InterruptedView {}
 impl AuditQueriesWrapper for InterruptedView {}
 impl LeaseQueriesWrapper for InterruptedView {}
 impl JobQueriesWrapper for InterruptedView {}

@@ -209,6 +209,8 @@ impl HistoryRepoWrapper for FaultyUnit {}
 impl ConsumeQueriesWrapper for FaultyUnit {}
 impl ConsumeLogWrapper for FaultyUnit {}
 impl DeadLetterQueriesWrapper for FaultyUnit {}
+impl ArchiveQueriesWrapper for FaultyUnit {}
+impl ArchiveRepoWrapper for FaultyUnit {}
 impl AuditQueriesWrapper for FaultyUnit {}
 impl AuditRepoWrapper for FaultyUnit {}
 impl WebhookRepoWrapper for FaultyUnit {}

@@ -3,9 +3,10 @@
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
-    AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
-    JobQueriesWrapper, LeaseQueriesWrapper, MonitoringQueriesWrapper, OperatorQueriesWrapper,
-    OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied, WebhookEndpoint, WebhookQueriesWrapper,
+    ArchiveQueriesWrapper, AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper,
+    HistoryQueriesWrapper, JobQueriesWrapper, LeaseQueriesWrapper, MonitoringQueriesWrapper,
+    OperatorQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied, WebhookEndpoint,
+    WebhookQueriesWrapper,
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, FindingQueriesWrapper,
@@ -124,6 +125,7 @@ impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> ArchiveQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> AuditQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> EffectQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<I> {}

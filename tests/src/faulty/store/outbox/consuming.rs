@@ -107,6 +107,20 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
 }
 
 impl ConsumeLogWrapper for Unit {
+    async fn subscribe_consumer(
+        &mut self,
+        consumer: &str,
+        now: DateTime<Utc>,
+    ) -> Result<ConsumerSubscription, StoreError> {
+        let mut subscription = self.inner().outbox().subscribe_consumer(consumer, now).await?;
+        if self.has(Fault::ArchiveHidesLastId) {
+            let newest = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, 1).await?;
+            let last_id = newest.first().map_or(0, |row| row.id);
+            subscription.after_id = subscription.after_id.min(last_id);
+        }
+        Ok(subscription)
+    }
+
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         if !self.has(Fault::RecordIgnoresExpectedState) {
             return self.inner().outbox().record(consumptions).await;

@@ -82,12 +82,15 @@ pub(super) async fn compare(
     criteria: &Criteria,
     report: &mut Reconciliation,
 ) -> Result<Vec<Finding>, StoreError> {
-    let rows = read_rows(view, orders).await?;
+    let mut rows = read_rows(view, orders).await?;
     let events: Vec<EventId> =
         rows.iter().flat_map(|of_order| &of_order.events).map(|row| row.event_id.clone()).collect();
     let consumed = view.outbox_view().consumed_of(&events).await?.into_iter();
     let log: ConsumeLog =
         consumed.map(|record| ((record.event_id.clone(), record.consumer.clone()), record)).collect();
+    // Events that left the outbox after their rows were read have no consume-log records any more.
+    let archived = view.outbox_view().archived_by_event(&events).await?;
+    rows.iter_mut().for_each(|of_order| of_order.count_as_archived(&archived));
     let effects = effects_of_orders(view, &criteria.consumers, orders).await?;
     let mut reports = reports_of(view, orders).await?;
     let mut findings = Vec::new();
@@ -150,17 +153,16 @@ impl Comparison<'_> {
                 self.of_consumer((row, &body), subscribed, record, report, &mut findings);
             }
         }
-        let released: Vec<&EventId> = rows
-            .events
-            .iter()
-            .filter(|row| row.event_type == EventKind::OrderCancelled.as_str())
-            .map(|row| &row.event_id)
-            .collect();
+        let cancelled = EventKind::OrderCancelled.as_str();
+        let released: Vec<&EventId> =
+            rows.events.iter().filter(|row| row.event_type == cancelled).map(|row| &row.event_id).collect();
+        let is_archived = rows.archived.iter().any(|event| event.event_type == cancelled);
         let is_released = |asset: Asset| {
-            released.iter().any(|event| {
-                let record = log.get(&((*event).clone(), asset.as_str().to_owned()));
-                record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
-            })
+            is_archived
+                || released.iter().any(|event| {
+                    let record = log.get(&((*event).clone(), asset.as_str().to_owned()));
+                    record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
+                })
         };
         findings.extend(
             effects.lost_holds(order, is_released, criteria.now).iter().map(|hold| self.lost_hold(hold)),

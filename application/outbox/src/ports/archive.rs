@@ -1,0 +1,134 @@
+//! Events in the archive: what the database keeps of them, and how they leave the database and return to it.
+//!
+//! **Invariant:** an event is in the outbox or in the archive. Until its row has left the outbox, only the row counts.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, EventId};
+
+use super::error::StoreError;
+use super::numbered::Numbered;
+
+/// What the database keeps of an event whose row is in the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedEvent {
+    /// Id of its row in the outbox.
+    pub id: i64,
+    /// Event id.
+    pub event_id: EventId,
+    /// Event type.
+    pub event_type: String,
+    /// Aggregate of the event.
+    pub aggregate: AggregateRef,
+    /// Position within the aggregate.
+    pub aggregate_seq: i64,
+    /// Time at which the event happened.
+    pub create_time: DateTime<Utc>,
+    /// Id of the file that contains the event ([`ArchiveFile`]).
+    pub file: i64,
+}
+
+/// A file of the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchiveFile {
+    /// Name of the file, unique, at most 255 bytes.
+    pub name: String,
+    /// Number of events in the file.
+    pub events: u64,
+    /// Number of their consume-log records.
+    pub records: u64,
+    /// Size of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file in hexadecimal digits.
+    pub sha256: String,
+    /// Smallest row id of its events.
+    pub first_id: i64,
+    /// Greatest row id of its events.
+    pub last_id: i64,
+    /// Time at which the file was recorded.
+    pub create_time: DateTime<Utc>,
+    /// Time at which all events of the file had left the outbox, apart from those that changed; `None`: not yet.
+    pub done_time: Option<DateTime<Utc>>,
+}
+
+/// A stored value that is not NULL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredValue {
+    /// An integer.
+    Int(i64),
+    /// A text.
+    Text(String),
+    /// A time, with microsecond precision.
+    Time(DateTime<Utc>),
+}
+
+/// The values of a row by column, without NULL values and computed columns.
+pub type StoredRow = BTreeMap<String, StoredValue>;
+
+/// An event with every stored value of its rows, whether or not this version can interpret them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Row id.
+    pub id: i64,
+    /// Event id.
+    pub event_id: EventId,
+    /// The row of the outbox.
+    pub row: StoredRow,
+    /// The consume-log records, by ascending row id.
+    pub records: Vec<StoredRow>,
+}
+
+/// Reads what the database knows about the archive.
+#[handover_macros::wrappable(outbox_view)]
+#[async_trait]
+pub trait ArchiveQueries: Send {
+    /// Those of these events that are in the archive, in any order.
+    async fn archived_by_event(&mut self, events: &[EventId]) -> Result<Vec<ArchivedEvent>, StoreError>;
+
+    /// The archived events of these aggregates, ordered by aggregate, `aggregate_seq` and id.
+    async fn archived_about(&mut self, aggregates: &[AggregateRef])
+    -> Result<Vec<ArchivedEvent>, StoreError>;
+
+    /// The stored values of those of these events that are in the outbox, smallest id first. An event with a value that
+    /// cannot be decoded is omitted.
+    async fn stored_events(&mut self, events: &[EventId]) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The recorded files that are not done, oldest first.
+    async fn unfinished_archive_files(&mut self) -> Result<Vec<Numbered<ArchiveFile>>, StoreError>;
+
+    /// At most `limit` recorded files with an id below `before`, greatest id first.
+    async fn archive_files(
+        &mut self,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<ArchiveFile>>, StoreError>;
+}
+
+/// Moves events between the outbox and the archive.
+#[handover_macros::wrappable(outbox)]
+#[async_trait]
+pub trait ArchiveRepo: Send {
+    /// Records a file and returns its id. A recorded name MUST cause a `Conflict`.
+    async fn add_archive_file(&mut self, file: &ArchiveFile) -> Result<i64, StoreError>;
+
+    /// Sets the `done_time` of a file.
+    async fn finish_archive_file(&mut self, file: i64, at: DateTime<Utc>) -> Result<(), StoreError>;
+
+    /// Removes the rows of these events and their consume-log records, and records the events as archived in this file;
+    /// returns the removed events. The caller MUST have stored them durably in the file.
+    ///
+    /// MUST remove only an event that is `SENT` and of which every stored value and every record is still the given one,
+    /// even if another unit of work changes the event at the same time. From then on:
+    ///
+    /// - [`append`](super::OutboxRepo::append) MUST refuse the id of an archived event with a `Conflict`, as that of an event
+    ///   in the outbox. Appends at the very moment of the removal are excepted.
+    /// - The numbers that the store assigns to later events of its aggregate MUST be higher than its `aggregate_seq`.
+    /// - [`subscribe_consumer`](super::ConsumeLog::subscribe_consumer) MUST count its id as one of the outbox.
+    async fn archive(&mut self, file: i64, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError>;
+
+    /// Inserts the rows of those of these events that are archived, with all their values and records, and removes the
+    /// records of their archiving; returns the inserted events. Events that are not archived MUST NOT be inserted.
+    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError>;
+}

@@ -1,0 +1,231 @@
+//! Events that leave the outbox for the archive, and return to it.
+
+use handover_events::EventId;
+use handover_outbox::ports::{
+    ArchiveFile, ArchivedEvent, Consumption, NewEvent, Numbered, StoreError, StoredEvent,
+};
+use tokio::sync::oneshot;
+
+use super::super::within;
+use super::outbox::{append, row};
+use super::{StoreRig, begin, in_unit, view};
+use crate::samples::{aggregate, confirmed, consumption, event, event_id, later, redrive, start, to_failed};
+use crate::work::{commit, is_conflict};
+
+fn file(name: &str) -> ArchiveFile {
+    ArchiveFile {
+        name: name.to_owned(),
+        events: 1,
+        records: 1,
+        bytes: 3_000_000_000,
+        sha256: "ab".repeat(32),
+        first_id: 1,
+        last_id: 9,
+        create_time: start(),
+        done_time: None,
+    }
+}
+
+/// Commits events that are sent and applied by one consumer.
+async fn settled(rig: &dyn StoreRig, events: &[NewEvent]) {
+    let records: Vec<Consumption> = events.iter().map(|event| consumption("loans", event)).collect();
+    let proofs: Vec<_> = events.iter().map(|event| confirmed(event.event_id.as_str())).collect();
+    let proofs: Vec<_> = proofs.iter().collect();
+    append(rig, events).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&proofs, later(1)).await.unwrap();
+        unit.outbox().record(&records).await.unwrap();
+    });
+}
+
+async fn stored(rig: &dyn StoreRig, ids: &[&str]) -> Vec<StoredEvent> {
+    let events: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
+    view(rig).await.outbox_view().stored_events(&events).await.expect("the stored values are read")
+}
+
+/// Archives these events and returns those that left the outbox.
+async fn archive(rig: &dyn StoreRig, events: &[StoredEvent]) -> Vec<EventId> {
+    in_unit!(rig, |unit| unit.outbox().archive(7, events).await.expect("events are archived"))
+}
+
+async fn archived(rig: &dyn StoreRig, id: &str) -> Vec<ArchivedEvent> {
+    view(rig).await.outbox_view().archived_by_event(&[event_id(id)]).await.expect("archived events")
+}
+
+async fn rows(rig: &dyn StoreRig, id: &str) -> (usize, usize) {
+    let mut view = view(rig).await;
+    let rows = view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().len();
+    (rows, view.outbox_view().consumed_of(&[event_id(id)]).await.unwrap().len())
+}
+
+/// An archived event leaves the outbox with its records; what the database keeps of it is found by event and by aggregate.
+/// Other events stay.
+pub async fn an_archived_event_leaves_the_outbox_with_its_records(rig: &dyn StoreRig) {
+    settled(rig, &[event("b", 7, 2), event("a", 7, 1), event("other", 8, 1)]).await;
+    let before = row(rig, "a").await;
+    let events = stored(rig, &["a", "b", "missing"]).await;
+    assert_eq!(events.iter().map(|it| it.event_id.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    let mut left = archive(rig, &events).await;
+    left.sort();
+    assert_eq!(left, [event_id("a"), event_id("b")]);
+    assert_eq!(
+        (rows(rig, "a").await, rows(rig, "b").await, rows(rig, "other").await),
+        ((0, 0), (0, 0), (1, 1))
+    );
+    let expected = ArchivedEvent {
+        id: before.id,
+        event_id: before.event_id,
+        event_type: before.event_type,
+        aggregate: before.aggregate,
+        aggregate_seq: 1,
+        create_time: before.create_time,
+        file: 7,
+    };
+    assert_eq!(archived(rig, "a").await, std::slice::from_ref(&expected));
+    assert_eq!(archived(rig, "other").await, []);
+    let about = [aggregate(7), aggregate(8), aggregate(7)];
+    let about = view(rig).await.outbox_view().archived_about(&about).await.unwrap();
+    assert_eq!(about.iter().map(|it| it.aggregate_seq).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(about[0], expected);
+    assert_eq!(archive(rig, &events).await, [], "they have left already");
+}
+
+/// An event of which any value or record has changed since it was read stays, and so does one that is not sent.
+pub async fn only_unchanged_sent_events_are_archived(rig: &dyn StoreRig) {
+    let events = ["redriven", "applied-again", "same"].map(|id| event(id, 7, 1));
+    settled(rig, &events).await;
+    append(rig, &[event("new", 7, 2), event("failed", 7, 3)]).await;
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed("failed")], later(1)).await.unwrap());
+    let read = stored(rig, &["redriven", "applied-again", "same", "new", "failed"]).await;
+    in_unit!(rig, |unit| {
+        let redriven = [redrive("redriven", later(2))];
+        unit.outbox().redrive(&redriven, later(2)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("redriven")], later(3)).await.unwrap();
+        unit.outbox().record(&[consumption("fines", &events[1])]).await.unwrap();
+    });
+    assert_eq!(archive(rig, &read).await, [event_id("same")]);
+    for id in ["redriven", "applied-again", "new", "failed"] {
+        assert_eq!((rows(rig, id).await.0, archived(rig, id).await), (1, vec![]), "{id}");
+    }
+}
+
+/// Of an unfinished redrive and an archiving at the same time, one takes effect.
+pub async fn a_concurrently_redriven_event_is_not_archived(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1)]).await;
+    let read = stored(rig, &["e"]).await;
+    let mut operator = begin(rig).await;
+    assert_eq!(operator.outbox().redrive(&[redrive("e", later(2))], later(2)).await.unwrap().len(), 1);
+    let (store, (started, starts)) = (rig.store(), oneshot::channel());
+    let archiving = tokio::spawn(async move {
+        started.send(()).unwrap();
+        loop {
+            let work = async {
+                let mut unit = store.begin().await?;
+                let left = unit.outbox().archive(7, &read).await?;
+                unit.commit().await?;
+                Ok(left)
+            };
+            match work.await {
+                Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                outcome => return outcome,
+            }
+        }
+    });
+    starts.await.unwrap();
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    commit(operator).await;
+    let left = within("archiving", archiving).await.expect("the task ends").expect("it is archived or not");
+    assert_eq!((left, rows(rig, "e").await), (vec![], (1, 1)));
+}
+
+/// The id of an archived event is refused like that of an event in the outbox, with or without a number and among others.
+pub async fn the_id_of_an_archived_event_is_a_conflict(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1)]).await;
+    archive(rig, &stored(rig, &["e"]).await).await;
+    for seq in [Some(2), None] {
+        for others in [&[][..], &["f", "g"]] {
+            let ids = others.iter().chain(&["e"]);
+            let events: Vec<NewEvent> =
+                ids.map(|id| NewEvent { aggregate_seq: seq, ..event(id, 8, 1) }).collect();
+            let mut unit = begin(rig).await;
+            is_conflict(unit.outbox().append(&events).await);
+        }
+    }
+    append(rig, &[event("f", 8, 1)]).await;
+}
+
+/// The numbers that the store assigns are higher than those of archived events, also if no event of the aggregate is left.
+pub async fn numbers_continue_after_archived_events(rig: &dyn StoreRig) {
+    let unnumbered = |id: &str| NewEvent { aggregate_seq: None, ..event(id, 7, 0) };
+    settled(rig, &[unnumbered("first"), event("numbered", 8, 41)]).await;
+    archive(rig, &stored(rig, &["first", "numbered"]).await).await;
+    let others = NewEvent { aggregate_seq: None, ..event("after", 8, 0) };
+    append(rig, &[unnumbered("second"), others]).await;
+    assert_eq!((row(rig, "second").await.aggregate_seq, row(rig, "after").await.aggregate_seq), (2, 42));
+}
+
+/// A new consumer is subscribed to the events after the archived ones.
+pub async fn a_new_consumer_is_subscribed_after_archived_events(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1)]).await;
+    let id = row(rig, "e").await.id;
+    archive(rig, &stored(rig, &["e"]).await).await;
+    let subscription =
+        in_unit!(rig, |unit| unit.outbox().subscribe_consumer("fines", start()).await.unwrap());
+    assert_eq!(subscription.after_id, id);
+}
+
+/// A restored event has the same values and records as before; it is in the outbox or in the archive, never in both.
+pub async fn a_restored_event_is_as_before(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1), event("f", 7, 2)]).await;
+    let read = stored(rig, &["e", "f"]).await;
+    let restore = async |events: &[StoredEvent]| {
+        in_unit!(rig, |unit| unit.outbox().restore(events).await.expect("events are restored"))
+    };
+    assert_eq!(restore(&read).await, [], "they are not archived");
+    archive(rig, &read).await;
+    assert_eq!(restore(&read[..1]).await, [event_id("e")]);
+    assert_eq!(restore(&read[..1]).await, [], "it has returned already");
+    assert_eq!(stored(rig, &["e", "f"]).await, read[..1]);
+    assert_eq!((archived(rig, "e").await.len(), archived(rig, "f").await.len()), (0, 1));
+    assert_eq!(archive(rig, &read[..1]).await, [event_id("e")]);
+    let later = Consumption { attempts: 5, ..consumption("loans", &event("e", 7, 1)) };
+    in_unit!(rig, |unit| unit.outbox().record(&[later]).await.unwrap());
+    assert_eq!(restore(&read[..1]).await, [event_id("e")]);
+    let records = view(rig).await.outbox_view().consumed_of(&[event_id("e")]).await.unwrap();
+    let attempts: Vec<u32> = records.iter().map(|it| it.record.attempts).collect();
+    assert_eq!(attempts, [5], "a record that was written after the event was archived stays");
+}
+
+/// An archiving that is not committed changes nothing.
+pub async fn a_dropped_unit_of_work_archives_nothing(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1)]).await;
+    let read = stored(rig, &["e"]).await;
+    let mut unit = begin(rig).await;
+    unit.outbox().add_archive_file(&file("a")).await.unwrap();
+    assert_eq!(unit.outbox().archive(7, &read).await.unwrap(), [event_id("e")]);
+    drop(unit);
+    assert_eq!((stored(rig, &["e"]).await, archived(rig, "e").await), (read, vec![]));
+    assert_eq!(view(rig).await.outbox_view().archive_files(None, 9).await.unwrap(), []);
+}
+
+/// A file is recorded once under its name; unfinished files are found.
+pub async fn files_of_the_archive_are_recorded_until_they_are_done(rig: &dyn StoreRig) {
+    let (a, b) = in_unit!(rig, |unit| {
+        let a = unit.outbox().add_archive_file(&file("a")).await.unwrap();
+        (a, unit.outbox().add_archive_file(&ArchiveFile { records: 2, ..file("A") }).await.unwrap())
+    });
+    let mut unit = begin(rig).await;
+    is_conflict(unit.outbox().add_archive_file(&file("a")).await);
+    drop(unit);
+    in_unit!(rig, |unit| unit.outbox().finish_archive_file(a, later(5)).await.unwrap());
+    let first = Numbered { id: a, effect: ArchiveFile { done_time: Some(later(5)), ..file("a") } };
+    let second = Numbered { id: b, effect: ArchiveFile { records: 2, ..file("A") } };
+    let mut view = view(rig).await;
+    let view = view.outbox_view();
+    assert_eq!(view.archive_files(None, 9).await.unwrap(), [second.clone(), first.clone()]);
+    assert_eq!(view.archive_files(None, 1).await.unwrap(), std::slice::from_ref(&second));
+    assert_eq!(view.archive_files(Some(b), 9).await.unwrap(), [first]);
+    assert_eq!(view.unfinished_archive_files().await.unwrap(), [second]);
+}
