@@ -49,11 +49,11 @@ const POSTGRES: Cost = Cost {
 const POSTGRES_RABBITMQ: Cost =
     Cost { phases: [(Phase::Place, 7, 1), (Phase::Publish, 6, 1), (Phase::Consume, 8, 1)], log_bytes: 6_848 };
 const MARIADB: Cost = Cost {
-    phases: [(Phase::Place, 12, 1), (Phase::Publish, 7, 2), (Phase::Consume, 18, 4)],
+    phases: [(Phase::Place, 11, 1), (Phase::Publish, 7, 2), (Phase::Consume, 18, 4)],
     log_bytes: 15_565,
 };
 const MARIADB_RABBITMQ: Cost = Cost {
-    phases: [(Phase::Place, 12, 1), (Phase::Publish, 6, 1), (Phase::Consume, 9, 1)],
+    phases: [(Phase::Place, 11, 1), (Phase::Publish, 6, 1), (Phase::Consume, 9, 1)],
     log_bytes: 10_371,
 };
 

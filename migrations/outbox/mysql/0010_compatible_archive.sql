@@ -18,8 +18,8 @@ CREATE TABLE outbox_archive_files (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- A row is an event that is in the archive and not in `outbox_events`: its event id is not used again, the sequence of its
--- aggregate continues after it, and a late message of it is a duplicate. `id` is its id in `outbox_events`.
+-- A row is an event that is in the archive and not in `outbox_events`: the sequence of its aggregate continues after
+-- it, and a late message of it is a duplicate. `id` is its id in `outbox_events`.
 CREATE TABLE outbox_archived_events (
     id             BIGINT NOT NULL PRIMARY KEY,
     event_id       VARCHAR(64) NOT NULL,

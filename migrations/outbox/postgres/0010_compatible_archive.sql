@@ -16,8 +16,8 @@ CREATE TABLE outbox_archive_files (
     done_time   TIMESTAMPTZ(6)
 );
 
--- A row is an event that is in the archive and not in `outbox_events`: its event id is not used again, the sequence of its
--- aggregate continues after it, and a late message of it is a duplicate. `id` is its id in `outbox_events`.
+-- A row is an event that is in the archive and not in `outbox_events`: the sequence of its aggregate continues after
+-- it, and a late message of it is a duplicate. `id` is its id in `outbox_events`.
 CREATE TABLE outbox_archived_events (
     id             BIGINT PRIMARY KEY,
     event_id       VARCHAR(64) COLLATE "C" NOT NULL,

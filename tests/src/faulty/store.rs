@@ -102,7 +102,6 @@ pub enum Fault {
     RetriesOfConsumersAreIgnored,
     ReportsAreWrittenOutsideUnit,
     ArchivedEventsAreForgotten,
-    ArchivedIdsAreAppended,
     ArchiveRestartsNumbers,
     ArchiveHidesLastId,
     ArchiveIgnoresChanges,

@@ -163,22 +163,11 @@ impl Session {
             return self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop);
         }
         for (sql, values) in self.dialect.insert(T::INSERT, T::INSERTED, rows, after) {
-            self.defer(T::NAME, sql, values).await?;
+            if self.deferred.concern(&sql) || !self.deferred.have_room_for(values.len()) {
+                self.send_deferred().await?;
+            }
+            self.deferred.push(T::NAME, sql, values);
         }
-        Ok(())
-    }
-
-    /// Defers a write to a table whose caller needs no result. It is sent with the next write.
-    pub(crate) async fn defer(
-        &mut self,
-        table: &'static str,
-        sql: String,
-        values: Vec<Value>,
-    ) -> Result<(), StoreError> {
-        if self.deferred.concern(&sql) || !self.deferred.have_room_for(values.len()) {
-            self.send_deferred().await?;
-        }
-        self.deferred.push(table, sql, values);
         Ok(())
     }
 

@@ -122,8 +122,6 @@ pub trait ArchiveRepo: Send {
     /// MUST remove only an event that is `SENT` and of which every stored value and every record is still the given one,
     /// even if another unit of work changes the event at the same time. From then on:
     ///
-    /// - [`append`](super::OutboxRepo::append) MUST refuse the id of an archived event with a `Conflict`, as that of an event
-    ///   in the outbox. Appends at the very moment of the removal are excepted.
     /// - The numbers that the store assigns to later events of its aggregate MUST be higher than its `aggregate_seq`.
     /// - [`subscribe_consumer`](super::ConsumeLog::subscribe_consumer) MUST count its id as one of the outbox.
     async fn archive(&mut self, file: i64, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError>;

@@ -110,11 +110,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
     };
     for (mode, which, some) in [
-        (
-            "orders",
-            "steps",
-            ["read products", "insert orders, outbox_archived_events, outbox_events", "commit"],
-        ),
+        ("orders", "steps", ["read products", "insert orders, outbox_events", "commit"]),
         ("orders", "ceilingSteps", ["read products", "insert outbox_events", "commit"]),
         ("drain", "steps", ["publish", "read outbox_events", "change outbox_events"]),
         ("drain", "ceilingSteps", ["claim", "publish", "mark and commit"]),

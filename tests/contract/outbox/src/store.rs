@@ -324,7 +324,6 @@ crate::rules! { store_rules: StoreRig;
         an_archived_event_leaves_the_outbox_with_its_records,
         only_unchanged_sent_events_are_archived,
         a_concurrently_redriven_event_is_not_archived,
-        the_id_of_an_archived_event_is_a_conflict,
         numbers_continue_after_archived_events,
         a_new_consumer_is_subscribed_after_archived_events,
         a_restored_event_is_as_before,

@@ -9,9 +9,6 @@ faults! { broken_by(Fault) {
         "a_restored_event_is_as_before",
         "an_archived_event_leaves_the_outbox_with_its_records",
     ]
-    archived_ids_are_appended: ArchivedIdsAreAppended breaks [
-        "the_id_of_an_archived_event_is_a_conflict",
-    ]
     archive_restarts_numbers: ArchiveRestartsNumbers breaks [
         "numbers_continue_after_archived_events",
     ]

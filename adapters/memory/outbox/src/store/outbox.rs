@@ -204,8 +204,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
                 }
             }
             for event in events {
-                let is_archived = statement.archived().get(&event.event_id).is_some();
-                if is_archived || of_event(statement, &event.event_id).is_some() {
+                if of_event(statement, &event.event_id).is_some() {
                     return Err(conflict(format!("outbox.event_id {}", event.event_id)));
                 }
                 let id = next(&mut statement.sequences.outbox);

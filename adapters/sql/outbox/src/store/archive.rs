@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, NewEvent, Numbered, StoreError, StoredEvent,
-    StoredRow, StoredValue,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Numbered, StoreError, StoredEvent, StoredRow,
+    StoredValue,
 };
 
 use super::page::Page;
@@ -80,26 +80,6 @@ pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64])
         values: values![kind, tenant],
         ..LookUp::default()
     })
-}
-
-/// Name of the table that [`refuse_archived`] reads and writes.
-pub(super) const ARCHIVED_EVENTS: &str = ArchivedTable::NAME;
-
-/// Statements that violate a unique key if one of these events is archived, and otherwise change nothing. They return
-/// nothing, so they can be sent together with the statements that append the events.
-pub(super) fn refuse_archived(events: &[NewEvent]) -> Vec<(String, Vec<Value>)> {
-    let events: Vec<&EventId> = events.iter().map(|event| &event.event_id).collect();
-    let refuse = |events: &[&EventId]| {
-        let events = padded(events);
-        let columns = ArchivedTable::COLUMNS;
-        let list = placeholders(events.len());
-        let sql = format!(
-            "INSERT INTO outbox_archived_events ({columns}) SELECT {columns} FROM outbox_archived_events \
-             WHERE event_id IN ({list})"
-        );
-        (sql, events.into_iter().map(Value::from).collect())
-    };
-    events.chunks(MAX_ROWS).map(refuse).collect()
 }
 
 /// The values of a row; `None` if one of them cannot be decoded.

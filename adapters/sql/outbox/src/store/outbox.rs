@@ -11,11 +11,10 @@ use handover_outbox::ports::{
     OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
-use super::archive::{ARCHIVED_EVENTS, refuse_archived};
 use super::outbox_table::{OutboxTable, select};
 use super::page::Page;
 use super::sequences::append_statements;
-use crate::dialect::{Dialect, Joining, MAX_ROWS, padded, placeholders};
+use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, is_aggregate_id, values};
@@ -174,20 +173,7 @@ impl OutboxRepo for Session {
             self.shared.accept_text_keys();
         }
         if events.iter().all(|event| event.aggregate_seq.is_some()) {
-            // Sent with the insert as one statement, except on MySQL.
-            let is_joined = self.dialect.joining() != Joining::None;
-            let (before, after) = if is_joined {
-                (refuse_archived(events), Vec::new())
-            } else {
-                (Vec::new(), refuse_archived(events))
-            };
-            for (sql, values) in before {
-                self.defer(ARCHIVED_EVENTS, sql, values).await?;
-            }
             self.insert_into::<OutboxTable>(OutboxTable::rows(events), "").await?;
-            for (sql, values) in after {
-                self.execute(&sql, values).await?;
-            }
         } else {
             for (sql, values) in append_statements(self.dialect, events) {
                 self.execute(&sql, values).await?;

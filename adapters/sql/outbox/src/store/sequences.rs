@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use handover_outbox::ports::NewEvent;
 
-use super::archive::refuse_archived;
 use super::outbox_table::OutboxTable;
-use crate::dialect::{Dialect, Joining, MAX_ROWS, Sequencing, placeholders};
+use crate::dialect::{Dialect, MAX_ROWS, Sequencing, placeholders};
 use crate::table::Table;
 use crate::value::{Value, values};
 
@@ -141,28 +140,10 @@ impl<'e> Rows<'e> {
 /// The statements that append events, with their parameters. They return nothing, so they also run on a connection of an
 /// application.
 pub(crate) fn append_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(String, Vec<Value>)> {
-    let mut statements = if events.iter().any(|event| event.aggregate_seq.is_none()) {
-        numbered_statements(dialect, events)
-    } else {
-        dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
-    };
-    for (number, (refusal, refused)) in refuse_archived(events).into_iter().enumerate() {
-        match (dialect.joining(), statements.last_mut()) {
-            (Joining::CommonTableExpressions, Some((sql, values))) => {
-                let (separator, rest) = match sql.strip_prefix("WITH ") {
-                    Some(rest) => (",", rest),
-                    None => ("", sql.as_str()),
-                };
-                *sql = format!("WITH refused_{number} AS ({refusal}){separator} {rest}");
-                values.splice(0..0, refused);
-            }
-            // After the insert: if it waited for the removal of an event, this statement sees that the event is archived.
-            (Joining::CommonTableExpressions | Joining::Script | Joining::None, _) => {
-                statements.push((refusal, refused));
-            }
-        }
+    if events.iter().any(|event| event.aggregate_seq.is_none()) {
+        return numbered_statements(dialect, events);
     }
-    statements
+    dialect.insert(OutboxTable::INSERT, OutboxTable::INSERTED, OutboxTable::rows(events), "")
 }
 
 /// The statements that append events of which at least one has no number.

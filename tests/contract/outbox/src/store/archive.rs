@@ -140,22 +140,6 @@ pub async fn a_concurrently_redriven_event_is_not_archived(rig: &dyn StoreRig) {
     assert_eq!((left, rows(rig, "e").await), (vec![], (1, 1)));
 }
 
-/// The id of an archived event is refused like that of an event in the outbox, with or without a number and among others.
-pub async fn the_id_of_an_archived_event_is_a_conflict(rig: &dyn StoreRig) {
-    settled(rig, &[event("e", 7, 1)]).await;
-    archive(rig, &stored(rig, &["e"]).await).await;
-    for seq in [Some(2), None] {
-        for others in [&[][..], &["f", "g"]] {
-            let ids = others.iter().chain(&["e"]);
-            let events: Vec<NewEvent> =
-                ids.map(|id| NewEvent { aggregate_seq: seq, ..event(id, 8, 1) }).collect();
-            let mut unit = begin(rig).await;
-            is_conflict(unit.outbox().append(&events).await);
-        }
-    }
-    append(rig, &[event("f", 8, 1)]).await;
-}
-
 /// The numbers that the store assigns are higher than those of archived events, also if no event of the aggregate is left.
 pub async fn numbers_continue_after_archived_events(rig: &dyn StoreRig) {
     let unnumbered = |id: &str| NewEvent { aggregate_seq: None, ..event(id, 7, 0) };

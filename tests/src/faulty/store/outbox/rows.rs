@@ -221,11 +221,6 @@ impl OutboxRepoWrapper for Unit {
                 }
             }
         }
-        if self.has(Fault::ArchivedIdsAreAppended) {
-            let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
-            let archived = self.inner().outbox().archived_by_event(&ids).await?;
-            events.retain(|event| !archived.iter().any(|it| it.event_id == event.event_id));
-        }
         if self.has(Fault::ArchiveRestartsNumbers) {
             for event in events.iter_mut().filter(|event| event.aggregate_seq.is_none()) {
                 let of = std::slice::from_ref(&event.aggregate);
