@@ -17,7 +17,7 @@ pub use gateway_reports::ListGatewayReports;
 pub use orders::{Deadline, FindOrders, OrderDetails, OrderSearch};
 pub use reconcile::{Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair};
 pub use refunds::ListRefunds;
-pub use timeline::{Timeline, TimelineItem, TimelineKind};
+pub use timeline::{InvoiceTimeline, Timeline, TimelineItem, TimelineKind};
 
 use std::sync::Arc;
 use std::time::Duration;

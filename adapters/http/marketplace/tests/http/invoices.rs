@@ -39,14 +39,14 @@ impl World {
     /// A paid invoice of tenant 1 for this month, and its payment.
     pub(crate) async fn paid_invoice(&self, period: &str) -> (i64, i64) {
         let invoice = self.invoice(period).await;
-        let payment = self.pay(1, invoice, "{}").send().await.expect(201, "00000").id("paymentId");
+        let payment = self.pay_invoice(1, invoice, "{}").send().await.expect(201, "00000").id("paymentId");
         let report = report(payment, &format!("txn-of-invoice-{invoice}"), "SUCCESS", "2.21");
         self.callback(&report).await.expect(200, "00000");
         (invoice, payment)
     }
 
     /// Pays an invoice as an operator of this tenant.
-    fn pay(&self, tenant: i64, invoice: i64, body: &str) -> Request {
+    fn pay_invoice(&self, tenant: i64, invoice: i64, body: &str) -> Request {
         let token = self.token(OTHER_USER, tenant, &[Role::Operator]);
         let key = format!("pay-{invoice}-{body}");
         self.post(&format!("/api/v1/invoices/{invoice}/payments"))
@@ -142,7 +142,8 @@ async fn only_the_platform_generates_and_only_closed_months_with_orders() {
 async fn operator_pays_an_invoice_of_the_tenant_and_the_platform_refunds_it() {
     let world = World::new().await;
     let invoice = world.invoice("2025-12").await;
-    let started = world.pay(1, invoice, r#"{"paymentMethod":"card"}"#).send().await.expect(201, "00000");
+    let started =
+        world.pay_invoice(1, invoice, r#"{"paymentMethod":"card"}"#).send().await.expect(201, "00000");
     let payment = started.id("paymentId");
     let expected = json!({
         "paymentId": payment, "reference": started.data["reference"], "orderId": null, "invoiceId": invoice,
@@ -150,11 +151,12 @@ async fn operator_pays_an_invoice_of_the_tenant_and_the_platform_refunds_it() {
     });
     assert_eq!(started.data, expected);
     assert!(started.text.contains(r#""amount":2.21,"#), "{}", started.text);
-    assert_eq!(world.pay(1, invoice, "{}").send().await.expect(201, "00000").data, expected);
-    let other = world.pay(1, invoice, r#"{"paymentMethod":"alipay"}"#).send().await.expect(409, "A0409");
+    assert_eq!(world.pay_invoice(1, invoice, "{}").send().await.expect(201, "00000").data, expected);
+    let other =
+        world.pay_invoice(1, invoice, r#"{"paymentMethod":"alipay"}"#).send().await.expect(409, "A0409");
     assert!(other.message.contains("a payment by card is in progress"), "{}", other.message);
-    world.pay(2, invoice, "{}").send().await.expect(404, "A0404");
-    world.pay(1, 4_711, "{}").send().await.expect(404, "A0404");
+    world.pay_invoice(2, invoice, "{}").send().await.expect(404, "A0404");
+    world.pay_invoice(1, 4_711, "{}").send().await.expect(404, "A0404");
     let without_key = world.post(&format!("/api/v1/invoices/{invoice}/payments"));
     let token = world.token(OTHER_USER, 1, &[Role::Operator]);
     without_key.token(&token).json("{}").send().await.expect(400, "A0400");
@@ -166,7 +168,7 @@ async fn operator_pays_an_invoice_of_the_tenant_and_the_platform_refunds_it() {
     let paid = world.invoice_as(1, &format!("/api/v1/invoices/{invoice}")).await.expect(200, "00000");
     assert_eq!(paid.data["invoice"]["status"], "paid");
     assert_eq!(paid.data["payments"][0]["transactionId"], "txn-1");
-    let late = world.pay(1, invoice, r#"{"paymentMethod":"wechat"}"#);
+    let late = world.pay_invoice(1, invoice, r#"{"paymentMethod":"wechat"}"#);
     let late = late.header("accept-language", "zh").send().await.expect(409, "A0409");
     assert_eq!(late.message, "账单已支付，不能执行此操作");
 

@@ -263,7 +263,7 @@ pub async fn first_invoice_period_is_a_past_or_current_month(rig: &dyn MarketRig
 /// An invoice changes only from the previous version, and only in its tenant. Period, fee and total never change.
 pub async fn invoice_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let before = invoice(1, "2026-02");
-    add(rig, &[before.clone()]).await;
+    add(rig, std::slice::from_ref(&before)).await;
     let paid = Invoice {
         status: InvoiceStatus::Paid,
         pay_time: Some(later(20)),
