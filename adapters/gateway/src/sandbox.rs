@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{PaymentId, RefundResult};
+use marketplace_domain::{InvoiceId, OrderId, PaymentId, RefundResult};
 
 /// If an amount has these cents, the first attempt at a refund of a payment fails.
 const FAILING_CENTS: i64 = 13;
@@ -92,7 +92,9 @@ impl Gateway for SandboxGateway {
             }
             locked(&state).pending.remove(&request.key);
             if let Err(error) = reports.refund_ended(&request, result).await {
-                tracing::warn!(code = "gateway.sandbox-report-failed", %error, refundId = %request.refund, payable = %request.of,
+                let order = request.of.order().map(OrderId::get);
+                let invoice = request.of.invoice().map(InvoiceId::get);
+                tracing::warn!(code = "gateway.sandbox-report-failed", %error, refundId = %request.refund, orderId = order, invoiceId = invoice,
                     "[Sandbox] refund report failed; it is repeated with the next request for the refund");
             }
         };

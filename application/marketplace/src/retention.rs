@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use handover_events::{EventId, TenantId};
 use handover_outbox::archive::NeededEvents;
 use handover_outbox::ports::{OutboxRow, StoreError};
-use marketplace_domain::{AggregateType, FindingState, HoldStatus, OrderId, RecordedFinding, RefundStatus};
+use marketplace_domain::{
+    AggregateType, FindingState, HoldStatus, InvoiceId, OrderId, PayableId, RecordedFinding, Refund,
+    RefundStatus,
+};
 use serde::Deserialize;
 
 use crate::app::App;
@@ -15,7 +18,7 @@ use crate::ports::{FindingFilter, MarketTransactor, MarketView};
 /// Open findings per page.
 const FINDINGS: u32 = 500;
 
-/// Events of orders with a pending hold or refund, and events that an open finding names: operators and reconciliations
+/// Events of orders and invoices with a pending hold or refund, and events that an open finding names: operators and reconciliations
 /// still read them.
 pub struct EventsOfOpenCases {
     tx: MarketTransactor,
@@ -28,44 +31,59 @@ impl EventsOfOpenCases {
     }
 }
 
-/// The field by which events of payments, refunds and invoices name their order.
+/// The fields by which events of payments, refunds and invoices name their order or invoice.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NamedOrder {
-    order_id: OrderId,
+struct NamedPayable {
+    order_id: Option<OrderId>,
+    invoice_id: Option<InvoiceId>,
 }
 
-/// The order that an event is about.
-fn order_of(row: &OutboxRow) -> Option<OrderId> {
+/// The order or invoice that an event is about.
+fn payable_of(row: &OutboxRow) -> Option<PayableId> {
     if row.aggregate.kind == AggregateType::Order.as_str() {
-        return OrderId::try_from(&row.aggregate.id).ok();
+        return OrderId::try_from(&row.aggregate.id).ok().map(PayableId::Order);
     }
-    serde_json::from_str::<NamedOrder>(&row.payload).ok().map(|named| named.order_id)
+    let named: NamedPayable = serde_json::from_str(&row.payload).ok()?;
+    named.order_id.map(PayableId::Order).or(named.invoice_id.map(PayableId::Invoice))
+}
+
+/// The orders and invoices whose refund is pending.
+fn refunding(refunds: &[Refund]) -> impl Iterator<Item = (TenantId, PayableId)> {
+    let processing = refunds.iter().filter(|refund| refund.status == RefundStatus::Processing);
+    processing.map(|refund| (refund.tenant, refund.of))
 }
 
 #[async_trait]
 impl NeededEvents for EventsOfOpenCases {
     async fn needed(&self, rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError> {
         let mut orders: BTreeMap<TenantId, BTreeSet<OrderId>> = BTreeMap::new();
+        let mut invoices: BTreeSet<(TenantId, InvoiceId)> = BTreeSet::new();
         for row in rows {
-            orders.entry(row.aggregate.tenant).or_default().extend(order_of(row));
+            let tenant = row.aggregate.tenant;
+            match payable_of(row) {
+                Some(PayableId::Order(order)) => drop(orders.entry(tenant).or_default().insert(order)),
+                Some(PayableId::Invoice(invoice)) => drop(invoices.insert((tenant, invoice))),
+                None => {}
+            }
         }
         let mut view = self.tx.view().await?;
-        let mut open_orders = BTreeSet::new();
+        let mut open: BTreeSet<(TenantId, PayableId)> = BTreeSet::new();
         for (tenant, ids) in orders {
             let ids: Vec<OrderId> = ids.into_iter().collect();
             let holds = view.holds_of(tenant, &ids).await?;
             let frozen = holds.iter().filter(|hold| hold.status == HoldStatus::Frozen);
-            open_orders.extend(frozen.map(|hold| (tenant, hold.order)));
-            let refunds = view.refunds_of(tenant, &ids).await?;
-            let processing = refunds.iter().filter(|refund| refund.status == RefundStatus::Processing);
-            open_orders.extend(processing.filter_map(|refund| Some((tenant, refund.of.order()?))));
+            open.extend(frozen.map(|hold| (tenant, hold.order.into())));
+            open.extend(refunding(&view.refunds_of(tenant, &ids).await?));
+        }
+        for (tenant, invoice) in invoices {
+            open.extend(refunding(&view.payments_of_invoice(tenant, invoice).await?.refunds));
         }
         let findings = open_findings(&mut *view).await?;
         let is_needed = |row: &&OutboxRow| {
-            let order = order_of(row);
-            order.is_some_and(|order| open_orders.contains(&(row.aggregate.tenant, order)))
-                || findings.iter().any(|finding| names(finding, row, order))
+            let payable = payable_of(row);
+            payable.is_some_and(|payable| open.contains(&(row.aggregate.tenant, payable)))
+                || findings.iter().any(|finding| names(finding, row, payable))
         };
         Ok(rows.iter().filter(is_needed).map(|row| row.event_id.clone()).collect())
     }
@@ -86,10 +104,18 @@ async fn open_findings(view: &mut dyn MarketView) -> Result<Vec<RecordedFinding>
     }
 }
 
-/// Whether a finding is about this event or its order. An event whose id is the beginning of the id in a finding counts as
+/// Whether a finding is about this event or its order or invoice. An event whose id is the beginning of the id in a finding counts as
 /// named, too: it stays longer than necessary.
-fn names(finding: &RecordedFinding, row: &OutboxRow, order: Option<OrderId>) -> bool {
-    let is_of_order =
-        finding.order.is_some() && finding.order == order && finding.tenant == Some(row.aggregate.tenant);
-    is_of_order || finding.subject.contains(&format!("event:{}", row.event_id))
+fn names(finding: &RecordedFinding, row: &OutboxRow, payable: Option<PayableId>) -> bool {
+    let is_of_payable = match payable {
+        Some(PayableId::Order(order)) => finding.order == Some(order),
+        Some(PayableId::Invoice(invoice)) => {
+            let name = format!("invoice:{invoice}");
+            let key = format!("{name}:");
+            finding.subject.split(' ').any(|part| part == name || part.starts_with(&key))
+        }
+        None => false,
+    };
+    (is_of_payable && finding.tenant == Some(row.aggregate.tenant))
+        || finding.subject.contains(&format!("event:{}", row.event_id))
 }

@@ -19,6 +19,7 @@ pub use command::Command;
 pub use in_order::InOrder;
 pub use invoice::{
     InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoicePayArgs, InvoiceRefundArgs, InvoiceShowArgs,
+    InvoiceTimelineArgs,
 };
 pub use order::{OrderCommand, OrderFindArgs, OrderName, OrderSearchArgs, OrderShowArgs, TimelineArgs};
 pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};

@@ -9,7 +9,7 @@ use handover_events::Trace;
 use handover_memory::{ManualClock, VirtualClock};
 use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
-use marketplace_domain::{Currency, Money, OrderId};
+use marketplace_domain::{Currency, InvoiceId, Money, OrderId};
 use marketplace_gateway::{Endpoint, GatewaySetupError, HttpGateway};
 use serde_json::json;
 use standardwebhooks::Webhook;
@@ -127,6 +127,15 @@ async fn refund_request_has_body_idempotency_key_trace_and_signature() {
         assert_eq!(requests[0].headers[name], value);
     }
     verify(&requests[0]);
+}
+
+#[tokio::test]
+async fn refund_request_of_an_invoice_names_the_invoice() {
+    let server = Server::start(&[Reply::Text(202, "")]).await;
+    let of = InvoiceId::try_from(4).unwrap().into();
+    gateway(&server.url(), LONG_TIMEOUT).refund(&RefundRequest { of, ..request() }).await.unwrap();
+    let body = server.requests()[0].json();
+    assert_eq!((&body["invoiceId"], body.get("orderId")), (&json!(4), None));
 }
 
 /// Gateways refuse a repeated idempotency key with another body.

@@ -17,6 +17,6 @@ pub use invoices::{InvoiceDetailsView, InvoiceView};
 pub use orders::{FoundOrderView, OrderDetailsView, PaymentDetailsView};
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;
-pub use timeline::TimelineView;
+pub use timeline::{InvoiceTimelineView, TimelineView};
 
 pub(crate) use assets::AssetAmount;

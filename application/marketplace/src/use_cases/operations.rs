@@ -20,7 +20,7 @@ pub use reconcile::{
     Scope,
 };
 pub use refunds::ListRefunds;
-pub use timeline::{Timeline, TimelineItem, TimelineKind};
+pub use timeline::{InvoiceTimeline, Timeline, TimelineItem, TimelineKind};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,139 +1,19 @@
 //! Invoices are paid by operators of their tenant and refunded by the platform, with the machinery of the payments of orders.
 
+mod billed;
+
 use std::sync::{Arc, Mutex};
 
-use chrono::TimeDelta;
-use handover_outbox::operations::Reason;
 use handover_outbox::ports::{AuditFilter, Changed};
 use marketplace::jobs::RefundDispatcher;
 use marketplace::ports::{InvoicePayments, MockGateway, RefundRequest};
-use marketplace::use_cases::operations::{GRACE, Reconcile};
 use marketplace::use_cases::*;
-use marketplace::{CommandContext, RefundSettings, Role};
+use marketplace::{RefundSettings, Role};
 use marketplace_domain::*;
 
-use crate::invoices::{add, completed, generate, operator, platform, tenant};
-use crate::support::{CommitFault, Process, World, gateway, money, report};
-
-/// The tenant of the invoice.
-const OWNER: i64 = 7;
-
-/// A pending invoice over 2.21 of tenant 7.
-struct Billed {
-    world: World,
-    process: Process,
-    invoice: InvoiceId,
-}
-
-fn owner() -> CommandContext {
-    operator(OWNER, &[Role::Operator])
-}
-
-fn reason() -> Reason {
-    Reason::new("billed twice".to_owned()).unwrap()
-}
-
-impl Billed {
-    async fn new() -> Billed {
-        Billed::over(8_850).await
-    }
-
-    /// The invoice of one order with this total.
-    async fn over(total: i64) -> Billed {
-        let world = World::new().await;
-        let process = world.process();
-        add(&process, &[completed(1, OWNER, total, "2026-01-15T00:00:00Z")]).await;
-        let invoice = generate(&process, OWNER, "2026-01").await.unwrap().id;
-        Billed { world, process, invoice }
-    }
-
-    async fn start(&self) -> Payment {
-        self.process.app.payments.pay_invoice(&owner(), self.payment(None)).await.unwrap()
-    }
-
-    const fn payment(&self, method: Option<PaymentMethod>) -> PayInvoice {
-        PayInvoice { invoice: self.invoice, method }
-    }
-
-    async fn report(&self, payment: &Payment, transaction: &str, result: PaymentResult) -> Payment {
-        let mut command = report(payment, result);
-        command.report.transaction_id = transaction.to_owned();
-        self.process.app.payments.settle(&gateway(), command).await.unwrap()
-    }
-
-    async fn paid(&self) -> Payment {
-        let payment = self.start().await;
-        self.report(&payment, "txn-1", PaymentResult::Success).await
-    }
-
-    async fn refund(&self) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
-        let command = RefundInvoice { invoice: self.invoice, reason: reason() };
-        self.process.app.payments.refund_invoice(&platform(), command).await
-    }
-
-    async fn report_refund(&self, refund: &Refund, result: RefundResult) -> Refund {
-        let command =
-            SettleRefund { refund: refund.id.into(), result, transaction_id: None, body_hash: String::new() };
-        self.process.app.payments.settle_refund(&gateway(), command).await.unwrap()
-    }
-
-    async fn invoice(&self) -> Invoice {
-        self.world.view().await.invoice_by_id(self.invoice).await.unwrap().unwrap()
-    }
-
-    async fn status(&self) -> InvoiceStatus {
-        self.invoice().await.status
-    }
-
-    async fn rows(&self) -> InvoicePayments {
-        self.world.view().await.payments_of_invoice(tenant(OWNER), self.invoice).await.unwrap()
-    }
-
-    /// Payloads of the events of this type.
-    async fn payloads(&self, event_type: &str) -> Vec<serde_json::Value> {
-        let rows = self.world.rows().await;
-        let of_type = rows.iter().filter(|row| row.event_type == event_type);
-        of_type
-            .map(|row| {
-                assert_eq!(row.aggregate.tenant, tenant(OWNER));
-                serde_json::from_str(&row.payload).unwrap()
-            })
-            .collect()
-    }
-
-    /// The total of an account of the tenant.
-    async fn total(&self, account: Account) -> i64 {
-        let totals = self.world.view().await.account_totals(Some(tenant(OWNER))).await.unwrap();
-        totals.into_iter().find(|total| total.account == account).map_or(0, |total| total.total)
-    }
-
-    /// Keys and owners of the operations with these keys.
-    async fn booked(&self, keys: &[String]) -> Vec<(String, Option<UserId>)> {
-        let keys: Vec<OperationKey> = keys.iter().cloned().map(OperationKey::stored).collect();
-        let found = self.world.view().await.operations_by_key(tenant(OWNER), &keys).await.unwrap();
-        let mut booked: Vec<_> = found.into_iter().map(|it| (it.key.to_string(), it.user)).collect();
-        booked.sort();
-        booked
-    }
-
-    /// Kind, key and description of the findings of all tenants.
-    async fn findings(&self) -> Vec<(FindingKind, Option<String>, String)> {
-        let now = self.process.app.now();
-        let query = Reconcile {
-            tenant: None,
-            since: now - TimeDelta::days(1),
-            until: now + TimeDelta::seconds(1),
-            grace: GRACE,
-            repair: true,
-            reason: None,
-        };
-        let operator = platform().operator().unwrap();
-        let report = self.process.app.operations.reconcile(&operator, query).await.unwrap();
-        let of_money = [FindingKind::NotBooked, FindingKind::InvoiceDiffers];
-        let found = report.findings.into_iter().filter(|it| of_money.contains(&it.kind));
-        found.map(|it| (it.kind, it.key, it.what)).collect()
-    }
-}
+use crate::invoices::{operator, platform, tenant};
+use crate::support::{CommitFault, Process, gateway, money, report};
+use billed::{Billed, OWNER, owner, reason};
 
 #[tokio::test(start_paused = true)]
 async fn operator_of_the_tenant_pays_an_invoice_once() {
@@ -382,4 +262,37 @@ async fn reconciliation_compares_an_invoice_with_its_payments_and_the_ledger() {
         ),
     ];
     assert_eq!(found, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeline_of_an_invoice_shows_payment_report_ledger_and_refund() {
+    let billed = Billed::new().await;
+    billed.paid().await;
+    let refund = billed.refund().await.unwrap();
+    billed.report_refund(&refund, RefundResult::Success).await;
+    let operations = &billed.process.app.operations;
+    let timeline = operations.invoice_timeline(&owner(), billed.invoice).await.unwrap();
+    assert_eq!(timeline.invoice, billed.invoice);
+    let mut shown: Vec<_> = timeline.items.iter().map(|item| item.what.clone()).collect();
+    shown.sort();
+    let expected = [
+        "INVOICE_GENERATED committed to the outbox",
+        "PAYMENT_SUCCEEDED committed to the outbox",
+        "REFUND_SUCCEEDED committed to the outbox",
+        "cash: capture of 2.21",
+        "cash: payout of 2.21",
+        "payment of 2.21 CNY started",
+        "payment of 2.21 CNY succeeded",
+        "refund of 2.21 CNY requested",
+        "refund of 2.21 CNY succeeded",
+        "report 1 of the gateway: payment SUCCESS; invoice_paid",
+        "report 2 of the gateway: refund SUCCESS; refunded",
+    ];
+    assert_eq!(shown, expected);
+    let keys: Vec<_> = timeline.items.iter().filter_map(|item| item.idempotency_key.clone()).collect();
+    assert!(keys.contains(&format!("invoice:{}:capture", billed.invoice)), "{keys:?}");
+    for foreign in [operator(1, &[Role::Operator]), operator(OWNER, &[Role::User])] {
+        let refused = operations.invoice_timeline(&foreign, billed.invoice).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
 }

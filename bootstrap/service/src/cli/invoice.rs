@@ -39,6 +39,9 @@ pub enum InvoiceCommand {
     /// Show an invoice with its payments, its refunds and its lines: the fee of each order
     #[command(after_help = "Example:\n  handover invoice show 17 --limit 100")]
     Show(InvoiceShowArgs),
+    /// Show the events of an invoice, of its payments and of its refunds, and their effects
+    #[command(after_help = "Example:\n  handover invoice timeline 17")]
+    Timeline(InvoiceTimelineArgs),
     /// Generate the invoice of a tenant for a month that has ended
     #[command(after_help = GENERATE_HELP)]
     Generate(InvoiceGenerateArgs),
@@ -74,6 +77,18 @@ pub struct InvoiceShowArgs {
     pub common: Common,
     #[command(flatten)]
     pub page: PageArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `handover invoice timeline`.
+#[derive(Debug, Clone, Args)]
+pub struct InvoiceTimelineArgs {
+    /// The invoice's id
+    #[arg(value_name = "INVOICE_ID", value_parser = invoice)]
+    pub invoice: InvoiceId,
+    #[command(flatten)]
+    pub common: Common,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,4 +1,4 @@
-//! `invoice list|show|generate|pay|refund`: read and write the database directly, also while a process serves it.
+//! `invoice list|show|timeline|generate|pay|refund`: read and write the database directly, also while a process serves it.
 
 use std::error::Error;
 
@@ -7,12 +7,16 @@ use handover_cli::print::{list, show};
 use handover_runtime::Failure;
 use marketplace::use_cases::{GenerateInvoice, ListInvoices, PayInvoice, RefundInvoice, UseCaseError};
 use marketplace_domain::{InvoiceId, OrderId};
-use marketplace_http::views::{InvoiceDetailsView, InvoiceView, PaymentDetailsView, RefundDetailsView};
+use marketplace_http::views::{
+    InvoiceDetailsView, InvoiceTimelineView, InvoiceView, PaymentDetailsView, RefundDetailsView,
+};
 
 use super::money::{failed, failed_to_find};
 use super::operator::Operator;
+use super::orders::print_timeline;
 use crate::cli::{
     InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoicePayArgs, InvoiceRefundArgs, InvoiceShowArgs,
+    InvoiceTimelineArgs,
 };
 
 /// `invoice`.
@@ -20,6 +24,7 @@ pub(super) async fn invoice(command: &InvoiceCommand) -> Result<(), Failure> {
     match command {
         InvoiceCommand::List(arguments) => list_invoices(arguments).await,
         InvoiceCommand::Show(arguments) => show_invoice(arguments).await,
+        InvoiceCommand::Timeline(arguments) => timeline(arguments).await,
         InvoiceCommand::Generate(arguments) => generate_invoice(arguments).await,
         InvoiceCommand::Pay(arguments) => pay_invoice(arguments).await,
         InvoiceCommand::Refund(arguments) => refund_invoice(arguments).await,
@@ -47,6 +52,15 @@ async fn show_invoice(arguments: &InvoiceShowArgs) -> Result<(), Failure> {
     let found = operator.app.invoicing.find(&operator.context, id, after, arguments.page.limit).await;
     let found = found.map_err(|error| failed_to_find_invoice(&operator, id, error))?;
     Ok(show(arguments.output.output, &InvoiceDetailsView::from(found))?)
+}
+
+/// `invoice timeline`.
+async fn timeline(arguments: &InvoiceTimelineArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let id = arguments.invoice;
+    let timeline = operator.app.operations.invoice_timeline(&operator.context, id).await;
+    let timeline = timeline.map_err(|error| failed_to_find_invoice(&operator, id, error))?;
+    print_timeline(arguments.output.output, &InvoiceTimelineView::from(timeline))
 }
 
 /// `invoice generate`.

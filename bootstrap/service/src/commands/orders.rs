@@ -10,6 +10,7 @@ use marketplace_domain::OrderId;
 use marketplace_http::views::{
     FoundOrderView, OrderDetailsView, PaymentDetailsView, RefundDetailsView, TimelineView,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use super::money::{failed, failed_to_find};
@@ -30,6 +31,17 @@ pub(super) async fn order(command: &OrderCommand) -> Result<(), Failure> {
 
 /// `order timeline`.
 async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let tenant = arguments.tenant;
+    let order = id_of(&operator, tenant, &arguments.order).await?;
+    let timeline = operator.app.operations.timeline(&operator.context, tenant, order).await;
+    let timeline =
+        timeline.map_err(|error| operator.session.failed_to_find(error, format!("order {order}"), SEE))?;
+    print_timeline(arguments.output.output, &TimelineView::from(timeline))
+}
+
+/// Prints the timeline of an order or invoice.
+pub(super) fn print_timeline(format: Output, timeline: &impl Serialize) -> Result<(), Failure> {
     const COLUMNS: [&str; 10] = [
         "at",
         "kind",
@@ -42,14 +54,8 @@ async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
         "idempotencyKey",
         "detail",
     ];
-    let operator = Operator::open(&arguments.common).await?;
-    let tenant = arguments.tenant;
-    let order = id_of(&operator, tenant, &arguments.order).await?;
-    let timeline = operator.app.operations.timeline(&operator.context, tenant, order).await;
-    let timeline =
-        timeline.map_err(|error| operator.session.failed_to_find(error, format!("order {order}"), SEE))?;
-    let view = output::value(&TimelineView::from(timeline));
-    Ok(say(&match arguments.output.output {
+    let view = output::value(timeline);
+    Ok(say(&match format {
         Output::Table => output::columns(&COLUMNS, view["items"].as_array().map_or(&[], Vec::as_slice)),
         Output::Json => output::json(&view),
     })?)

@@ -85,6 +85,7 @@ fn names_of_gateway_reports_are_frozen_and_round_trip() {
         [
             "recorded",
             "order_paid",
+            "invoice_paid",
             "payment_failed",
             "late_payment",
             "second_capture",

@@ -79,6 +79,7 @@ async fn has_contradictory_reports(evidence: &Evidence) -> Result<bool, StoreErr
         | ReportOutcome::RefundFailedAfterSuccess => true,
         ReportOutcome::Recorded
         | ReportOutcome::OrderPaid
+        | ReportOutcome::InvoicePaid
         | ReportOutcome::PaymentFailed
         | ReportOutcome::LatePayment
         | ReportOutcome::TransactionConflict

@@ -205,7 +205,8 @@ impl ReferenceRun {
     async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let Ok(id) = PaymentId::try_from(&row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
-        let order_key = (original.tenant, original.order);
+        let Some(order) = original.of.order() else { return Ok(()) };
+        let order_key = (original.tenant, order);
         let Some(copy) = self.orders.get(&order_key).copied() else { return Ok(()) };
         self.wait_for_locks(copy).await?;
         if original.amount == Money::ZERO {
@@ -236,9 +237,8 @@ impl ReferenceRun {
     async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let Ok(id) = RefundId::try_from(&row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
-        let Some((tenant, id)) = self.orders.get(&(original.tenant, original.order)).copied() else {
-            return Ok(());
-        };
+        let Some(order) = original.of.order() else { return Ok(()) };
+        let Some((tenant, id)) = self.orders.get(&(original.tenant, order)).copied() else { return Ok(()) };
         let mut view = self.evidence.store.view().await?;
         let Some(order) = view.order_by_id(tenant, id).await? else { return Ok(()) };
         let mut refunds = view.refunds_of(tenant, &[id]).await?;

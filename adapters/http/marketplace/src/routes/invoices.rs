@@ -23,12 +23,16 @@ use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, kinds};
 use crate::path::PathId;
 use crate::refusal::RouteResult;
-use crate::views::{InvoiceDetailsView, InvoiceView};
+use crate::views::{InvoiceDetailsView, InvoiceTimelineView, InvoiceView};
 
 type InvoicePage = PageView<InvoiceView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(page)).routes(routes!(one)).routes(routes!(pay))
+    OpenApiRouter::new()
+        .routes(routes!(page))
+        .routes(routes!(one))
+        .routes(routes!(pay))
+        .routes(routes!(timeline))
 }
 
 queries! {
@@ -72,6 +76,28 @@ async fn one(
     let (after, limit) = parameters.finish_page::<OrderId>()?;
     let found = edge.app.invoicing.find(&context, invoice, after, limit).await?;
     Done::ok(&InvoiceDetailsView::from(found))
+}
+
+/// Returns everything that happened to an invoice.
+#[utoipa::path(
+    get,
+    path = "/{id}/timeline",
+    operation_id = "invoiceTimeline",
+    tag = "invoices",
+    params(("id" = kinds::Id, Path, description = "The invoice")),
+    responses(
+        (status = 200, description = "The entries in chronological order", body = InvoiceTimelineView),
+        (status = 404, description = "Invoice not found in a tenant accessible to the caller"),
+    ),
+)]
+async fn timeline(
+    Operator(edge, context): Operator,
+    PathId(invoice): PathId<InvoiceId>,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let timeline = edge.app.operations.invoice_timeline(&context, invoice).await?;
+    Done::ok(&InvoiceTimelineView::from(timeline))
 }
 
 /// Generates the invoice of a tenant for a closed month.

@@ -1,10 +1,10 @@
-//! Timeline of an order.
+//! Timelines of orders and invoices.
 
 use handover_events::EventId;
 use handover_http::views;
 use handover_http::views::Time;
-use marketplace::use_cases::operations::{Timeline, TimelineItem};
-use marketplace_domain::OrderId;
+use marketplace::use_cases::operations::{InvoiceTimeline, Timeline, TimelineItem};
+use marketplace_domain::{InvoiceId, OrderId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,6 +14,12 @@ views! {
     /// Everything that happened to an order, in chronological order.
     pub TimelineView as Timeline {
         order_id: OrderId,
+        items: Vec<ItemView>,
+    }
+
+    /// Everything that happened to an invoice, in chronological order.
+    pub InvoiceTimelineView as InvoiceTimeline {
+        invoice_id: InvoiceId,
         items: Vec<ItemView>,
     }
 }
@@ -54,6 +60,13 @@ impl From<Timeline> for TimelineView {
     fn from(timeline: Timeline) -> TimelineView {
         let items = timeline.items.into_iter().map(ItemView::from).collect();
         TimelineView { order_id: timeline.order, items }
+    }
+}
+
+impl From<InvoiceTimeline> for InvoiceTimelineView {
+    fn from(timeline: InvoiceTimeline) -> InvoiceTimelineView {
+        let items = timeline.items.into_iter().map(ItemView::from).collect();
+        InvoiceTimelineView { invoice_id: timeline.invoice, items }
     }
 }
 

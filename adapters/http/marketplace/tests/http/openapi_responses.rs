@@ -151,6 +151,7 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     caller.report("reportPayment", &report(payment, "txn-3", "SUCCESS", "2.21")).await;
     caller.call("refundInvoice", SELLER, &[&invoice], Some(r#"{"reason":"billed twice"}"#)).await;
     caller.call("invoice", SELLER, &[&invoice], None).await;
+    caller.call("invoiceTimeline", SELLER, &[&invoice], None).await;
     caller.webhooks().await;
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;

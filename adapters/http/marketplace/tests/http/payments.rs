@@ -23,7 +23,7 @@ async fn order_has_one_payment_in_processing() {
     let reference = first.data["reference"].as_str().unwrap();
     assert!(reference.parse::<Reference>().is_ok(), "{reference}");
     let expected = json!({
-        "paymentId": payment, "reference": reference, "orderId": order, "amount": amount,
+        "paymentId": payment, "reference": reference, "orderId": order, "invoiceId": null, "amount": amount,
         "paymentMethod": "card", "status": "PROCESSING"
     });
     assert_eq!(first.data, expected);

@@ -43,7 +43,7 @@ async fn paid_order_is_refunded_once_and_not_shipped_meanwhile() {
     let refund = requested.id("refundId");
     assert!(requested.text.contains(r#""amount":88.50,"currency":"CNY","#), "{}", requested.text);
     let expected = json!({
-        "refundId": refund, "reference": requested.data["reference"], "attempt": 1, "orderId": order, "paymentId": requested.id("paymentId"),
+        "refundId": refund, "reference": requested.data["reference"], "attempt": 1, "orderId": order, "invoiceId": null, "paymentId": requested.id("paymentId"),
         "amount": requested.data["amount"],
         "currency": "CNY", "status": "PROCESSING", "reason": "it is not as shown",
         "createTime": "2026-01-31T08:00:00.000000Z"

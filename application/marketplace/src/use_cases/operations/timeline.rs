@@ -1,5 +1,6 @@
-//! Timeline of an order: changes, reports of the gateway, events, publish attempts, consumptions, effects and dead letters.
+//! Timelines of orders and invoices: changes, reports of the gateway, events, publish attempts, consumptions, effects and dead letters.
 
+mod invoice;
 mod item;
 mod items;
 
@@ -12,10 +13,11 @@ use crate::context::CommandContext;
 use crate::ports::MarketView;
 use crate::privacy;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
-use handover_outbox::ports::{DeadLetter, StoreError};
+use handover_outbox::ports::{DeadLetter, OutboxRow, StoreError};
 use item::Visibility;
 use items::Items;
 
+pub use invoice::InvoiceTimeline;
 pub use item::{TimelineItem, TimelineKind};
 
 /// Timeline of an order.
@@ -57,7 +59,8 @@ impl Operations {
         };
         let payments = view.payments_of(order.tenant, &[id]).await?;
         let refunds = view.refunds_of(order.tenant, &[id]).await?;
-        let aggregates = aggregates_of(&order, &payments, &refunds);
+        let of = (AggregateType::Order, order.id.get());
+        let aggregates = aggregates_of(order.tenant, of, (&payments, &refunds));
         let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
         rows.sort_by_key(|row| row.id);
         let visibility = visibility(context, audience, &order);
@@ -67,24 +70,7 @@ impl Operations {
         if visibility.operations {
             items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
         }
-        let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-        let history = view.outbox_view().history_of(&ids).await?;
-        for row in &rows {
-            items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
-        }
-        for consumed in view.outbox_view().consumed_of(&ids).await? {
-            items.of_consumption(consumed);
-        }
-        for entry in &history {
-            items.of_duplicate(entry);
-        }
-        if visibility.operations {
-            items.of_webhooks(view.outbox_view().webhook_deliveries_of(&ids).await?);
-        }
-        let keys: Vec<String> = ids.into_iter().map(String::from).collect();
-        for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
-            items.of_dead_letter(dead_letter);
-        }
+        add_events(view.as_mut(), &mut items, (order.tenant, &rows), visibility).await?;
         for consumer in self.consumers.iter() {
             if visibility.includes(consumer.audience()) {
                 let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
@@ -107,14 +93,44 @@ impl Operations {
     }
 }
 
-/// The order, its payments and its refunds.
-fn aggregates_of(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<AggregateRef> {
-    let about = |kind: AggregateType, id: i64| AggregateRef {
-        tenant: order.tenant,
-        kind: kind.as_str().to_owned(),
-        id: id.into(),
-    };
-    let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
+/// Adds the items of these events, which belong to one tenant: changes, publish attempts, consumptions, webhook deliveries
+/// and dead letters.
+async fn add_events(
+    view: &mut dyn MarketView,
+    items: &mut Items<'_>,
+    (tenant, rows): (TenantId, &[OutboxRow]),
+    visibility: Visibility,
+) -> Result<(), StoreError> {
+    let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+    let history = view.outbox_view().history_of(&ids).await?;
+    for row in rows {
+        items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
+    }
+    for consumed in view.outbox_view().consumed_of(&ids).await? {
+        items.of_consumption(consumed);
+    }
+    for entry in &history {
+        items.of_duplicate(entry);
+    }
+    if visibility.operations {
+        items.of_webhooks(view.outbox_view().webhook_deliveries_of(&ids).await?);
+    }
+    let keys: Vec<String> = ids.into_iter().map(String::from).collect();
+    for dead_letter in dead_letters_of(view, &keys, tenant).await? {
+        items.of_dead_letter(dead_letter);
+    }
+    Ok(())
+}
+
+/// An order or invoice, its payments and its refunds.
+fn aggregates_of(
+    tenant: TenantId,
+    (kind, id): (AggregateType, i64),
+    (payments, refunds): (&[Payment], &[Refund]),
+) -> Vec<AggregateRef> {
+    let about =
+        |kind: AggregateType, id: i64| AggregateRef { tenant, kind: kind.as_str().to_owned(), id: id.into() };
+    let mut aggregates = vec![about(kind, id)];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
     aggregates

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use handover_outbox::archive::NeededEvents;
+use handover_outbox::operations::Reason;
 use handover_outbox::ports::*;
 use marketplace::EventsOfOpenCases;
 use marketplace::ports::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use crate::support::{BUYER, Process, TENANT, World, by};
+use crate::invoices::{add, completed, generate, platform};
+use crate::support::{BUYER, Process, TENANT, World, by, gateway, report};
 
 /// Types of the events that the marketplace needs.
 async fn needed(world: &World, process: &Process) -> BTreeSet<(String, i64)> {
@@ -95,4 +97,47 @@ async fn events_that_an_open_finding_names_are_needed() {
     };
     assert_eq!(ids_of("ORDER_CREATED"), [first.id.get(), second.id.get()]);
     assert_eq!(ids_of("ORDER_TIMEOUT"), [first.id.get()], "the other finding names one event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_an_invoice_are_needed_while_a_refund_or_a_finding_of_it_is_open() {
+    let world = World::new().await;
+    let process = world.process();
+    add(
+        &process,
+        &[completed(1, 1, 8_850, "2026-01-15T00:00:00Z"), completed(2, 7, 8_850, "2026-01-15T00:00:00Z")],
+    )
+    .await;
+    let invoice = generate(&process, 1, "2026-01").await.unwrap();
+    generate(&process, 7, "2026-01").await.unwrap();
+    let command = PayInvoice { invoice: invoice.id, method: None };
+    let payment = process.app.payments.pay_invoice(&platform(), command).await.unwrap();
+    process.app.payments.settle(&gateway(), report(&payment, PaymentResult::Success)).await.unwrap();
+    assert_eq!(needed(&world, &process).await, BTreeSet::new());
+    let of_invoice: BTreeSet<_> = [
+        ("INVOICE_GENERATED".to_owned(), invoice.id.get()),
+        ("PAYMENT_SUCCEEDED".to_owned(), payment.id.get()),
+    ]
+    .into();
+    let finding = RecordedFinding::new(ObservedFinding {
+        tenant: Some(TENANT),
+        kind: FindingKind::InvoiceDiffers,
+        subject: format!("invoice:{}", invoice.id),
+        order: None,
+        row_id: Some(invoice.id.get()),
+        detail: "detail".into(),
+        repaired_at: None,
+        at: world.now(),
+    });
+    write(&world, async |unit| unit.insert_finding(&finding).await.unwrap()).await;
+    assert_eq!(needed(&world, &process).await, of_invoice);
+    let id = world.view().await.findings_page(FindingFilter::default(), None, 1).await.unwrap()[0].id;
+    let resolved = finding.resolved(world.now() + chrono::TimeDelta::seconds(1)).unwrap();
+    write(&world, async |unit| assert_eq!(unit.advance_finding(id, &resolved).await.unwrap(), Changed::One))
+        .await;
+    assert_eq!(needed(&world, &process).await, BTreeSet::new());
+    let reason = Reason::new("billed twice".to_owned()).unwrap();
+    let command = RefundInvoice { invoice: invoice.id, reason };
+    process.app.payments.refund_invoice(&platform(), command).await.unwrap();
+    assert_eq!(needed(&world, &process).await, of_invoice);
 }

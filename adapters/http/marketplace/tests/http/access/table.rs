@@ -121,6 +121,7 @@ pub(crate) const TABLE: &[Row] = &[
         r#"{"reason":"known"}"#, "1111 1 33333 2423"),
     get("/api/v1/invoices", "/api/v1/invoices", "1111 1 33333 2023"),
     get("/api/v1/invoices/{id}", "/api/v1/invoices/{invoice}", "1111 1 33333 2423"),
+    get("/api/v1/invoices/{id}/timeline", "/api/v1/invoices/{invoice}/timeline", "1111 1 33333 2423"),
     post("/api/v1/invoices/{id}/payments", "/api/v1/invoices/{invoice}/payments",
         r#"{"paymentMethod":"card"}"#, "1111 1 33333 2423"),
     // Only the platform generates and refunds invoices.
