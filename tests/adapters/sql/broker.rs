@@ -205,7 +205,9 @@ async fn dropped_subscribe_leaves_no_session() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let mut polls = 1;
-    loop {
+    let mut dropped = 0;
+    // How many polls a subscription takes depends on the speed of the database's thread.
+    while dropped < 8 {
         let mut subscribing = broker.subscribe(INVENTORY_QUEUE, PREFETCH);
         let mut count = 0;
         // Dropped at this poll, if it is still pending.
@@ -230,11 +232,12 @@ async fn dropped_subscribe_leaves_no_session() {
         };
         tokio::time::timeout(PATIENCE, left).await.unwrap_or_else(|_| panic!("session left, {polls} polls"));
         if is_complete {
-            break;
+            polls = 1;
+        } else {
+            dropped += 1;
+            polls += 1;
         }
-        polls += 1;
     }
-    assert!(polls > 3, "the subscription was complete after {polls} polls");
 }
 
 #[tokio::test]
