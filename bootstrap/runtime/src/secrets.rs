@@ -25,7 +25,7 @@ pub enum Missing {
     Refuse,
 }
 
-/// Whether the secret cannot be random: few distinct characters, or mostly digits or letters in order.
+/// Whether the secret cannot be random: few distinct characters, or mostly characters in order.
 pub fn is_placeholder(secret: &Secret) -> bool {
     let random = secret.reveal().trim_start_matches("whsec_");
     let codes: Vec<u32> = random.chars().map(u32::from).collect();

@@ -67,23 +67,26 @@ pub(crate) async fn trace_request(State(uses): State<Tracing>, mut request: Requ
         let status = response.status();
         let duration = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let traceparent = trace.traceparent.as_deref();
-        macro_rules! completed {
-            ($level:ident) => {
-                tracing::$level!(
-                    code = "request.completed",
-                    hop = "request",
-                    status = status.as_u16(),
-                    durationMs = duration,
-                    traceparent,
-                    parent,
-                    "request: completed"
-                )
-            };
-        }
         if is_probe && status.is_success() {
-            completed!(debug)
+            tracing::debug!(
+                code = "request.completed",
+                hop = "request",
+                status = status.as_u16(),
+                durationMs = duration,
+                traceparent,
+                parent,
+                "request: completed"
+            );
         } else {
-            completed!(info)
+            tracing::info!(
+                code = "request.completed",
+                hop = "request",
+                status = status.as_u16(),
+                durationMs = duration,
+                traceparent,
+                parent,
+                "request: completed"
+            );
         }
         response
     }
