@@ -67,12 +67,14 @@ impl Operations {
         &self,
         command: ReconcileContinuously,
     ) -> Result<Reconciliation, StoreError> {
+        // Each run has its own trace: the audit log tells its repairs from equal ones of another run.
+        let trace_id = format!("reconciliation-{}", self.tx.now().timestamp_micros());
         let operator = Operator {
             name: Actor::System("reconciliation").to_string(),
             tenant: TenantId::DEFAULT,
             sees_all_tenants: true,
             sees_personal_data: false,
-            trace: Trace { trace_id: "reconciliation".to_owned(), traceparent: None },
+            trace: Trace { trace_id, traceparent: None },
         };
         let time = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
         let run = Run {
