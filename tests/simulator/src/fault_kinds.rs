@@ -77,7 +77,7 @@ faults! {
         /// An ack or nack is lost.
         SettlementLost 50,
         /// Deliveries are reordered.
-        Reordered 60,
+        Reordered 250,
         /// A second message with the same id and another body is published.
         Corrupted 10,
         /// A queue contains a message that is not one of the application's events.
