@@ -364,14 +364,14 @@ fn endpoint() -> WebhookEndpoint {
 
 #[cfg(all(feature = "mysql", feature = "postgres"))]
 #[test]
-fn event_without_number_is_appended_by_one_statement_on_postgres() {
+fn event_without_number_is_appended_by_one_statement_and_on_mysql_by_two() {
     use crate::engine::{mysql::MysqlDialect, postgres::PostgresDialect, sqlite::SqliteDialect};
     use crate::store::append_statements;
 
     let event = [unnumbered("a")];
     assert_eq!(append_statements(&PostgresDialect, &event).len(), 1);
-    assert_eq!(append_statements(&SqliteDialect, &event).len(), 2);
-    assert_eq!(append_statements(&MysqlDialect, &event).len(), 3);
+    assert_eq!(append_statements(&SqliteDialect, &event).len(), 1);
+    assert_eq!(append_statements(&MysqlDialect, &event).len(), 2);
 }
 
 fn unnumbered(id: &str) -> NewEvent {
