@@ -57,8 +57,13 @@ impl Row<OutboxTables> for ConsumptionRow {
     }
 
     fn leave(&self, index: &mut ConsumptionIndex) {
-        // The entries in `by_id` and `by_event` stay: id, consumer and event of a row never change, so `enter` writes
-        // the same entries again.
+        index.by_id.remove(&self.id);
+        if let Some(ids) = index.by_event.get_mut(&self.is.event_id) {
+            ids.remove(&self.id);
+            if ids.is_empty() {
+                index.by_event.remove(&self.is.event_id);
+            }
+        }
         if let Some(open) = index.open.get_mut(&self.is.consumer) {
             open.remove(&self.entry());
         }

@@ -67,7 +67,7 @@ impl Operations {
         &self,
         command: ReconcileContinuously,
     ) -> Result<Reconciliation, StoreError> {
-        // Each run has its own trace: the audit log tells its repairs from equal ones of another run.
+        // Each run has its own trace: its repairs in the audit log differ from equal ones of another run.
         let trace_id = format!("reconciliation-{}", self.tx.now().timestamp_micros());
         let operator = Operator {
             name: Actor::System("reconciliation").to_string(),
