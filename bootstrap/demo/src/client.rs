@@ -126,13 +126,12 @@ impl Api {
         operator: UserId,
     ) -> Result<Api, Failure> {
         let signer = secrets.tokens.signer()?;
-        let of_operator: &[Role] = &[Role::Operator, Role::Platform];
-        let roles = users.iter().map(|user| (*user, &[Role::User][..])).chain([(operator, of_operator)]);
+        let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
         let tokens = roles
-            .map(|(user, roles)| {
+            .map(|(user, role)| {
                 let now = SystemClock.now();
-                let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
-                let token = signer.issue(user.get(), TenantId::DEFAULT, &roles, TOKEN_LIFETIME, now);
+                let token =
+                    signer.issue(user.get(), TenantId::DEFAULT, &[role.as_str()], TOKEN_LIFETIME, now);
                 Ok((user, token.map_err(|error| refused("auth.jwt-secret", &error))?))
             })
             .collect::<Result<_, Failure>>()?;

@@ -11,7 +11,6 @@ use super::broker_faults::BrokerFaults;
 use super::client::{ApiResponse, NoResponse};
 use super::journal::ClientRecord;
 use super::market::{Market, Offer, TradingPace};
-use super::past_months;
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
 use super::webhook_receiver::WebhookReceiver;
@@ -26,7 +25,7 @@ const EXPLANATION: &str = "corrupted by the demo on purpose; its event was appli
 const ENABLE_INTERVAL: Duration = Duration::from_millis(300);
 
 pub(super) struct Day<'a> {
-    /// The service, to read its state and to insert orders of past months; buyers, sellers and operators use the HTTP API.
+    /// The service, only to read its state; buyers, sellers and operators use the HTTP API.
     pub(super) app: &'a App,
     /// The database, through a separate connection.
     pub(super) store: &'a MarketStore,
@@ -65,9 +64,6 @@ impl Day<'_> {
         self.market.trade(after, TradingPace::Full).await;
         progress.phase("refunding late payments", 0);
         self.market.report_unplanned_refunds().await;
-        let months = past_months::complete_orders(self.app).await?;
-        progress.phase("invoices of past months", months.len());
-        self.market.settle_invoices(&months).await;
         progress.phase("waiting for unpaid orders to be cancelled", 0);
         wait(WaitFor::NoUnpaidOrders, self.app, self.store, progress).await?;
         progress.phase("settling events", 0);

@@ -13,7 +13,6 @@ mod figures;
 mod gateway_switch;
 mod journal;
 mod market;
-mod past_months;
 mod plan;
 mod random_numbers;
 mod report;
@@ -201,7 +200,6 @@ impl Demo<'_> {
                 payment_timeout: self.config.rules.pending_timeout,
                 cancel_delay_limit: CANCEL_DELAY_LIMIT + CANCEL_DELAY_LIMIT_PER_ORDER * self.arguments.orders,
                 outage: day::OUTAGE,
-                invoices: past_months::MONTHS,
             },
             clients: &clients,
             database: &database,

@@ -7,7 +7,6 @@ mod effects;
 mod event_histories;
 mod events;
 mod holds;
-mod invoices;
 mod ledger;
 mod orders;
 mod promise;
@@ -41,7 +40,6 @@ pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
         ledger::earned(evidence),
         refunds::equal_captured(evidence),
         refunds::excess_captures(evidence),
-        invoices::settled(evidence),
         events::duplicates(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),

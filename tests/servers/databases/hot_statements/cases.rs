@@ -143,7 +143,7 @@ pub(super) const CASES: &[Case] = &[
         let about = view.outbox_view().archived_about(&[aggregate(ACTIVE), aggregate(7)]).await?;
         Ok::<_, StoreError>(archived.into_iter().chain(about).collect::<Vec<_>>())
     }),
-    view!("stored values of events", ["uk_event_id", "idx_consume_event"], |view| view
+    view!("stored values of events", ["uk_event_id", "idx_consume_event", "uk_consumer_event"], |view| view
         .outbox_view()
         .stored_events(&[event_id("sent-7"), event_id("sent-8")])),
     view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_view().outbox_about(&[
