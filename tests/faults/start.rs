@@ -28,11 +28,11 @@ async fn second_process_on_same_database_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn token_command_prints_only_a_valid_token() {
     let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
     let (code, stdout, stderr) = launch.run(&["token", "--user", "7", "--role", "user"]).unwrap();
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let token = stdout.strip_suffix('\n').unwrap();
     assert_eq!(token.split('.').count(), 3, "{token}");
-    let server = launch.start().unwrap();
     let url = format!("{}/api/v1/orders?as=buyer", server.base());
     let client = reqwest::Client::new();
     let signed_in = client.get(&url).bearer_auth(token).send().await.unwrap();
