@@ -52,7 +52,7 @@ pub struct PeriodArgs {
     /// Only rows of this time or later, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<DateTime<Utc>>,
-    /// Only rows of before this time
+    /// Only rows from before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<DateTime<Utc>>,
 }
