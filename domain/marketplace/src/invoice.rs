@@ -9,7 +9,9 @@ use std::str::FromStr;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use crate::event::{EventBody, InvoiceGenerated};
+use crate::event::{
+    EventBody, InvoiceGenerated, PaymentFailed, PaymentFor, PaymentSucceeded, RefundFailed, RefundSucceeded,
+};
 use crate::{Currency, InvoiceId, Money, OrderId};
 use handover_events::{TenantId, Trace, named};
 
@@ -294,14 +296,37 @@ impl Invoice {
             pay_time: None,
             update_time: now,
         };
-        let event = EventBody::InvoiceGenerated(InvoiceGenerated {
-            invoice: id,
-            period_start: period.first_day(),
-            period_end: period.last_day(),
-            total,
-            currency: invoice.currency,
-        });
+        let event = invoice.generated();
         Ok(GeneratedInvoice { invoice, lines, event })
+    }
+
+    /// INVOICE_GENERATED of this invoice.
+    pub fn generated(&self) -> EventBody {
+        EventBody::InvoiceGenerated(InvoiceGenerated {
+            invoice: self.id,
+            period_start: self.period.first_day(),
+            period_end: self.period.last_day(),
+            total: self.total,
+            currency: self.currency,
+        })
+    }
+
+    /// Whether the event is one of this invoice, its payments or its refunds.
+    pub fn confirms(&self, body: &EventBody) -> bool {
+        let of = match body {
+            EventBody::InvoiceGenerated(_) => return *body == self.generated(),
+            EventBody::PaymentSucceeded(PaymentSucceeded(settled))
+            | EventBody::PaymentFailed(PaymentFailed(settled)) => &settled.of,
+            EventBody::RefundSucceeded(RefundSucceeded(settled))
+            | EventBody::RefundFailed(RefundFailed(settled)) => &settled.of,
+            EventBody::OrderCreated(_)
+            | EventBody::OrderPaid(_)
+            | EventBody::OrderStatusChanged(_)
+            | EventBody::OrderTimeout(_)
+            | EventBody::OrderCancelled(_)
+            | EventBody::OrderRefunded(_) => return false,
+        };
+        *of == PaymentFor::Invoice { invoice: self.id }
     }
 
     /// The pending invoice after a payment.

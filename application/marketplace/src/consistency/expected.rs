@@ -1,11 +1,12 @@
-//! The events that must exist, derived from the rows of an order, its payments and its refunds.
+//! The events that must exist, derived from the rows of an order or invoice, its payments and its refunds.
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, Trace};
+use handover_events::{AggregateRef, TenantId, Trace};
 use marketplace_domain::{
-    CancelReason, EventBody, EventKind, Order, OrderCancelled, OrderCreated, OrderPaid, OrderRefunded,
-    OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFailed, PaymentFor, PaymentSettled,
-    PaymentStatus, PaymentSucceeded, Refund, RefundFailed, RefundSettled, RefundStatus, RefundSucceeded,
+    AggregateType, CancelReason, EventBody, EventKind, Invoice, Order, OrderCancelled, OrderCreated,
+    OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFailed,
+    PaymentFor, PaymentSettled, PaymentStatus, PaymentSucceeded, Refund, RefundFailed, RefundSettled,
+    RefundStatus, RefundSucceeded,
 };
 
 use super::money::is_paid_for;
@@ -29,9 +30,16 @@ impl ExpectedEvent {
         self.body.event_type()
     }
 
-    pub(crate) fn aggregate(&self, order: &Order) -> AggregateRef {
+    /// Description for operators of the event, which is missing.
+    pub(crate) fn describe_missing(&self) -> String {
+        let event_type = self.event_type();
+        let (kind, id, version) = (event_type.aggregate(), self.body.aggregate_id(), self.aggregate_seq);
+        format!("{kind} {id} has version {version}, but its event {event_type} is missing")
+    }
+
+    pub(crate) fn aggregate(&self, tenant: TenantId) -> AggregateRef {
         AggregateRef {
-            tenant: order.tenant,
+            tenant,
             kind: self.event_type().aggregate().to_owned(),
             id: self.body.aggregate_id().into(),
         }
@@ -39,20 +47,20 @@ impl ExpectedEvent {
 
     /// Whether this archived event is the event. Of several changes of the status, `aggregate_seq` selects one; it is 0 in
     /// an event that was inserted by SQL, which may be any of them.
-    pub(crate) fn is_archived_as(&self, archived: &ArchivedEvent, order: &Order) -> bool {
+    fn is_archived_as(&self, archived: &ArchivedEvent, tenant: TenantId) -> bool {
         let is_this_change = self.event_type() != EventKind::OrderStatusChanged
             || [0, self.aggregate_seq].contains(&archived.aggregate_seq);
         archived.event_type == self.event_type().as_str()
-            && archived.aggregate == self.aggregate(order)
+            && archived.aggregate == self.aggregate(tenant)
             && is_this_change
     }
 
     /// Whether this row announces the event. `aggregate_seq` is not compared: a manually inserted row has none.
-    pub(crate) fn is_announced_by(&self, row: &OutboxRow, order: &Order) -> bool {
-        if row.aggregate != self.aggregate(order) {
+    fn is_announced_by(&self, row: &OutboxRow, of: AboutEvents<'_>) -> bool {
+        if row.aggregate != self.aggregate(of.tenant()) {
             return false;
         }
-        match (&self.body, confirmed_body(row, order)) {
+        match (&self.body, of.confirmed_body(row)) {
             (EventBody::OrderStatusChanged(own), Some(EventBody::OrderStatusChanged(found))) => {
                 own.new_status == found.new_status
             }
@@ -62,19 +70,91 @@ impl ExpectedEvent {
     }
 }
 
-/// The payload of a row; `None` if the payload is malformed or contradicts the order: no consumer would apply it.
-pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
-    let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
-    let is_confirmed = row.aggregate.id == body.aggregate_id() && order.confirms(&body).is_ok();
-    is_confirmed.then_some(body)
+/// The order or invoice that events are about.
+#[derive(Clone, Copy)]
+pub(crate) enum AboutEvents<'a> {
+    Order(&'a Order),
+    Invoice(&'a Invoice),
 }
 
-/// Returns every event that an order, its payments and its refunds must have, in that sequence.
-pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
-    let mut events = of_order(order, payments, refunds);
-    events.extend(payments.iter().filter_map(|payment| of_payment(order, payment)));
-    events.extend(refunds.iter().filter_map(|refund| of_refund(order, refund)));
-    events
+impl AboutEvents<'_> {
+    fn tenant(self) -> TenantId {
+        match self {
+            AboutEvents::Order(order) => order.tenant,
+            AboutEvents::Invoice(invoice) => invoice.tenant,
+        }
+    }
+
+    /// The payload of a row; `None` if the payload is malformed or contradicts the order or invoice: no consumer would apply
+    /// it.
+    pub(crate) fn confirmed_body(self, row: &OutboxRow) -> Option<EventBody> {
+        let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
+        let is_confirmed = row.aggregate.id == body.aggregate_id()
+            && match self {
+                AboutEvents::Order(order) => order.confirms(&body).is_ok(),
+                AboutEvents::Invoice(invoice) => invoice.confirms(&body),
+            };
+        is_confirmed.then_some(body)
+    }
+
+    fn payment_for(self) -> PaymentFor {
+        match self {
+            AboutEvents::Order(order) => PaymentFor::Order(order.facts()),
+            AboutEvents::Invoice(invoice) => PaymentFor::Invoice { invoice: invoice.id },
+        }
+    }
+
+    /// The aggregates with events: the order or invoice, its payments and its refunds.
+    pub(crate) fn aggregates(self, payments: &[Payment], refunds: &[Refund]) -> Vec<AggregateRef> {
+        let about = |kind: AggregateType, id: i64| AggregateRef {
+            tenant: self.tenant(),
+            kind: kind.as_str().to_owned(),
+            id: id.into(),
+        };
+        let mut aggregates = vec![match self {
+            AboutEvents::Order(order) => about(AggregateType::Order, order.id.get()),
+            AboutEvents::Invoice(invoice) => about(AggregateType::Invoice, invoice.id.get()),
+        }];
+        aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+        aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
+        aggregates
+    }
+
+    /// Every event that the order or invoice, its payments and its refunds must have, in that sequence.
+    pub(crate) fn expected(self, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
+        let mut events = match self {
+            AboutEvents::Order(order) => of_order(order, payments, refunds),
+            AboutEvents::Invoice(invoice) => vec![of_invoice(invoice)],
+        };
+        events.extend(payments.iter().filter_map(|payment| of_payment(self.payment_for(), payment)));
+        events.extend(refunds.iter().filter_map(|refund| of_refund(self.payment_for(), refund)));
+        events
+    }
+
+    /// The expected events that are neither among these rows of the outbox nor in the archive.
+    pub(crate) fn missing(
+        self,
+        payments: &[Payment],
+        refunds: &[Refund],
+        rows: &[OutboxRow],
+        archived: &[ArchivedEvent],
+    ) -> Vec<ExpectedEvent> {
+        let mut missing = self.expected(payments, refunds);
+        missing.retain(|event| {
+            !rows.iter().any(|row| event.is_announced_by(row, self))
+                && !archived.iter().any(|archived| event.is_archived_as(archived, self.tenant()))
+        });
+        missing
+    }
+}
+
+fn of_invoice(invoice: &Invoice) -> ExpectedEvent {
+    ExpectedEvent {
+        body: invoice.generated(),
+        aggregate_seq: 1,
+        at: invoice.create_time,
+        trace: invoice.trace.clone(),
+    }
 }
 
 /// Version of an order after its first transition. An order is created with version 1.
@@ -177,9 +257,9 @@ fn has_paid(payment: &Payment) -> bool {
     payment.status == PaymentStatus::Success && !payment.refund_due
 }
 
-fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
+fn of_payment(of: PaymentFor, payment: &Payment) -> Option<ExpectedEvent> {
     let settled = PaymentSettled {
-        of: PaymentFor::Order(order.facts()),
+        of,
         payment: payment.id,
         transaction_id: payment.transaction_id.clone().unwrap_or_default(),
         amount: payment.amount,
@@ -200,9 +280,9 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
     })
 }
 
-fn of_refund(order: &Order, refund: &Refund) -> Option<ExpectedEvent> {
+fn of_refund(of: PaymentFor, refund: &Refund) -> Option<ExpectedEvent> {
     let settled = RefundSettled {
-        of: PaymentFor::Order(order.facts()),
+        of,
         refund: refund.id,
         amount: refund.amount,
         currency: refund.currency,

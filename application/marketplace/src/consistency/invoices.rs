@@ -1,4 +1,5 @@
-//! Comparison of invoices with their lines, with the completed orders of their month, and with their payments and refunds.
+//! Comparison of invoices with their lines, with the completed orders of their month, with their payments and refunds, and
+//! with their events.
 //!
 //! **Invariant:** an invoice has a line for exactly the orders that were completed in its month, each with the fee of the
 //! order's total, and its total is the sum of the fees. An invoice and its lines are written together, and neither the lines
@@ -13,6 +14,7 @@ use marketplace_domain::{
     BilledOrder, Invoice, InvoiceLine, InvoiceStatus, Money, OperationKey, OrderId, Refund, RefundStatus,
 };
 
+use super::{ExpectedEvent, missing_of_invoice};
 use crate::cash;
 use crate::ports::{InvoicePayments, MarketView};
 
@@ -34,6 +36,8 @@ pub(crate) enum InvoiceMismatch {
     MoneyDiffers { is_paid: bool, is_refunded: bool },
     /// A captured or refunded amount is not in the ledger.
     NotBooked(OperationKey),
+    /// An event is neither in the outbox nor in the archive.
+    MissingEvent(ExpectedEvent),
 }
 
 /// The contradictions of an invoice. Its lines are read after it: they were written in the same unit of work.
@@ -75,20 +79,23 @@ pub(crate) async fn mismatches_of_invoice(
     Ok(found)
 }
 
-/// The contradictions of an invoice with its payments, refunds and ledger operations. A change of the status is committed
+/// The contradictions of an invoice with its payments, refunds, events and ledger operations. A change of the status is committed
 /// together with its payment or refund, so that nothing is compared if the invoice has changed since it was read. A movement of
 /// money is committed together with its operation, so that the operations are read last.
 async fn mismatches_of_money(
     view: &mut dyn MarketView,
     invoice: &Invoice,
 ) -> Result<Vec<InvoiceMismatch>, StoreError> {
-    let InvoicePayments { payments, captures, refunds, .. } =
-        view.payments_of_invoice(invoice.tenant, invoice.id).await?;
+    let paid = view.payments_of_invoice(invoice.tenant, invoice.id).await?;
     if view.invoice_by_id(invoice.id).await?.as_ref() != Some(invoice) {
         return Ok(Vec::new());
     }
+    // Payments and refunds are committed together with their events, which are therefore visible by now.
+    let (missing, _) = missing_of_invoice(view, invoice, &paid).await?;
+    let mut found: Vec<InvoiceMismatch> = missing.into_iter().map(InvoiceMismatch::MissingEvent).collect();
+    let InvoicePayments { payments, captures, refunds, .. } = paid;
     let captures = cash::captures_of(&payments, captures);
-    let paid = OperationKey::invoice_capture(invoice.id);
+    let capture_key = OperationKey::invoice_capture(invoice.id);
     let mut keys = Vec::new();
     let mut is_paid = false;
     let mut is_refunded = false;
@@ -98,7 +105,7 @@ async fn mismatches_of_money(
             || OperationKey::capture(capture.payment, capture.number),
             |payment| capture.operation_key(payment),
         );
-        if key == paid {
+        if key == capture_key {
             is_paid = true;
             let is_of_capture = |refund: &&Refund| capture.is_refunded_by(refund) && !refund.is_excess;
             is_refunded = refunds.iter().filter(is_of_capture).any(|refund| match invoice.status {
@@ -117,7 +124,6 @@ async fn mismatches_of_money(
         InvoiceStatus::Paid => (true, false),
         InvoiceStatus::Refunded => (true, true),
     };
-    let mut found = Vec::new();
     if (is_paid, is_refunded) != expected {
         found.push(InvoiceMismatch::MoneyDiffers { is_paid, is_refunded });
     }
@@ -165,6 +171,7 @@ impl InvoiceMismatch {
             InvoiceMismatch::NotBooked(key) => {
                 format!("the money of invoice {id} was moved, but {key} is not in the ledger")
             }
+            InvoiceMismatch::MissingEvent(event) => event.describe_missing(),
         }
     }
 
@@ -176,7 +183,8 @@ impl InvoiceMismatch {
             | InvoiceMismatch::LineDiffers(order) => Some(*order),
             InvoiceMismatch::TotalDiffers { .. }
             | InvoiceMismatch::MoneyDiffers { .. }
-            | InvoiceMismatch::NotBooked(_) => None,
+            | InvoiceMismatch::NotBooked(_)
+            | InvoiceMismatch::MissingEvent(_) => None,
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use handover_events::{AggregateRef, EventId, TenantId};
-use marketplace_domain::{AggregateType, Capture, Order, OrderId, Payment, Refund};
+use marketplace_domain::{Capture, Invoice, Order, PayableId, Payment, Refund};
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
-use super::{ExpectedEvent, expected};
+use super::{AboutEvents, ExpectedEvent};
 use crate::cash;
 use crate::event_types::append;
 use crate::events::EventSource;
 use crate::idle_consumers;
-use crate::ports::{MarketTransactor, MarketView, Work};
+use crate::ports::{InvoicePayments, MarketTransactor, MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{
-    ArchivedEvent, AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError,
+    ArchivedEvent, AuditEntry, Consumed, EventMetadata, IdleConsumers, NewEvent, OutboxRow, StoreError,
 };
 use handover_outbox::with_tx;
 
@@ -73,18 +73,8 @@ pub(crate) async fn read_rows<'a, V: MarketView + ?Sized>(
 }
 
 impl OrderRows<'_> {
-    /// The aggregates with events: the order, its payments and its refunds.
     fn aggregates(&self) -> Vec<AggregateRef> {
-        let about = |kind: AggregateType, id: i64| AggregateRef {
-            tenant: self.order.tenant,
-            kind: kind.as_str().to_owned(),
-            id: id.into(),
-        };
-        let mut aggregates = vec![about(AggregateType::Order, self.order.id.get())];
-        aggregates
-            .extend(self.payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
-        aggregates.extend(self.refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
-        aggregates
+        AboutEvents::Order(self.order).aggregates(&self.payments, &self.refunds)
     }
 
     /// Counts these events, as far as they are of this order, as archived and not as rows of the outbox.
@@ -97,39 +87,81 @@ impl OrderRows<'_> {
 
     /// The expected events that are neither in the outbox nor in the archive.
     pub(crate) fn missing_events(&self) -> Vec<ExpectedEvent> {
-        let mut missing = expected(self.order, &self.payments, &self.refunds);
-        missing.retain(|event| {
-            !self.events.iter().any(|row| event.is_announced_by(row, self.order))
-                && !self.archived.iter().any(|archived| event.is_archived_as(archived, self.order))
-        });
-        missing
+        let Self { order, payments, refunds, events, archived, .. } = self;
+        AboutEvents::Order(order).missing(payments, refunds, events, archived)
     }
 }
 
-/// Appends the missing events of an order and returns them with their ids. A repair by an operator passes its audit entry.
+/// The expected events of an invoice, its payments and its refunds that are missing, and the outbox rows of these
+/// aggregates. The rows of the invoice MUST have been read before.
+pub(crate) async fn missing_of_invoice<V: MarketView + ?Sized>(
+    view: &mut V,
+    invoice: &Invoice,
+    InvoicePayments { payments, refunds, .. }: &InvoicePayments,
+) -> Result<(Vec<ExpectedEvent>, Vec<OutboxRow>), StoreError> {
+    let about = AboutEvents::Invoice(invoice);
+    let aggregates = about.aggregates(payments, refunds);
+    let rows = view.outbox_view().outbox_about(&aggregates).await?;
+    // An event is moved to the archive at once, so that it is in the outbox or, read later, in the archive.
+    let archived = view.outbox_view().archived_about(&aggregates).await?;
+    Ok((about.missing(payments, refunds, &rows, &archived), rows))
+}
+
+/// Events to append, and the outbox rows of their aggregates.
+#[derive(Default)]
+struct Missing {
+    events: Vec<(ExpectedEvent, IdleConsumers)>,
+    rows: Vec<OutboxRow>,
+}
+
+impl Missing {
+    async fn of(unit: &mut Work, tenant: TenantId, id: PayableId) -> Result<Missing, StoreError> {
+        match id {
+            PayableId::Order(id) => {
+                let Some(order) = unit.order_by_id(tenant, id).await? else { return Ok(Missing::default()) };
+                let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
+                    return Ok(Missing::default());
+                };
+                let missing = rows.missing_events().into_iter();
+                let with_idle = |event: ExpectedEvent| {
+                    let idle = idle_consumers::of_assets(&event.body, &order);
+                    (event, idle)
+                };
+                Ok(Missing { events: missing.map(with_idle).collect(), rows: rows.events })
+            }
+            PayableId::Invoice(id) => {
+                let Some(invoice) = unit.invoice_by_id(id).await?.filter(|it| it.tenant == tenant) else {
+                    return Ok(Missing::default());
+                };
+                let paid = unit.payments_of_invoice(tenant, id).await?;
+                let (missing, rows) = missing_of_invoice(unit, &invoice, &paid).await?;
+                let events = missing.into_iter().map(|event| (event, IdleConsumers::default())).collect();
+                Ok(Missing { events, rows })
+            }
+        }
+    }
+}
+
+/// Appends the missing events of an order or invoice and returns them with their ids. A repair by an operator passes its audit entry.
 /// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
 /// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
     tx: &MarketTransactor,
     source: &EventSource,
-    (tenant, order): (TenantId, OrderId),
+    (tenant, payable): (TenantId, PayableId),
     audit_entry: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
     let max_retry_count = source.max_retry_count();
     with_tx(tx, (audit_entry, source.clone()), move |unit, (audit_entry, source), _| {
         Box::pin(async move {
-            let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
-            let Some(rows) = read_rows(unit, std::slice::from_ref(&order)).await?.pop() else {
-                return Ok(Vec::new());
-            };
-            let missing = rows.missing_events();
-            let mut announced = Vec::with_capacity(missing.len());
-            let mut events = Vec::with_capacity(missing.len());
-            for event in missing {
-                let aggregate = event.aggregate(&order);
+            let missing = Missing::of(unit, tenant, payable).await?;
+            let mut announced = Vec::with_capacity(missing.events.len());
+            let mut events = Vec::with_capacity(missing.events.len());
+            for (event, idle_consumers) in missing.events {
+                let aggregate = event.aggregate(tenant);
                 let consumed = consumed_record(unit, &event, &aggregate).await?;
-                let trace = trace_of(&event, &aggregate, &rows.events, consumed.as_ref(), order.id);
-                let request_id = request_of(&event, &aggregate, &rows.events);
+                let trace = trace_of(&event, &aggregate, &missing.rows, consumed.as_ref(), payable);
+                let request_id = request_of(&event, &aggregate, &missing.rows);
                 let id = match consumed {
                     Some(consumed) => consumed.event_id,
                     None => repaired_id(&event, &aggregate)?,
@@ -148,7 +180,7 @@ pub(crate) async fn announce_missing(
                     },
                     occurred_at: event.at,
                     max_retry_count,
-                    idle_consumers: idle_consumers::of_assets(&event.body, &order),
+                    idle_consumers,
                     routing_key: source.routing_key(event.event_type()),
                     due: None,
                 });
@@ -182,18 +214,23 @@ async fn consumed_record(
     Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))
 }
 
-/// The trace of the request that caused the event: from the payment or refund, from another event of the same change,
-/// or from the consume log. If none of them exists, the trace id is `repair-<order id>`.
+/// The trace of the request that caused the event: from the payment, refund or invoice, from another event of the same
+/// change, or from the consume log. If none of them exists, the trace id is `repair-<order id>` or
+/// `repair-invoice-<invoice id>`.
 fn trace_of(
     event: &ExpectedEvent,
     aggregate: &AggregateRef,
     rows: &[OutboxRow],
     consumed: Option<&Consumed>,
-    order: OrderId,
+    payable: PayableId,
 ) -> Trace {
     let of_change = || of_same_change(event, aggregate, rows).map(OutboxRow::trace);
     let of_log = || consumed.map(|consumed| Trace { trace_id: consumed.trace_id.clone(), traceparent: None });
-    let fallback = || Trace { trace_id: format!("repair-{order}"), traceparent: None };
+    let trace_id = match payable {
+        PayableId::Order(order) => format!("repair-{order}"),
+        PayableId::Invoice(invoice) => format!("repair-invoice-{invoice}"),
+    };
+    let fallback = || Trace { trace_id, traceparent: None };
     event.trace.clone().or_else(of_change).or_else(of_log).unwrap_or_else(fallback)
 }
 

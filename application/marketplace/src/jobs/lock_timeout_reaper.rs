@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::ConsistencySettings;
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
-use crate::consistency::confirmed_body;
+use crate::consistency::AboutEvents;
 use crate::context::{Actor, CommandContext};
 use crate::error::UseCaseError;
 use crate::events::{EventFactory, EventSource};
@@ -238,7 +238,9 @@ async fn redrive_paid(
     };
     let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     // A manually inserted row may contradict the order; such a row is ignored.
-    let is_paid = |row: &&OutboxRow| matches!(confirmed_body(row, order), Some(EventBody::OrderPaid(_)));
+    let is_paid = |row: &&OutboxRow| {
+        matches!(AboutEvents::Order(order).confirmed_body(row), Some(EventBody::OrderPaid(_)))
+    };
     let Some(paid) = rows.iter().find(is_paid) else { return Ok(LockOutcome::Unchanged) };
     let record = unit.outbox().consumption(seen.asset.as_str(), &paid.event_id).await?;
     // With a consume-log record, a redrive has no effect: the consumer retries a failed event, a dead letter waits for an

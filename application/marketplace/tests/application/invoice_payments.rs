@@ -4,9 +4,9 @@ mod billed;
 
 use std::sync::{Arc, Mutex};
 
-use handover_outbox::ports::{AuditFilter, Changed};
+use handover_outbox::ports::{AuditFilter, Changed, OutboxRow};
 use marketplace::jobs::RefundDispatcher;
-use marketplace::ports::{InvoicePayments, MockGateway, RefundRequest};
+use marketplace::ports::{FindingFilter, InvoicePayments, MockGateway, RefundRequest};
 use marketplace::use_cases::*;
 use marketplace::{RefundSettings, Role};
 use marketplace_domain::*;
@@ -262,6 +262,49 @@ async fn reconciliation_compares_an_invoice_with_its_payments_and_the_ledger() {
         ),
     ];
     assert_eq!(found, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_events_of_an_invoice_are_found_and_appended_once() {
+    let billed = Billed::new().await;
+    billed.paid().await;
+    let refund = billed.refund().await.unwrap();
+    billed.report_refund(&refund, RefundResult::Success).await;
+    assert_eq!(billed.findings().await, []);
+    let types = ["INVOICE_GENERATED", "PAYMENT_SUCCEEDED", "REFUND_SUCCEEDED"];
+    let events = async || {
+        let mut rows = billed.world.rows().await;
+        rows.retain(|row| types.contains(&row.event_type.as_str()));
+        rows.sort_by(|left, right| left.event_type.cmp(&right.event_type));
+        rows
+    };
+    let committed = events().await;
+    let ids: Vec<&str> = committed.iter().map(|row| row.event_id.as_str()).collect();
+    billed.world.mark_sent_without_message(&ids).await;
+    for row in &committed {
+        assert!(billed.world.store.delete_sent_event(&row.event_id));
+    }
+    let mut found = billed.findings().await;
+    found.sort_by(|(_, _, left), (_, _, right)| left.cmp(right));
+    let key = format!("invoice:{}", billed.invoice);
+    let expected = types.map(|event_type| {
+        let row = committed.iter().find(|row| row.event_type == event_type).unwrap();
+        let (kind, id, version) = (&row.aggregate.kind, &row.aggregate.id, row.aggregate_seq);
+        let what = format!("{kind} {id} has version {version}, but its event {event_type} is missing");
+        (FindingKind::MissingEvent, Some(key.clone()), what)
+    });
+    assert_eq!(found, expected);
+    assert_eq!(billed.findings().await, []);
+    let content = |row: &OutboxRow| {
+        (row.aggregate.clone(), row.aggregate_seq, row.payload.clone(), row.metadata.trace_id.clone())
+    };
+    let appended: Vec<_> = events().await.iter().map(content).collect();
+    assert_eq!(appended, committed.iter().map(content).collect::<Vec<_>>());
+    let filter = FindingFilter { tenant: Some(tenant(OWNER)), state: None };
+    let recorded = billed.world.view().await.findings_page(filter, None, 9).await.unwrap();
+    let of_invoice = recorded.iter().filter(|it| it.effect.row_id == Some(billed.invoice.get()));
+    let states: Vec<_> = of_invoice.map(|it| (it.effect.kind, it.effect.state)).collect();
+    assert_eq!(states, [(FindingKind::MissingEvent, FindingState::Repaired); 3]);
 }
 
 #[tokio::test(start_paused = true)]

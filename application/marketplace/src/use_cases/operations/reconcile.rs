@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
-use marketplace_domain::{Order, ReportState};
+use marketplace_domain::{Invoice, InvoiceId, Order, ReportState};
 use tracing::warn;
 
 use super::Operations;
@@ -86,7 +86,8 @@ impl Operations {
     ///
     /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
     /// the ledger, open reports of the gateway, and invoices of the window that contradict their lines, the completed
-    /// orders of their month, their payments or the ledger; these are not repaired.
+    /// orders of their month, their payments or the ledger; these are not repaired. The missing events of these invoices
+    /// are appended.
     ///
     /// The findings are recorded ([`Operations::findings`]): a new one is `OPEN`. Unless there are more findings than
     /// returned, recorded findings whose rows were compared again and which were not found become `RESOLVED`.
@@ -136,8 +137,10 @@ impl Operations {
             self.compare_orders(run, &criteria, &orders, &mut products, &mut report).await?;
             pace.rest(&self.tx).await;
         }
+        let mut invoices = BTreeSet::new();
         if run.scope == Scope::Complete {
-            let orders = self.orders_of_findings(tenant, &mut coverage).await?;
+            let (orders, of_findings) = self.subjects_of_findings(tenant, &mut coverage).await?;
+            invoices = of_findings;
             for orders in orders.chunks(BATCH as usize) {
                 self.compare_orders(run, &criteria, orders, &mut products, &mut report).await?;
                 pace.rest(&self.tx).await;
@@ -148,7 +151,7 @@ impl Operations {
             self.process(run, &criteria, found, &mut report).await?;
             let found = self.newest_rows(tenant, &mut coverage, pace).await?;
             self.process(run, &criteria, found, &mut report).await?;
-            let found = self.different_invoices(tenant, run.window, &mut coverage).await?;
+            let found = self.different_invoices(run, &invoices, &mut coverage).await?;
             self.process(run, &criteria, found, &mut report).await?;
         }
         if !report.more && !pace.is_stopped() {
@@ -263,11 +266,11 @@ impl Operations {
         Ok(found.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)).collect())
     }
 
-    /// Findings for the invoices that changed within the window.
+    /// Findings for the invoices that changed within the window, and for these.
     async fn different_invoices(
         &self,
-        tenant: Option<TenantId>,
-        (since, until): (DateTime<Utc>, DateTime<Utc>),
+        Run { tenant, window: (since, until), .. }: &Run<'_>,
+        of_findings: &BTreeSet<InvoiceId>,
         coverage: &mut Coverage,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut found = Vec::new();
@@ -275,12 +278,13 @@ impl Operations {
         let mut scanned = 0;
         let mut view = self.tx.view().await?;
         while scanned < NEWEST_INVOICES {
-            let filter = InvoiceFilter { tenant, status: None };
+            let filter = InvoiceFilter { tenant: *tenant, status: None };
             let page = view.invoices_page(filter, before, BATCH).await?;
             let Some(last) = page.last() else { break };
             before = Some(last.id);
             scanned += page.len();
-            for invoice in page.iter().filter(|it| since <= it.update_time && it.update_time < until) {
+            let is_in_window = |it: &&Invoice| (since..until).contains(&&it.update_time);
+            for invoice in page.iter().filter(|it| is_in_window(it) || of_findings.contains(&it.id)) {
                 coverage.invoices.insert(invoice.id.get());
                 let mismatches = mismatches_of_invoice(view.as_mut(), invoice).await?;
                 found.extend(mismatches.iter().map(|it| Finding::of_invoice(invoice, it)));

@@ -117,7 +117,7 @@ impl Billed {
         booked
     }
 
-    /// Kind, key and description of the findings of all tenants.
+    /// Kind, key and description of the findings about invoices of all tenants.
     pub(super) async fn findings(&self) -> Vec<(FindingKind, Option<String>, String)> {
         let now = self.process.app.now();
         let query = Reconcile {
@@ -130,8 +130,9 @@ impl Billed {
         };
         let operator = platform().operator().unwrap();
         let report = self.process.app.operations.reconcile(&operator, query).await.unwrap();
-        let of_money = [FindingKind::NotBooked, FindingKind::InvoiceDiffers];
-        let found = report.findings.into_iter().filter(|it| of_money.contains(&it.kind));
+        let kinds = [FindingKind::NotBooked, FindingKind::InvoiceDiffers, FindingKind::MissingEvent];
+        // The orders have no events: they were inserted as completed ones.
+        let found = report.findings.into_iter().filter(|it| kinds.contains(&it.kind) && it.order.is_none());
         found.map(|it| (it.kind, it.key, it.what)).collect()
     }
 }

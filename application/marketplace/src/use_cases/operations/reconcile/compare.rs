@@ -171,21 +171,7 @@ impl Comparison<'_> {
     }
 
     fn missing_event(&self, event: &ExpectedEvent) -> Finding {
-        let event_type = event.event_type();
-        let what = format!(
-            "{} {} has version {}, but its event {event_type} is missing",
-            event_type.aggregate(),
-            event.body.aggregate_id(),
-            event.aggregate_seq
-        );
-        // Several payments of an order can lack the same type of event.
-        let part =
-            format!("{}:{}:{}", event_type.aggregate(), event.body.aggregate_id(), event.aggregate_seq);
-        Finding {
-            event_type: Some(event_type.as_str().to_owned()),
-            record: Record { part: Some(part), ..Record::default() },
-            ..self.finding(FindingKind::MissingEvent, what)
-        }
+        self.finding(FindingKind::MissingEvent, event.describe_missing()).with_missing_event(event)
     }
 
     /// Findings for effects that exist twice or contradict the order.

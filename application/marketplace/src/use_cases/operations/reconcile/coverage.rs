@@ -106,14 +106,15 @@ impl Coverage {
                 self.has_reports_and_ledger
             }
             FindingKind::InvoiceDiffers => of_compared_invoice(finding),
-            FindingKind::NotBooked => of_compared_order(finding) || of_compared_invoice(finding),
+            FindingKind::NotBooked | FindingKind::MissingEvent => {
+                of_compared_order(finding) || of_compared_invoice(finding)
+            }
             FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
             FindingKind::UnreadableRow => self.outbox_rows.includes(finding.row_id),
             FindingKind::ProductNotSold | FindingKind::SoldTwice | FindingKind::SoldWithoutOrder => {
                 self.products.includes(finding.row_id) || of_compared_order(finding)
             }
-            FindingKind::MissingEvent
-            | FindingKind::NotConfirmed
+            FindingKind::NotConfirmed
             | FindingKind::NotConsumed
             | FindingKind::MissingEffect
             | FindingKind::DoubledEffect

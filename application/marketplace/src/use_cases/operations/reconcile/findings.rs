@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use marketplace_domain::{
-    FindingKind, GatewayReport, Invoice, ObservedFinding, Order, OrderId, PayableId, ProductId,
+    FindingKind, GatewayReport, Invoice, InvoiceId, ObservedFinding, Order, OrderId, PayableId, ProductId,
     RecordedFinding,
 };
 
-use crate::consistency::{InvoiceMismatch, MoneyMismatch, ProductMismatch};
+use crate::consistency::{ExpectedEvent, InvoiceMismatch, MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
 use handover_outbox::ports::{DeadLetter, Numbered, OutboxRow, UnreadableRow};
 
@@ -229,9 +229,32 @@ impl Finding {
         }
     }
 
+    /// The finding with the fields that name a missing event.
+    pub(super) fn with_missing_event(self, event: &ExpectedEvent) -> Finding {
+        let event_type = event.event_type();
+        // Several payments of an order can lack the same type of event.
+        let part =
+            format!("{}:{}:{}", event_type.aggregate(), event.body.aggregate_id(), event.aggregate_seq);
+        Finding {
+            event_type: Some(event_type.as_str().to_owned()),
+            record: Record { part: Some(part), ..self.record },
+            ..self
+        }
+    }
+
+    /// The order or invoice whose events are missing.
+    pub(super) fn lacks_events_of(&self) -> Option<PayableId> {
+        if self.kind != FindingKind::MissingEvent {
+            return None;
+        }
+        let invoice = self.record.row_id.and_then(|id| InvoiceId::try_from(id).ok());
+        self.order.map(PayableId::Order).or(invoice.map(PayableId::Invoice))
+    }
+
     pub(super) fn of_invoice(invoice: &Invoice, mismatch: &InvoiceMismatch) -> Finding {
         let invoice_key = format!("invoice:{}", invoice.id);
         let (kind, key, part) = match mismatch {
+            InvoiceMismatch::MissingEvent(_) => (FindingKind::MissingEvent, invoice_key, None),
             InvoiceMismatch::NotBooked(key) => (FindingKind::NotBooked, key.to_string(), None),
             InvoiceMismatch::MoneyDiffers { .. } => {
                 (FindingKind::InvoiceDiffers, invoice_key, Some("payments".to_owned()))
@@ -241,7 +264,7 @@ impl Finding {
             | InvoiceMismatch::LineDiffers(_)
             | InvoiceMismatch::TotalDiffers { .. } => (FindingKind::InvoiceDiffers, invoice_key, None),
         };
-        Finding {
+        let finding = Finding {
             kind,
             tenant: invoice.tenant,
             order: mismatch.order(),
@@ -253,6 +276,15 @@ impl Finding {
             repair: None,
             mismatch: None,
             record: Record { part, ..Record::of_row(invoice.id.get()) },
+        };
+        match mismatch {
+            InvoiceMismatch::MissingEvent(event) => finding.with_missing_event(event),
+            InvoiceMismatch::NotInvoiced(_)
+            | InvoiceMismatch::NotCompleted(_)
+            | InvoiceMismatch::LineDiffers(_)
+            | InvoiceMismatch::TotalDiffers { .. }
+            | InvoiceMismatch::MoneyDiffers { .. }
+            | InvoiceMismatch::NotBooked(_) => finding,
         }
     }
 

@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
-use marketplace_domain::{FindingState, ObservedFinding, Order, OrderId, RecordedFinding};
+use marketplace_domain::{
+    FindingKind, FindingState, InvoiceId, ObservedFinding, Order, OrderId, RecordedFinding,
+};
 use tracing::warn;
 
 use super::coverage::Coverage;
@@ -59,14 +61,15 @@ impl Operations {
         Ok(())
     }
 
-    /// The orders of unresolved findings that did not change within the window. A run that compares them as well sees
-    /// whether these findings still exist.
-    pub(super) async fn orders_of_findings(
+    /// The orders and the ids of the invoices of unresolved findings that did not change within the window. A run that
+    /// compares them as well sees whether these findings still exist.
+    pub(super) async fn subjects_of_findings(
         &self,
         tenant: Option<TenantId>,
         coverage: &mut Coverage,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<(Vec<Order>, BTreeSet<InvoiceId>), StoreError> {
         let mut ids: BTreeMap<TenantId, BTreeSet<OrderId>> = BTreeMap::new();
+        let mut invoices = BTreeSet::new();
         for state in [FindingState::Open, FindingState::Acknowledged] {
             let filter = FindingFilter { tenant, state: Some(state) };
             let mut before = None;
@@ -76,8 +79,9 @@ impl Operations {
                 let Some(last) = page.last() else { break };
                 before = Some(last.id);
                 read += page.len();
-                for RecordedFinding { tenant, order, .. } in page.into_iter().map(|it| it.effect) {
-                    if let (Some(tenant), Some(order)) = (tenant, order) {
+                for finding in page.into_iter().map(|it| it.effect) {
+                    invoices.extend(invoice_of(&finding));
+                    if let (Some(tenant), Some(order)) = (finding.tenant, finding.order) {
                         ids.entry(tenant).or_default().insert(order);
                     }
                 }
@@ -92,7 +96,7 @@ impl Operations {
         }
         orders.retain(|order| !coverage.is_in_window(order));
         coverage.orders = orders.iter().map(|order| (order.tenant, order.id)).collect();
-        Ok(orders)
+        Ok((orders, invoices))
     }
 
     /// Resolves the recorded findings of the tenant that the run covered and did not see.
@@ -135,6 +139,13 @@ impl Operations {
         })
         .await
     }
+}
+
+/// The invoice that the finding is about.
+fn invoice_of(finding: &RecordedFinding) -> Option<InvoiceId> {
+    // A missing event or operation is about an invoice if the finding has a row, and otherwise about an order.
+    let kinds = [FindingKind::InvoiceDiffers, FindingKind::MissingEvent, FindingKind::NotBooked];
+    finding.row_id.filter(|_| kinds.contains(&finding.kind)).and_then(|id| InvoiceId::try_from(id).ok())
 }
 
 /// Records a finding. Returns whether it is open now and was not before.

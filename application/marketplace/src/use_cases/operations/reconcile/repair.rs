@@ -56,15 +56,16 @@ pub(super) async fn repair(
     if let (Some(mismatch), Some(order)) = (finding.mismatch, finding.order) {
         return finish(operations, by, entry, (order, mismatch)).await;
     }
+    if let Some(payable) = finding.lacks_events_of() {
+        // One call appends all missing events of the order or invoice.
+        let events = &operations.handlers.events;
+        announce_missing(&operations.tx, events, (finding.tenant, payable), Some(entry)).await?;
+        return Ok(Some(Repair::Announced));
+    }
     match (finding.kind, finding.order) {
-        (FindingKind::MissingEvent, Some(order)) => {
-            // One call appends all missing events of the order.
-            let events = &operations.handlers.events;
-            announce_missing(&operations.tx, events, (finding.tenant, order), Some(entry)).await?;
-            Ok(Some(Repair::Announced))
-        }
         (
-            FindingKind::UnknownEvent
+            FindingKind::MissingEvent
+            | FindingKind::UnknownEvent
             | FindingKind::UnreadableRow
             | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
