@@ -6,6 +6,7 @@ mod buying;
 pub(crate) mod clients;
 pub(crate) mod environment;
 mod gateway;
+pub(crate) mod invoices;
 pub(crate) mod journal;
 pub(crate) mod manual_rows;
 pub(crate) mod operators;
@@ -57,6 +58,11 @@ pub(crate) fn by_user(faults: &Faults, tenant: TenantId, id: UserId) -> CommandC
 
 pub(crate) fn by_gateway(faults: &Faults, tenant: TenantId) -> CommandContext {
     context(faults, tenant, Actor::Gateway)
+}
+
+/// Context of a command of the operators of all tenants, for one tenant.
+pub(crate) fn by_platform(faults: &Faults, tenant: TenantId) -> CommandContext {
+    context(faults, tenant, Actor::User { id: user(901), roles: vec![Role::Platform] })
 }
 
 /// Context of an operator's command, limited to one tenant.

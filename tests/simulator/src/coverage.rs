@@ -25,6 +25,8 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "completed order",
     "order completed automatically",
     "order declined by its seller",
+    "paid invoice",
+    "refunded invoice",
     "refund by the seller",
     "dead letter",
     "partition lost while its rows are published",

@@ -237,7 +237,7 @@ crash_points! {
     /// A receiver has answered, but its answer is not recorded yet.
     AfterRequestBeforeRecord 40,
     /// The reaper has found expired locks, but has not processed them yet.
-    InReaper 300,
+    InReaper 700,
     /// The repair job has appended a lost event, but has not committed it yet.
     InRepair 300,
 }

@@ -22,7 +22,7 @@ impl fmt::Display for Transition {
 pub(crate) const NOTHING: &str = "nothing";
 
 /// The state machines and their transitions.
-const MACHINES: [(&str, &[(&str, &str)]); 11] = [
+const MACHINES: [(&str, &[(&str, &str)]); 12] = [
     // Spec §2 "Order". From paid to paid: a refund begins or fails.
     (
         "order",
@@ -36,6 +36,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 11] = [
             ("paid", "refunded"),
         ],
     ),
+    // Spec §2 "Invoice".
+    ("invoice", &[(NOTHING, "pending"), ("pending", "paid"), ("paid", "refunded")]),
     (
         "product",
         &[

@@ -10,6 +10,7 @@ mod convergence;
 mod effects;
 mod history;
 mod invalid_rows;
+mod invoices;
 mod log;
 mod money;
 mod parties;
@@ -263,6 +264,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     }
     parties::check_scores(&mut checker, &counted).await?;
     history::check_products(&mut checker, &orders).await?;
+    invoices::check(&mut checker).await?;
     money::check(&mut checker, &used).await?;
     client_responses::check(&mut checker).await?;
     log::check(&mut checker).await?;

@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use super::actors::journal::{Journal, ListedProduct};
 use super::actors::webhooks::WebhookOperators;
-use super::actors::{self, ActorState, asset_grants, clients, environment, operators, refund_reports};
+use super::actors::{
+    self, ActorState, asset_grants, clients, environment, invoices, operators, refund_reports,
+};
 use super::faults::Faults;
 use super::gateway_model::GatewayModel;
 use super::oracle;
@@ -29,6 +31,12 @@ use super::run::{Outcome, Run};
 use super::run_settings::RunSettings;
 
 use processes::{CreatedProcess, Slot};
+
+/// Longer than the clocks of processes and database differ.
+const SKEW: Duration = Duration::from_secs(10);
+
+/// Time before the end of the invoiced month at which a run begins.
+const SET_UP: Duration = Duration::from_secs(60);
 
 /// Share of the runs that are compared with a run without faults, in thousandths.
 const COMPARED_PERMILLE: u64 = 100;
@@ -58,7 +66,7 @@ impl World {
         let random = RandomNumbers::new(run.seed);
         let run_settings = RunSettings::of(&random);
         let faults = Faults::new(random.fork(), run.profile, run.story);
-        let start = chrono::DateTime::from_timestamp(1_770_000_000, 0).expect("a valid timestamp");
+        let start = invoices::closed_month().end() - SET_UP;
         let clock = VirtualClock::new(start);
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
         let store = MemoryStore::new(Arc::clone(&port), WakeupNotifier::default());
@@ -92,6 +100,7 @@ impl World {
     }
 
     async fn play(self, until: Option<Duration>) -> Outcome {
+        self.set_up().await;
         // The gateway's reports and the ledger checks also run during the final checks.
         tokio::select! {
             biased;
@@ -102,7 +111,6 @@ impl World {
     }
 
     async fn execute(&self, until: Option<Duration>) -> Outcome {
-        self.set_up().await;
         let begun = Instant::now();
         let max_length = Duration::from_secs(4 + self.faults.random.below(5));
         let max_length = until.map_or(max_length, |until| until.min(max_length));
@@ -117,6 +125,7 @@ impl World {
                 self.clients(),
                 self.operators(),
                 self.webhook_operators(),
+                self.invoice_operators(),
             );
         };
         let _ = tokio::time::timeout(max_length, fault_phase).await;
@@ -152,9 +161,9 @@ impl World {
     async fn set_up(&self) {
         let seller_app = self.plain_app();
         service::prepare(&seller_app).await.expect("preparing without faults succeeds");
-        // A consumer ignores events created before its first subscription. The pause is longer than the clock skew, so
-        // that no event seems to be older than the subscriptions.
-        self.faults.sleep(Duration::from_secs(10)).await;
+        // A consumer ignores events created before its first subscription: no event may seem to be older than the
+        // subscriptions.
+        self.faults.sleep(SKEW).await;
         let random = &self.faults.random;
         for number in 0..6 + random.below(8) {
             let [first, second] = actors::tenants();
@@ -174,6 +183,9 @@ impl World {
                 price,
             });
         }
+        invoices::complete_orders(&seller_app, &self.actor_state()).await;
+        let left = invoices::closed_month().closed_at() - seller_app.tx.now();
+        self.faults.sleep(left.to_std().unwrap_or_default() + SKEW).await;
         asset_grants::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
         self.operators_of_webhooks(&seller_app).create_at_begin().await;
         for slot in 0..self.slots.len() {
@@ -228,6 +240,16 @@ impl World {
             let app = self.app(self.faults.random.index(self.slots.len()));
             let patience = Duration::from_secs(10);
             let _ = tokio::time::timeout(patience, self.operators_of_webhooks(&app).act()).await;
+        }
+    }
+
+    async fn invoice_operators(&self) {
+        let actor_state = self.actor_state();
+        loop {
+            self.faults.sleep(self.faults.random.millis(300..2_000)).await;
+            let app = self.app(self.faults.random.index(self.slots.len()));
+            let patience = Duration::from_secs(10);
+            let _ = tokio::time::timeout(patience, invoices::act(&app, &actor_state)).await;
         }
     }
 

@@ -102,7 +102,7 @@ pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order:
                 "the refund request for order {} returned refund {} of another order",
                 order.id, refund.id
             )),
-            Ok(refund) => journal.record(&who, ClientResponse::RefundRequested(order.id, refund.id)),
+            Ok(refund) => journal.record(&who, ClientResponse::RefundRequested(order.id.into(), refund.id)),
             Err(error) => journal.record_error(&who, &context, &error),
         }
     };

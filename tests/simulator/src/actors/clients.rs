@@ -27,7 +27,8 @@ pub(crate) async fn act(app: &App, actor_state: &ActorState) {
     }
 }
 
-async fn act_once(app: &App, ActorState { faults, journal, gateway_model }: &ActorState) {
+async fn act_once(app: &App, state: &ActorState) {
+    let ActorState { faults, journal, .. } = state;
     let orders = journal.orders();
     let number = faults.random.below(100);
     if orders.is_empty() || number < 38 {
@@ -48,7 +49,7 @@ async fn act_once(app: &App, ActorState { faults, journal, gateway_model }: &Act
     }
     let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     match faults.random.below(12) {
-        0..=5 => gateway::pay(app, faults, journal, gateway_model, &order).await,
+        0..=5 => gateway::pay(app, state, &order).await,
         6 | 7 => buying::refund(app, faults, journal, &order).await,
         _ => advance_order(app, faults, journal, &order).await,
     }

@@ -12,6 +12,7 @@ use marketplace_domain::EventKind;
 use marketplace_memory::MemoryStore;
 use tokio::time::Instant;
 
+use super::invoices::closed_month;
 use crate::fault_kinds::Fault;
 use crate::faults::Faults;
 use crate::ports::clock::FaultyClock;
@@ -109,7 +110,9 @@ pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStor
         faults.sleep(faults.random.millis(500..2_500)).await;
         let Ok(mut view) = store.view().await else { continue };
         let Ok(rows) = view.outbox_view().outbox_page(&filter, None, 20).await else { continue };
-        for row in rows {
+        // The repair job looks only at orders that changed recently.
+        let recent = rows.into_iter().filter(|row| row.create_time >= closed_month().end());
+        for row in recent {
             let consumed =
                 view.outbox_view().consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
             let consumers = takers.iter().filter(|name| !row.idle_consumers.contains(name)).count();

@@ -5,7 +5,7 @@ use marketplace::{App, ReportedName};
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentMethod, PaymentResult, Settlement};
 
 use super::journal::{ClientResponse, Journal};
-use super::{by_gateway, by_user};
+use super::{ActorState, by_gateway, by_user};
 use crate::fault_kinds::Fault;
 use crate::faults::Faults;
 use crate::gateway_model::GatewayModel;
@@ -14,13 +14,8 @@ use crate::gateway_model::GatewayModel;
 const TRIES: usize = 4;
 
 /// The buyer pays, then the gateway reports the result.
-pub(super) async fn pay(
-    app: &App,
-    faults: &Faults,
-    journal: &Journal,
-    gateway_model: &GatewayModel,
-    order: &Order,
-) {
+pub(super) async fn pay(app: &App, state: &ActorState, order: &Order) {
+    let ActorState { faults, journal, .. } = state;
     let who = format!("buyer {}", order.buyer);
     let mut tries = TRIES;
     let payment = loop {
@@ -46,22 +41,28 @@ pub(super) async fn pay(
         faults.cover(|coverage| coverage.situation("payment that assets cover completely"));
         return journal.record(&who, ClientResponse::PaymentSettled(payment.id));
     }
-    let result = gateway_model.decide(&payment);
+    report_result(app, state, &payment).await;
+}
+
+/// The gateway reports the result of a payment.
+pub(super) async fn report_result(app: &App, state: &ActorState, payment: &Payment) {
+    let ActorState { faults, journal, gateway_model } = state;
+    let result = gateway_model.decide(payment);
     if faults.occurs(Fault::ReportedLate) {
         faults.sleep(faults.random.millis(3_000..10_000)).await;
     }
-    let gateway = Reports { app, faults, journal, gateway_model, payment: &payment };
+    let gateway = Reports { app, faults, journal, gateway_model, payment };
     if faults.occurs(Fault::WrongAmount) {
         let amount = Money::from_minor(payment.amount.minor() + 1).expect("a valid amount");
         gateway.deliver(&capture(format!("wrong-{}", payment.id), amount)).await;
     }
     if faults.occurs(Fault::UnknownPayment) {
-        assert_unknown(app, faults, &payment, report(&payment, result)).await;
+        assert_unknown(app, faults, payment, report(payment, result)).await;
     }
     let repetitions = if faults.occurs(Fault::ReportedAgain) { 1 + faults.random.below(2) } else { 0 };
-    let mut accepted = gateway.deliver(&report(&payment, result)).await;
+    let mut accepted = gateway.deliver(&report(payment, result)).await;
     for _ in 0..repetitions {
-        accepted |= gateway.deliver_once(&report(&payment, result)).await;
+        accepted |= gateway.deliver_once(&report(payment, result)).await;
     }
     if accepted && faults.occurs(Fault::SecondCapture) {
         gateway.deliver(&capture(format!("second-{}", payment.id), payment.amount)).await;
@@ -71,7 +72,7 @@ pub(super) async fn pay(
             PaymentResult::Success => PaymentResult::Failed,
             PaymentResult::Failed => PaymentResult::Success,
         };
-        gateway.deliver(&report(&payment, opposite)).await;
+        gateway.deliver(&report(payment, opposite)).await;
     }
 }
 

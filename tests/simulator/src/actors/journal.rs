@@ -8,7 +8,8 @@ use marketplace::CommandContext;
 use marketplace::ports::RequestScope;
 use marketplace::use_cases::UseCaseError;
 use marketplace_domain::{
-    Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, Title, UserId,
+    Asset, CouponId, InvoiceId, Money, OrderId, OrderStatus, PayableId, PaymentId, ProductId, RefundId,
+    RefundStatus, Title, UserId,
 };
 
 use crate::faults::Faults;
@@ -19,8 +20,10 @@ pub(crate) enum ClientResponse {
     Placed(OrderId),
     StatusReached(OrderId, OrderStatus),
     PaymentSettled(PaymentId),
-    /// A refund of this order was requested or is in progress.
-    RefundRequested(OrderId, RefundId),
+    /// A refund of this order or invoice was requested or is in progress.
+    RefundRequested(PayableId, RefundId),
+    /// The invoice of the closed month exists.
+    Invoiced(InvoiceId),
     /// The gateway's report was accepted: the refund has this result, unless the gateway contradicts itself later.
     RefundSettled(RefundId, RefundStatus),
     /// Assets were granted to a user.
@@ -177,9 +180,10 @@ impl Journal {
             ClientResponse::Placed(order) => format!("receives: order {order} is placed"),
             ClientResponse::StatusReached(order, status) => format!("receives: order {order} is {status}"),
             ClientResponse::PaymentSettled(payment) => format!("receives: payment {payment} is settled"),
-            ClientResponse::RefundRequested(order, refund) => {
-                format!("receives: order {order} is refunded by refund {refund}")
+            ClientResponse::RefundRequested(of, refund) => {
+                format!("receives: {of} is refunded by refund {refund}")
             }
+            ClientResponse::Invoiced(invoice) => format!("receives: invoice {invoice} is generated"),
             ClientResponse::RefundSettled(refund, status) => format!("receives: refund {refund} is {status}"),
             ClientResponse::AssetGranted(GrantRecord { user, asset, amount, .. }) => {
                 format!("receives: buyer {user} got {} {asset}", asset.show(*amount))

@@ -6,8 +6,8 @@ use handover_events::{ConsumeStatus, TenantId};
 use handover_outbox::ports::{OutboxRow, StoreError};
 use marketplace_domain::{
     Asset, AssetOperation, Capture, CouponId, CouponStatus, EventKind, Hold, HoldStatus, Money,
-    OperationKind, Order, OrderId, OrderStatus, Purse, Refund, RefundCause, RefundResult, RefundStatus,
-    UserId,
+    OperationKind, Order, OrderId, OrderStatus, PayableId, Purse, Refund, RefundCause, RefundResult,
+    RefundStatus, UserId,
 };
 
 use super::Checker;
@@ -228,8 +228,7 @@ fn check_points(
     *usage.purses.entry((order.tenant, order.buyer, Purse::Points)).or_default() += net;
 }
 
-/// Checks that each refund has succeeded or failed and has its event and its ledger entries, that refunds do not exceed
-/// the payment, and that each late payment has a refund.
+/// Checks the refunds and captures of an order, and that they match its status and the ledger.
 async fn check_refunds(
     checker: &mut Checker<'_>,
     order: &Order,
@@ -237,8 +236,25 @@ async fn check_refunds(
 ) -> Result<(), StoreError> {
     let captures = checker.view.captures_of(order.tenant, &[order.id]).await?;
     let refunds = checker.view.refunds_of(order.tenant, &[order.id]).await?;
+    check_refund_results(checker, &refunds);
+    check_captures(checker, order.id.into(), &captures, &refunds);
+    let refunds_order = |refund: &&Refund| Some(refund.id) == order.refund && refund.payouts > 0;
+    let paid_back = refunds.iter().filter(refunds_order).count();
+    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
+        let (status, refund) = (order.status, order.refund);
+        checker.violation(format!(
+            "order {} is {status} with {refund:?}, but {paid_back} refunds succeeded",
+            order.id
+        ));
+    }
+    check_ledger(checker, order, operations, (&captures, &refunds));
+    Ok(())
+}
+
+/// Each refund has its events, and succeeded or failed as at the gateway.
+pub(super) fn check_refund_results(checker: &mut Checker<'_>, refunds: &[Refund]) {
     let gateway_refunds = checker.evidence.gateway_model.refunds();
-    for refund in &refunds {
+    for refund in refunds {
         let announced: Vec<&str> = checker
             .rows
             .iter()
@@ -280,34 +296,35 @@ async fn check_refunds(
         let reached = places.into_iter().filter(|(reached, _)| *reached);
         checker.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.situation(place)));
     }
-    for capture in &captures {
+}
+
+/// The gateway made each capture, refunds do not exceed it, and one that buys nothing has a refund.
+pub(super) fn check_captures(
+    checker: &mut Checker<'_>,
+    of: PayableId,
+    captures: &[Capture],
+    refunds: &[Refund],
+) {
+    for capture in captures {
         let of_capture: Vec<&Refund> = refunds.iter().filter(|it| capture.is_refunded_by(it)).collect();
         let live: Vec<&&Refund> = of_capture.iter().filter(|it| it.status != RefundStatus::Failed).collect();
         let refunded: i64 = live.iter().map(|it| it.amount.minor()).sum();
         if live.len() > 1 || refunded > capture.amount.minor() {
             checker.violation(format!(
-                "capture {capture:?} of order {} has more than one live refund, or refunds above its amount: {of_capture:?}",
-                order.id
+                "capture {capture:?} of {of} has more than one live refund, or refunds above its amount: {of_capture:?}"
             ));
         }
         if capture.refund_due && of_capture.is_empty() {
             checker.violation(format!("{capture:?} buys nothing and has no refund"));
         }
+        let at_gateway = checker.evidence.gateway_model.captured(capture.payment, &capture.transaction_id);
+        if capture.amount > Money::ZERO && at_gateway != Some(capture.amount) {
+            checker.violation(format!("the gateway captured {at_gateway:?}, but the capture is {capture:?}"));
+        }
     }
-    let refunds_order = |refund: &&Refund| Some(refund.id) == order.refund && refund.payouts > 0;
-    let paid_back = refunds.iter().filter(refunds_order).count();
-    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
-        let (status, refund) = (order.status, order.refund);
-        checker.violation(format!(
-            "order {} is {status} with {refund:?}, but {paid_back} refunds succeeded",
-            order.id
-        ));
-    }
-    check_ledger(checker, order, operations, (&captures, &refunds));
-    Ok(())
 }
 
-/// Captures and refunds of the gateway are in the ledger once, and the gateway captured every booked amount.
+/// Captures and refunds of the gateway are in the ledger once.
 fn check_ledger(
     checker: &mut Checker<'_>,
     order: &Order,
@@ -339,11 +356,5 @@ fn check_ledger(
             "order {}: captures and returned refunds {paid:?}, refunds {refunded:?}, but ledger {in_ledger:?}",
             order.id
         ));
-    }
-    for capture in captures.iter().filter(|it| it.amount > Money::ZERO) {
-        let at_gateway = checker.evidence.gateway_model.captured(capture.payment, &capture.transaction_id);
-        if at_gateway != Some(capture.amount) {
-            checker.violation(format!("the gateway captured {at_gateway:?}, but the capture is {capture:?}"));
-        }
     }
 }

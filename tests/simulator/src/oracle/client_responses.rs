@@ -24,10 +24,11 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
                 let settled = checker.view.payment_by_id(*payment).await?;
                 settled.is_some_and(|payment| payment.status != PaymentStatus::Processing)
             }
-            ClientResponse::RefundRequested(order, refund) => {
+            ClientResponse::RefundRequested(of, refund) => {
                 let refund = checker.view.refund_by_id(*refund).await?;
-                refund.is_some_and(|refund| refund.of == (*order).into())
+                refund.is_some_and(|refund| refund.of == *of)
             }
+            ClientResponse::Invoiced(invoice) => checker.view.invoice_by_id(*invoice).await?.is_some(),
             ClientResponse::RefundSettled(refund, status) => {
                 let at_gateway = checker.evidence.gateway_model.refunds().get(refund).copied();
                 let is_contradicted = at_gateway.is_some_and(|it| it.is_contradicted);
@@ -50,6 +51,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
                 | ClientResponse::StatusReached(..)
                 | ClientResponse::PaymentSettled(_)
                 | ClientResponse::RefundRequested(..)
+                | ClientResponse::Invoiced(_)
                 | ClientResponse::RefundSettled(..)
                 | ClientResponse::AssetGranted(_)
                 | ClientResponse::Redriven(..) => {

@@ -109,7 +109,7 @@ fn announced_status(row: &OutboxRow) -> Option<String> {
 }
 
 /// Checks that a successful or failed payment has exactly one event.
-fn check_payment(checker: &mut Checker<'_>, payment: &Payment) {
+pub(super) fn check_payment(checker: &mut Checker<'_>, payment: &Payment) {
     let announced: Vec<&str> = checker
         .rows
         .iter()

@@ -11,12 +11,12 @@ use marketplace::ports::{MarketStore, MarketView};
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
-    Account, Asset, CouponStatus, EventKind, HoldStatus, OperationKey, OperationKind, Order, OrderId, Purse,
-    Refund, RefundResult, RefundStatus, UserId,
+    Account, Asset, Capture, CouponStatus, EventKind, HoldStatus, OperationKey, OperationKind, Order,
+    OrderId, Purse, Refund, RefundResult, RefundStatus, UserId,
 };
 
 use super::assets::{AssetUsage, is_dead_or_blocked};
-use super::{ALL, Checker, Evidence};
+use super::{ALL, Checker, Evidence, invoices};
 use crate::actors;
 use crate::row_kinds::is_invalid;
 
@@ -61,6 +61,11 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
                     hold.asset, order.id, order.status
                 ));
             }
+        }
+    }
+    for (invoice, paid) in invoices::all(checker.view.as_mut()).await? {
+        for refund in paid.refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
+            pending.push(format!("refund {} of invoice {} is PROCESSING", refund.id, invoice.id));
         }
     }
     Ok(pending)
@@ -140,23 +145,31 @@ async fn check_purse(
 
 /// The negated balance of the gateway's account equals captures plus deposits minus refunds.
 async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i64) -> Result<(), StoreError> {
-    let mut received = deposits;
+    let mut captures: Vec<Capture> = Vec::new();
+    let mut refunds: Vec<Refund> = Vec::new();
     for order in orders(checker.view.as_mut(), checker.evidence.app.tx.now()).await? {
         if order.tenant != tenant {
             continue;
         }
-        let captures = checker.view.captures_of(tenant, &[order.id]).await?;
-        received += captures.iter().map(|it| it.amount.minor()).sum::<i64>();
-        let refunds = checker.view.refunds_of(tenant, &[order.id]).await?;
-        let gateway_refunds = checker.evidence.gateway_model.refunds();
-        let is_paid_back = |refund: &&Refund| match gateway_refunds.get(&refund.id) {
-            // The application may not have received the second report.
-            Some(at_gateway) if at_gateway.is_contradicted => refund.status == RefundStatus::Success,
-            Some(at_gateway) => at_gateway.result == RefundResult::Success,
-            None => false,
-        };
-        received -= refunds.iter().filter(is_paid_back).map(|it| it.amount.minor()).sum::<i64>();
+        captures.extend(checker.view.captures_of(tenant, &[order.id]).await?);
+        refunds.extend(checker.view.refunds_of(tenant, &[order.id]).await?);
     }
+    for (invoice, paid) in invoices::all(checker.view.as_mut()).await? {
+        if invoice.tenant == tenant {
+            captures.extend(paid.captures);
+            refunds.extend(paid.refunds);
+        }
+    }
+    let gateway_refunds = checker.evidence.gateway_model.refunds();
+    let is_paid_back = |refund: &&Refund| match gateway_refunds.get(&refund.id) {
+        // The application may not have received the second report.
+        Some(at_gateway) if at_gateway.is_contradicted => refund.status == RefundStatus::Success,
+        Some(at_gateway) => at_gateway.result == RefundResult::Success,
+        None => false,
+    };
+    let captured: i64 = captures.iter().map(|it| it.amount.minor()).sum();
+    let paid_back: i64 = refunds.iter().filter(is_paid_back).map(|it| it.amount.minor()).sum();
+    let received = deposits + captured - paid_back;
     let totals = checker.view.account_totals(Some(tenant)).await?;
     let total = totals.iter().find(|it| it.account == Account::Gateway).map_or(0, |it| it.total);
     if total != -received {

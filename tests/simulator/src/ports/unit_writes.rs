@@ -6,7 +6,7 @@ use std::time::Duration;
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 use handover_outbox::ports::{NewEvent, OwnedPartition, RelayId, StoreError, Unapplied};
 use marketplace::ports::Work;
-use marketplace_domain::{AggregateType, Balance, EventKind, Order, Payment, Refund};
+use marketplace_domain::{AggregateType, Balance, EventKind, Invoice, Order, Payment, Refund};
 
 use super::Process;
 use super::webhook_writes::WebhookWrites;
@@ -60,7 +60,7 @@ pub(super) struct UnitWrites {
     /// Partitions of the rows whose publish results were recorded.
     pub(super) settled: BTreeSet<Partition>,
     pub(super) webhooks: WebhookWrites,
-    /// Status changes of orders, payments and refunds.
+    /// Status changes of orders, payments and refunds, and new invoices.
     status_changes: Vec<StatusChange>,
     /// Aggregates and `aggregate_seq` of the events that the unit of work appended.
     appended: BTreeSet<(AggregateRef, i64)>,
@@ -75,7 +75,7 @@ struct OrderedEvent {
     position: (i64, i64),
 }
 
-/// A change of the status of an order, payment or refund.
+/// A change of the status of an order, payment or refund, or a new invoice.
 pub(super) struct StatusChange {
     aggregate: AggregateRef,
     /// Version of the aggregate after the change.
@@ -94,6 +94,11 @@ impl StatusChange {
         StatusChange { aggregate, version: after.version, status: after.status.as_str() }
     }
 
+    pub(super) fn of_invoice(after: &Invoice) -> StatusChange {
+        let aggregate = aggregate(AggregateType::Invoice, after.tenant, after.id.get());
+        StatusChange { aggregate, version: after.version, status: after.status.as_str() }
+    }
+
     pub(super) fn of_refund(after: &Refund) -> StatusChange {
         let aggregate = aggregate(AggregateType::Refund, after.tenant, after.id.get());
         StatusChange { aggregate, version: after.version, status: after.status.as_str() }
@@ -105,7 +110,7 @@ fn aggregate(kind: AggregateType, tenant: TenantId, id: i64) -> AggregateRef {
 }
 
 impl UnitWrites {
-    /// Records a change that must have an event: every status of an order is announced, and every status of a payment or
+    /// Records a change that must have an event: a new invoice, every status of an order, and every status of a payment or
     /// refund except `PROCESSING`.
     pub(super) fn record_status_change(&mut self, change: StatusChange) {
         if change.status != "PROCESSING" {

@@ -1,4 +1,4 @@
-//! Coupons, holds, balances, ledger and refunds: a hold ends once, in the way its order ended; refunds do not exceed
+//! Coupons, holds, balances, ledger, refunds and invoices: a hold ends once, in the way its order ended; refunds do not exceed
 //! the payment.
 
 use handover_events::EventId;
@@ -8,8 +8,8 @@ use marketplace::ports::{
     RefundRepoWrapper,
 };
 use marketplace_domain::{
-    Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus, Posting,
-    Refund, RefundStatus,
+    Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, Invoice, OrderId, OrderStatus,
+    PayableId, Posting, Refund, RefundStatus,
 };
 
 use super::super::super::unit_writes::StatusChange;
@@ -82,7 +82,23 @@ impl RefundRepoWrapper for Unit {
 
 impl GatewayReportRepoWrapper for Unit {}
 impl FindingRepoWrapper for Unit {}
-impl InvoiceRepoWrapper for Unit {}
+
+impl InvoiceRepoWrapper for Unit {
+    async fn insert_invoice(&mut self, invoice: &Invoice) -> Result<(), StoreError> {
+        self.inner.insert_invoice(invoice).await?;
+        self.inserted("invoice", invoice.status.as_str(), || format!("invoice {}", invoice.id));
+        self.written(Changed::One, None, StatusChange::of_invoice(invoice));
+        Ok(())
+    }
+
+    async fn advance_invoice(&mut self, after: &Invoice) -> Result<Changed, StoreError> {
+        let before = self.inner.invoice_by_id(after.id).await?;
+        let changed = self.inner.advance_invoice(after).await?;
+        let from = before.map(|before| before.status.as_str());
+        self.advanced(changed, ("invoice", from, after.status.as_str()), || format!("invoice {}", after.id));
+        Ok(changed)
+    }
+}
 
 fn of_coupon(coupon: &Coupon) -> String {
     format!("coupon {} of buyer {}", coupon.id, coupon.user)
@@ -147,10 +163,18 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
 
     /// Refunds must not exceed the captured money.
     async fn check_cap(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let captures = self.inner.captures_of(refund.tenant, refund.of.order().as_slice()).await?;
+        let (captures, others) = match refund.of {
+            PayableId::Order(order) => (
+                self.inner.captures_of(refund.tenant, &[order]).await?,
+                self.inner.refunds_of(refund.tenant, &[order]).await?,
+            ),
+            PayableId::Invoice(invoice) => {
+                let paid = self.inner.payments_of_invoice(refund.tenant, invoice).await?;
+                (paid.captures, paid.refunds)
+            }
+        };
         let capture = captures.iter().find(|capture| capture.is_refunded_by(refund));
         let paid = capture.map_or(0, |capture| capture.amount.minor());
-        let others = self.inner.refunds_of(refund.tenant, refund.of.order().as_slice()).await?;
         let is_live = |it: &&Refund| {
             (it.payment, it.capture) == (refund.payment, refund.capture)
                 && it.status != RefundStatus::Failed
