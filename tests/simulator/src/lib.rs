@@ -34,3 +34,7 @@ pub use ports::defects::Defect;
 pub use profile::Profile;
 pub use run::{Outcome, Run};
 pub use world::play;
+
+/// A run makes hundreds of thousands of small allocations, for which mimalloc is 10 % faster than glibc's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -50,6 +50,8 @@ pub(crate) struct RunSettings {
     pub(crate) on_failed: OnFailed,
     pub(crate) settings: Settings,
     pub(crate) webhook: WebhookSettings,
+    /// Whether the run has orders to invoice: their events double its length, so that most runs have none.
+    pub(crate) has_invoices: bool,
     points: PointsRules,
 }
 
@@ -119,7 +121,9 @@ impl RunSettings {
         // With a low number, the breaker opens for poisoned events.
         settings.consumer.breaker = if random.permille(300) { 2 + below(3) } else { 10 };
         let points = PointsRules { earned_per_unit, ..PointsRules::default() };
-        RunSettings { flavour, on_failed, settings, webhook: webhook_settings(random), points }
+        let webhook = webhook_settings(random);
+        let has_invoices = random.permille(300);
+        RunSettings { flavour, on_failed, settings, webhook, has_invoices, points }
     }
 
     pub(crate) fn rules(&self) -> Rules {

@@ -183,7 +183,9 @@ impl World {
                 price,
             });
         }
-        invoices::complete_orders(&seller_app, &self.actor_state()).await;
+        if self.run_settings.has_invoices {
+            invoices::complete_orders(&seller_app, &self.actor_state()).await;
+        }
         let left = invoices::closed_month().closed_at() - seller_app.tx.now();
         self.faults.sleep(left.to_std().unwrap_or_default() + SKEW).await;
         asset_grants::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
@@ -245,7 +247,7 @@ impl World {
 
     async fn invoice_operators(&self) {
         let actor_state = self.actor_state();
-        loop {
+        while self.run_settings.has_invoices {
             self.faults.sleep(self.faults.random.millis(300..2_000)).await;
             let app = self.app(self.faults.random.index(self.slots.len()));
             let patience = Duration::from_secs(10);

@@ -9,11 +9,6 @@ use clap::Parser;
 use handover_simulator::campaign::{self, RunTotals};
 use handover_simulator::{Profile, Run, play, story};
 use indicatif::{ProgressBar, ProgressStyle};
-use mimalloc::MiMalloc;
-
-/// A run makes hundreds of thousands of small allocations, for which mimalloc is 10 % faster than glibc's allocator.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the whole application with injected faults, in virtual time; one seed is one reproducible run.
 #[derive(Parser)]
