@@ -39,7 +39,8 @@ const FAKE: &str = "adapters/memory";
 const TOOLKIT_ADAPTERS: [&str; 6] = ["archive", "egress", "otlp", "rabbitmq", "system", "webhooks"];
 
 /// Adapters that send requests over HTTP, each with an adapter that it is built on.
-const BUILT_ON: [(&str, &str); 3] = [
+const BUILT_ON: [(&str, &str); 4] = [
+    ("adapters/archive", "adapters/egress"),
     ("adapters/webhooks", "adapters/egress"),
     ("adapters/gateway", "adapters/egress"),
     ("adapters/gateway", "adapters/webhooks"),
