@@ -37,8 +37,9 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// The crates that users of the toolkit depend on. A crate of the service has `publish = false`.
-const PUBLISHED: [&str; 15] = [
+const PUBLISHED: [&str; 16] = [
     "handover",
+    "handover-archive",
     "handover-cli",
     "handover-contract",
     "handover-egress",

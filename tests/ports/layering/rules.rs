@@ -36,10 +36,11 @@ const MOCK_FEATURE: &str = "mocks";
 const FAKE: &str = "adapters/memory";
 
 /// Adapters of the toolkit without a marketplace counterpart.
-const TOOLKIT_ADAPTERS: [&str; 5] = ["egress", "otlp", "rabbitmq", "system", "webhooks"];
+const TOOLKIT_ADAPTERS: [&str; 6] = ["archive", "egress", "otlp", "rabbitmq", "system", "webhooks"];
 
 /// Adapters that send requests over HTTP, each with an adapter that it is built on.
-const BUILT_ON: [(&str, &str); 3] = [
+const BUILT_ON: [(&str, &str); 4] = [
+    ("adapters/archive", "adapters/egress"),
     ("adapters/webhooks", "adapters/egress"),
     ("adapters/gateway", "adapters/egress"),
     ("adapters/gateway", "adapters/webhooks"),
