@@ -40,6 +40,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/sqlite/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/sqlite/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/sqlite/0007_compatible_open_orders.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -66,6 +71,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/mysql/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/mysql/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/mysql/0007_compatible_open_orders.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -92,6 +102,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/postgres/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/postgres/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/postgres/0007_compatible_open_orders.sql"),
+        ),
     ],
 };
 
