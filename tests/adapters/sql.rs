@@ -5,6 +5,7 @@ mod ids;
 mod lent;
 mod migrations;
 mod prefix;
+mod schema;
 mod speed;
 mod store;
 mod unreadable_rows;

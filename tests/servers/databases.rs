@@ -15,6 +15,7 @@ mod outages;
 mod permissions;
 mod prefix;
 mod query_plans;
+mod schema;
 mod settings;
 mod wakeup;
 

@@ -23,6 +23,7 @@ pub mod rabbit_rigs;
 pub mod random;
 pub mod receiver;
 pub mod rigs;
+pub mod schema;
 pub mod server_rigs;
 pub mod servers;
 pub mod snapshot;

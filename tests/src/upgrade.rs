@@ -13,6 +13,8 @@ use sqlx::migrate::{Migrate, Migrator};
 
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 
+use crate::schema;
+
 /// A time as each engine accepts it.
 const AT: &str = "'2026-02-04 10:30:00.000001'";
 
@@ -95,6 +97,8 @@ pub async fn fill_first_version(store: &SqlMarket) {
 pub async fn check_migrated(store: &SqlMarket) {
     let versions = store.schema_versions().await.expect("the schema has a version");
     assert!(versions.iter().all(SchemaVersion::is_enough), "{versions:?}");
+    let differences = schema::differences(store).await;
+    assert!(differences.is_empty(), "{differences:#?}");
     let mut view = store.view().await.expect("cannot open a view");
     for (id, is_completed) in [(1, true), (2, false)] {
         let order = view.order_by_id(TenantId::DEFAULT, order_id(id)).await.unwrap().unwrap();

@@ -26,9 +26,9 @@ pub use outbox::{
     OutboxShowArgs,
 };
 #[cfg(feature = "program")]
-pub(crate) use program::{BACKUP_HELP, DOCTOR_HELP};
+pub(crate) use program::{BACKUP_HELP, DOCTOR_HELP, MIGRATE_HELP};
 #[cfg(feature = "program")]
-pub use program::{BackupArgs, ConfigCommand, ConfigShowArgs, DoctorArgs};
+pub use program::{BackupArgs, ConfigCommand, ConfigShowArgs, DoctorArgs, MigrateArgs};
 pub use webhook::{
     EndpointArgs, Removable, WebhookCommand, WebhookCreateArgs, WebhookDeliveriesArgs, WebhookDisableArgs,
     WebhookEndpointArgs, WebhookListArgs, WebhookRecoverArgs, WebhookRedeliverArgs, WebhookRotateKeyArgs,

@@ -5,7 +5,9 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Exit, Failure};
 
-use crate::args::{BACKUP_HELP, BackupArgs, ConfigCommand, DOCTOR_HELP, DoctorArgs};
+use crate::args::{
+    BACKUP_HELP, BackupArgs, ConfigCommand, DOCTOR_HELP, DoctorArgs, MIGRATE_HELP, MigrateArgs,
+};
 use crate::commands;
 use crate::operator_command::OperatorCommand;
 use crate::program::Program;
@@ -15,7 +17,8 @@ use crate::session::Session;
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
-    Migrate(Common),
+    #[command(after_help = in_own_name(MIGRATE_HELP))]
+    Migrate(MigrateArgs),
     /// Copy a database file (SQLite) into a new file; also while `serve` runs
     #[command(after_help = in_own_name(BACKUP_HELP))]
     Backup(BackupArgs),
@@ -33,7 +36,7 @@ pub enum Command {
 /// Runs a command of this program; see [`OperatorCommand::run`].
 pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
     match command {
-        Command::Migrate(common) => commands::migrate::<P>(common).await?,
+        Command::Migrate(arguments) => commands::migrate::<P>(arguments).await?,
         Command::Backup(arguments) => commands::backup::<P>(arguments).await?,
         Command::Doctor(arguments) => return commands::doctor::<P>(arguments).await,
         Command::Operator(command) => command.run::<Session<P>>(&()).await?,

@@ -8,6 +8,7 @@ mod database;
 mod jobs;
 mod port;
 mod report;
+mod schema;
 mod subject;
 
 use std::io::Write as _;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use handover_outbox::ports::Store;
-use handover_sql::SchemaError;
+use handover_sql::{SchemaError, SqlStore};
 use handover_tests::upgrade;
 use marketplace_sql::MIGRATIONS;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -114,7 +114,12 @@ async fn database_of_first_version_is_migrated() {
     upgrade::migrate_to_first_version(&mut fixture.direct_connection().await, "sqlite").await;
     upgrade::fill_first_version(&fixture.store).await;
     assert!(!fixture.store.is_ready(&[&MIGRATIONS]).await.unwrap());
+    let pending = async || fixture.store.pending_migrations(&[&MIGRATIONS]).await.unwrap();
+    let all = SqlStore::migrations_of_new_file(&[&MIGRATIONS]).unwrap();
+    let without_first: Vec<_> = all.into_iter().filter(|migration| migration.version > 1).collect();
+    assert_eq!(pending().await, without_first);
     fixture.store.migrate().await.unwrap();
+    assert_eq!(pending().await, []);
     upgrade::check_migrated(&fixture.store).await;
     upgrade::check_statements_of_first_version(&fixture.store).await;
 }

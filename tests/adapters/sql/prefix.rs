@@ -39,6 +39,7 @@ async fn everything_in_the_schema_has_the_prefix_except_columns() {
     let store = open(&prefixed, "own_").await;
     store.migrate().await.unwrap();
     assert!(store.is_ready(&[]).await.unwrap());
+    assert_eq!(store.compare_schema(&[]).await.unwrap(), []);
     let is_kind = |text: &str| matches!(text, "table" | "index" | "trigger");
     let expected: Vec<(String, String)> = schema(&plain)
         .await

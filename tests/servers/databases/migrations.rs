@@ -9,7 +9,7 @@ use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store, UnitOfWork as _};
-use handover_sql::{SchemaError, SqlStore};
+use handover_sql::{PendingMigration, SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use handover_tests::upgrade;
@@ -123,10 +123,20 @@ async fn of_first_version(kind: ServerKind) -> (TestDatabase, SqlMarket) {
     (database, store)
 }
 
+async fn pending(store: &SqlMarket) -> Vec<PendingMigration> {
+    store.pending_migrations(&[&MIGRATIONS]).await.unwrap()
+}
+
 async fn database_of_first_version_is_migrated_while_its_processes_run(kind: ServerKind) {
     let (_database, store) = of_first_version(kind).await;
     assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap());
+    let parts: Vec<_> = pending(&store).await.iter().map(|one| (one.part, one.version)).collect();
+    let newest = store.schema_versions().await.unwrap().map(|part| (part.part, part.needed));
+    let expected =
+        newest.into_iter().flat_map(|(part, needed)| (2..=needed).map(move |version| (part, version)));
+    assert_eq!(parts, expected.collect::<Vec<_>>());
     store.migrate().await.unwrap();
+    assert_eq!(pending(&store).await, []);
     upgrade::check_migrated(&store).await;
     upgrade::check_statements_of_first_version(&store).await;
 }
@@ -176,6 +186,8 @@ async fn interrupt(database: &TestDatabase, part: &str, (version, name): (i64, &
 /// Asserts that the store completes an interrupted migration.
 async fn assert_resumed(store: &SqlMarket, expected: &[i64], after: &str) {
     assert!(!store.is_ready(&[&MIGRATIONS]).await.unwrap(), "{after}");
+    let interrupted = pending(store).await.iter().filter(|one| one.is_interrupted).count();
+    assert_eq!(interrupted, 1, "{after}");
     store.migrate().await.unwrap();
     assert!(store.is_ready(&[&MIGRATIONS]).await.unwrap(), "{after}");
     assert_eq!(schema_size(store, ServerKind::MariaDb).await, expected, "{after}");

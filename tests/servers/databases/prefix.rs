@@ -77,6 +77,7 @@ async fn everything_in_the_schema_has_the_prefix_except_columns(kind: ServerKind
         assert_eq!(texts(&store, names).await, expected);
     }
     assert!(store.is_ready(&[]).await.unwrap());
+    assert_eq!(store.compare_schema(&[]).await.unwrap(), []);
     store.migrate().await.unwrap();
 }
 

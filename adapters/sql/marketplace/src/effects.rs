@@ -7,7 +7,7 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
-use handover_sql::{Fields, LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
+use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
 use marketplace::ports::{
     END_OF_IDS, EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListedShipment, ListingChange,
     ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
@@ -104,16 +104,58 @@ fn change_kind(row: Fields<'_>) -> Result<ListingChangeKind, StoreError> {
 const ORDER_OF_TASK: &str =
     "FROM orders o WHERE o.id = shipments.order_id AND o.tenant_id = shipments.tenant_id";
 
-/// Condition that selects shipment tasks in this state. A task without an order is closed.
-fn in_state(state: ShipmentState) -> String {
+/// The statuses of orders whose shipment task is open: `'pending', 'paid'`.
+fn open_statuses() -> String {
     let is_open = |status: &&OrderStatus| status.shipment_state() == ShipmentState::Open;
     let open: Vec<String> =
         OrderStatus::ALL.iter().filter(is_open).map(|status| format!("'{status}'")).collect();
+    open.join(", ")
+}
+
+/// Condition that selects shipment tasks in this state. A task without an order is closed.
+fn in_state(state: ShipmentState) -> String {
     let not = match state {
         ShipmentState::Open => "",
         ShipmentState::Closed => "NOT ",
     };
-    format!("AND {not}EXISTS (SELECT 1 {ORDER_OF_TASK} AND o.status IN ({}))", open.join(", "))
+    format!("AND {not}EXISTS (SELECT 1 {ORDER_OF_TASK} AND o.status IN ({}))", open_statuses())
+}
+
+/// A page of a user's shipment tasks.
+pub(crate) fn shipments_page(
+    dialect: &dyn Dialect,
+    (tenant, user): (TenantId, UserId),
+    side: OrderSide,
+    state: Option<ShipmentState>,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let columns =
+        format!("SELECT id, {TASK}, (SELECT status {ORDER_OF_TASK}) AS order_status FROM shipments");
+    let before = before.unwrap_or(i64::MAX);
+    if (side, state) == (OrderSide::Seller, Some(ShipmentState::Open)) {
+        // The few open tasks are found by their orders and then sorted. In the order of ids, every task of the seller would
+        // be read.
+        let sql = format!(
+            "{columns} {tasks} WHERE tenant_id = ? AND order_id IN (SELECT o.id FROM orders o {orders} \
+               WHERE o.tenant_id = ? AND o.seller_id = ? AND o.status IN ({open})) \
+             AND {seller} = ? AND id + 0 < ? ORDER BY id + 0 DESC LIMIT ?",
+            tasks = dialect.index("uk_shipments"),
+            orders = dialect.index("idx_orders_open"),
+            open = open_statuses(),
+            seller = dialect.unindexed("seller_id"),
+        );
+        return (sql, values![tenant.get(), tenant.get(), user.get(), user.get(), before, most]);
+    }
+    let party = match side {
+        OrderSide::Buyer => "buyer_id",
+        OrderSide::Seller => "seller_id",
+    };
+    let in_state = state.map(in_state).unwrap_or_default();
+    let sql = format!(
+        "{columns} WHERE tenant_id = ? AND {party} = ? AND id < ? {in_state} ORDER BY id DESC LIMIT ?"
+    );
+    (sql, values![tenant.get(), user.get(), before, most])
 }
 
 fn listed_shipment(row: &Row) -> Result<Numbered<ListedShipment>, StoreError> {
@@ -219,16 +261,7 @@ impl EffectQueries for MarketSession {
         before: Option<i64>,
         limit_to: u32,
     ) -> Result<Vec<Numbered<ListedShipment>>, StoreError> {
-        let party = match side {
-            OrderSide::Buyer => "buyer_id",
-            OrderSide::Seller => "seller_id",
-        };
-        let in_state = state.map(in_state).unwrap_or_default();
-        let sql = format!(
-            "SELECT id, {TASK}, (SELECT status {ORDER_OF_TASK}) AS order_status FROM shipments \
-             WHERE tenant_id = ? AND {party} = ? AND id < ? {in_state} ORDER BY id DESC LIMIT ?"
-        );
-        let values = values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), limit_to];
+        let (sql, values) = shipments_page(self.dialect(), (tenant, user), side, state, before, limit_to);
         self.fetch(&sql, values).await?.iter().map(listed_shipment).collect()
     }
 }

@@ -3,14 +3,14 @@
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{FindingFilter, GatewayReportFilter, InvoiceFilter, RefundFilter};
+use marketplace::ports::{FindingFilter, GatewayReportFilter, InvoiceFilter, OrderSide, RefundFilter};
 use marketplace_domain::{
     Asset, FindingState, InvoiceId, InvoiceStatus, OrderId, Purse, RefundId, RefundStatus, ReportState,
-    UserId,
+    ShipmentState, UserId,
 };
 
 use super::assets::{coupons, holds, operations};
-use super::{findings, gateway_reports, invoices, orders, refunds};
+use super::{effects, findings, gateway_reports, invoices, orders, refunds};
 use crate::session::MarketSession;
 use handover_sql::{Dialect, Value};
 
@@ -44,6 +44,10 @@ pub(crate) fn sweeps(
         let filter = InvoiceFilter { tenant: Some(tenant), status: Some(InvoiceStatus::Pending) };
         invoices::page(dialect, filter, before, 100)
     };
+    let open_tasks = |before| {
+        let open = Some(ShipmentState::Open);
+        effects::shipments_page(dialect, (tenant, user), OrderSide::Seller, open, before, 100)
+    };
     let completed = |after| invoices::completed(dialect, tenant, (before, now), after, 100);
     vec![
         ("idx_holds_frozen", holds(None)),
@@ -65,6 +69,8 @@ pub(crate) fn sweeps(
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
         ("idx_orders_shipped", orders::shipped(dialect, now, None, 100)),
         ("idx_orders_shipped", orders::shipped(dialect, now, Some((before, order)), 100)),
+        ("idx_orders_open", open_tasks(None)),
+        ("idx_orders_open", open_tasks(Some(9))),
         ("idx_invoices_tenant", invoices(None)),
         ("idx_invoices_tenant", invoices(InvoiceId::try_from(1_000_000).ok())),
         ("idx_orders_completed", completed(None)),

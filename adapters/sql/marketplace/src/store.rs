@@ -5,7 +5,7 @@ use std::ops::Deref;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{Store, StoreError};
-use handover_sql::{Migrations, SchemaError, SchemaVersion, SqlStore};
+use handover_sql::{ExpectedSchema, Migrations, SchemaError, SchemaVersion, SqlStore};
 use marketplace::ports::{MarketView, Work};
 use marketplace_domain::{OrderId, UserId};
 
@@ -40,6 +40,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/sqlite/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/sqlite/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/sqlite/0007_compatible_open_orders.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -66,6 +71,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/mysql/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/mysql/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/mysql/0007_compatible_open_orders.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -92,7 +102,17 @@ pub static MIGRATIONS: Migrations = Migrations {
             include_str!("../../../../migrations/marketplace/postgres/0005_compatible_shipped_orders.sql"),
         ),
         (6, "invoices", include_str!("../../../../migrations/marketplace/postgres/0006_invoices.sql")),
+        (
+            7,
+            "compatible open orders",
+            include_str!("../../../../migrations/marketplace/postgres/0007_compatible_open_orders.sql"),
+        ),
     ],
+    schema: ExpectedSchema {
+        sqlite: include_str!("../../../../migrations/marketplace/sqlite/schema.txt"),
+        mysql: include_str!("../../../../migrations/marketplace/mysql/schema.txt"),
+        postgres: include_str!("../../../../migrations/marketplace/postgres/schema.txt"),
+    },
 };
 
 /// The marketplace's store in an SQL database. Cheap to clone: clones share connections and state.

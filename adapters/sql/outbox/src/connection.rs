@@ -105,6 +105,9 @@ pub(crate) trait Engine: Send + Sync {
     /// The migrations for this engine.
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile];
 
+    /// The schema after these migrations on this engine.
+    fn expected(&self, migrations: &Migrations) -> &'static str;
+
     /// Version and settings of the server; `None` on SQLite, which has no server.
     async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         Ok(None)

@@ -78,6 +78,10 @@ pub trait Dialect: Send + Sync {
     /// what it is: `a table`.
     fn relations(&self) -> &'static str;
 
+    /// A query for the schema: the columns `relation` (name of the table), `kind`, `name` and `definition`, as in
+    /// [`SqlStore::schema_lines`](crate::SqlStore::schema_lines).
+    fn catalogue(&self) -> &'static str;
+
     /// An expression for the bytes of a column as upper-case hexadecimal digits.
     fn hexadecimal(&self, column: &str) -> String {
         format!("HEX({column})")

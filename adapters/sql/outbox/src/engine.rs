@@ -4,6 +4,8 @@ mod access;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
+mod mysql_catalogue;
+#[cfg(feature = "mysql")]
 pub(crate) mod mysql_error;
 #[cfg(feature = "mysql")]
 mod mysql_health;
@@ -17,6 +19,8 @@ mod mysql_wakeup;
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_catalogue;
 #[cfg(feature = "postgres")]
 mod postgres_health;
 #[cfg(feature = "postgres")]

@@ -28,6 +28,7 @@ compile_error!(
 
 mod appending;
 mod broker;
+mod comparison;
 mod connection;
 mod deferred;
 mod dialect;
@@ -36,6 +37,7 @@ mod engine_info;
 mod error;
 mod lending;
 mod migrations;
+mod pending;
 mod pools;
 mod prefix;
 mod row;
@@ -50,6 +52,7 @@ mod wakeup;
 
 pub use appending::AppendEvents;
 pub use broker::DatabaseBroker;
+pub use comparison::{ExpectedSchema, SchemaDifference, SchemaItem};
 pub use dialect::{Claiming, Dialect, Joining, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -61,6 +64,7 @@ pub use engine_info::{ServerInfo, UnsuitableSetting};
 pub use handover_outbox::ports::StoreError;
 pub use lending::{HasConnection, lent_error};
 pub use migrations::{MigrationFile, Migrations};
+pub use pending::PendingMigration;
 pub use pools::METRICS;
 pub use prefix::{InvalidTablePrefix, TablePrefix};
 pub use row::{Fields, Row};

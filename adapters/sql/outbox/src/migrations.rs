@@ -1,5 +1,7 @@
 //! The embedded migrations of one part of a database.
 
+use crate::comparison::ExpectedSchema;
+
 /// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters`, and those that begin with `outbox_` or
 /// `webhook_`.
 pub(crate) static OUTBOX: Migrations = Migrations {
@@ -89,6 +91,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/postgres/0010_compatible_archive.sql")),
     ],
+    schema: ExpectedSchema {
+        sqlite: include_str!("../migrations/sqlite/schema.txt"),
+        mysql: include_str!("../migrations/mysql/schema.txt"),
+        postgres: include_str!("../migrations/postgres/schema.txt"),
+    },
 };
 
 /// Beginning of the description of a compatible migration.
@@ -117,6 +124,8 @@ pub struct Migrations {
     pub mysql: &'static [MigrationFile],
     /// The migrations for PostgreSQL.
     pub postgres: &'static [MigrationFile],
+    /// The schema after all migrations.
+    pub schema: ExpectedSchema,
 }
 
 /// The version of the newest migration; 0 if there are none.

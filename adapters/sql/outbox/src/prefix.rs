@@ -66,6 +66,11 @@ impl TablePrefix {
         self.apply(sql, false)
     }
 
+    /// A text in which every name of the toolkit has the prefix, also in quotes.
+    pub(crate) fn text<'s>(&self, text: &'s str) -> Cow<'s, str> {
+        self.apply(text, true)
+    }
+
     /// The driver's migrator for these files of a part. In them every name of the toolkit has the prefix, also in the text of a
     /// dynamic statement; their checksums are those of the files.
     pub(crate) fn migrator(&self, migrations: &Migrations, files: &[MigrationFile]) -> Migrator {
@@ -74,7 +79,7 @@ impl TablePrefix {
             let name = description.into();
             let text = sql.into_sql_str();
             let mut migration = Migration::new(version, name, MigrationType::Simple, text, no_transaction);
-            if let Cow::Owned(prefixed) = self.apply(sql, true) {
+            if let Cow::Owned(prefixed) = self.text(sql) {
                 migration.sql = AssertSqlSafe(prefixed).into_sql_str();
             }
             migration

@@ -61,17 +61,21 @@ impl SqlStore {
     /// Migrates the outbox, then these parts of an application. Changes nothing if any part is rejected. A part that a
     /// newer build has migrated compatibly is left as it is.
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
-        let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
-        let mut session = self.reading().await?;
-        for migrations in parts() {
-            session.check_names(migrations, self.engine().files(migrations)).await?;
-        }
-        drop(session);
-        for migrations in parts() {
+        self.check_parts(parts).await?;
+        for migrations in [&OUTBOX].iter().chain(parts) {
             let version = self.version_of_part(migrations).await?;
             if !(version.is_newer() && version.is_compatible) {
                 self.engine().migrate(migrations).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Rejects a database in which something has a name that a pending migration creates.
+    pub(crate) async fn check_parts(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
+        let mut session = self.reading().await?;
+        for migrations in [&OUTBOX].iter().chain(parts) {
+            session.check_names(migrations, self.engine().files(migrations)).await?;
         }
         Ok(())
     }
@@ -127,7 +131,7 @@ impl SchemaVersion {
 }
 
 impl Session {
-    async fn tables(&mut self) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn tables(&mut self) -> Result<Vec<String>, StoreError> {
         let sql = self.dialect.tables();
         self.fetch(sql, values![]).await?.iter().map(|row| Ok(row.text("name")?.to_owned())).collect()
     }

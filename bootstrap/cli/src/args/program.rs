@@ -24,6 +24,25 @@ Examples:
   handover backup /backup/handover-$(date +%F).db
   handover backup /backup/copy.db --database sqlite:///srv/handover/handover.db";
 
+pub(crate) const MIGRATE_HELP: &str = "\
+With --print, the exit code is that of the migration: 1 if it would be refused. The printed SQL is for reading and reviewing: \
+`migrate` also records each version, and resumes an interrupted migration (MySQL, MariaDB).
+
+Examples:
+  handover migrate --print
+  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate";
+
+/// Arguments of `migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct MigrateArgs {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Print the SQL that would run, and change nothing
+    #[arg(long)]
+    pub print: bool,
+}
+
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {

@@ -1,23 +1,47 @@
 //! `migrate`, `backup` and `doctor`.
 
 use handover_runtime::doctor::{CONFIGURATION, Check, Report, Subject, examine};
+use handover_runtime::names::in_own_name;
+use handover_runtime::settings::DatabaseChoice;
 use handover_runtime::stores::{self, Database};
-use handover_runtime::terminal::{Common, say, warn};
+use handover_runtime::terminal::{say, warn};
 use handover_runtime::{Exit, Failure, telemetry};
-use handover_sql::SchemaVersion;
+use handover_sql::{PendingMigration, SchemaVersion};
 
-use crate::args::{BackupArgs, DoctorArgs};
+use crate::args::{BackupArgs, DoctorArgs, MigrateArgs};
 use crate::program::{CommandConfig, Program};
 
-pub(crate) async fn migrate<P: Program>(common: &Common) -> Result<(), Failure> {
-    let program: P = common.load()?;
+pub(crate) async fn migrate<P: Program>(arguments: &MigrateArgs) -> Result<(), Failure> {
+    let program: P = arguments.common.load()?;
     let CommandConfig { database, log, .. } = program.config();
+    if arguments.print {
+        let pending = Database::pending(database, P::PARTS).await?;
+        return Ok(say(&script(database, &pending))?);
+    }
     let telemetry = telemetry::install(log)?;
     let migrated = Database::migrate(database, P::PARTS).await;
     telemetry.end().await;
     let version = |it: &SchemaVersion| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part);
     let versions: Vec<String> = migrated?.iter().map(version).collect();
     Ok(say(&format!("{database} is at {}\n", versions.join(" and ")))?)
+}
+
+/// The SQL of these migrations, with comments.
+fn script(database: &DatabaseChoice, pending: &[PendingMigration]) -> String {
+    if pending.is_empty() {
+        return format!("-- {database}: no migration is pending; nothing would run.\n");
+    }
+    let mut script = in_own_name(&format!(
+        "-- {database}: the SQL that `handover migrate` would run. Nothing was changed.\n"
+    ));
+    for PendingMigration { part, version, description, sql, is_interrupted } in pending {
+        script += &format!("\n-- Version {version} of the {part} schema: {description}\n");
+        if *is_interrupted {
+            script += "-- An earlier run was interrupted: statements whose change exists are skipped.\n";
+        }
+        script += &format!("\n{}\n", sql.trim_end());
+    }
+    script
 }
 
 pub(crate) async fn backup<P: Program>(arguments: &BackupArgs) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use handover_outbox::ports::{OutboxFilter, Store, StoreError, View};
 use super::broker;
 use super::jobs::{self, JOBS};
 use super::report::Check;
+use super::schema;
 use super::subject::Subject;
 use crate::failure::Failure;
 use crate::lock::DatabaseLock;
@@ -24,7 +25,6 @@ const LAST_YEAR: i32 = 2100;
 
 const DATABASE: &str = "database";
 const SETTINGS: &str = "settings";
-const SCHEMA: &str = "schema";
 const CLOCK: &str = "clock";
 const AUDIT: &str = "audit log";
 
@@ -69,8 +69,8 @@ async fn examine(subject: &Subject<'_>, now: DateTime<Utc>, found: &mut Found) {
         }
         Err(failure) => return checks.extend(failed(&failure)),
     };
-    let (schema, facts) = match (database.schema().await, database.store.server_info().await) {
-        (Ok(schema), Ok(facts)) => (schema, facts),
+    let (versions, facts) = match (database.schema().await, database.store.server_info().await) {
+        (Ok(versions), Ok(facts)) => (versions, facts),
         (Err(failure), _) => return checks.extend(failed(&failure)),
         (_, Err(cause)) => return checks.extend(failed(&Failure::database(subject.database)(cause))),
     };
@@ -87,8 +87,14 @@ async fn examine(subject: &Subject<'_>, now: DateTime<Utc>, found: &mut Found) {
         })),
         Err(cause) => checks.push(Check::failed(SETTINGS, &Failure::database(subject.database)(cause))),
     }
-    checks.push(schema_check(subject.database, schema));
-    if schema != Schema::Current {
+    checks.push(schema::versions(subject.database, versions));
+    if versions != Schema::Current {
+        return checks.push(clock(now, None));
+    }
+    let differences = schema::tables(&database).await;
+    if !differences.is_empty() {
+        checks.extend(differences);
+        // Other checks would fail with less information.
         return checks.push(clock(now, None));
     }
     match database.store.guards_audit_log().await {
@@ -131,39 +137,6 @@ fn audit_log() -> Check {
         "an attacker who controls the service could hide actions",
         "use one user for `migrate` and another for the service, who may only SELECT and INSERT in outbox_audit_log",
     )
-}
-
-fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
-    match (schema, database) {
-        (Schema::Current, _) => Check::ok(SCHEMA, "every schema version is current".to_owned()),
-        (Schema::Older(version), DatabaseChoice::File(_)) => match version.found {
-            Some(found) => Check::warn(
-                SCHEMA,
-                format!(
-                    "version {found} of the {} schema, and this program needs {}",
-                    version.part, version.needed
-                ),
-                "an older version of handover created the schema; only a backup can undo a migration",
-                "run `handover backup FILE`, then `handover migrate`, or start the service, which migrates too",
-            ),
-            None => Check::warn(
-                SCHEMA,
-                format!("no tables of the {} schema", version.part),
-                "the database is new, or belongs to another program; the service creates its tables in it",
-                "name the database of the service with --database, or start the service if this file is the right one",
-            ),
-        },
-        // The service migrates database files only.
-        (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),
-        (newer @ Schema::Newer(_), _) => refused(newer, database),
-    }
-}
-
-fn refused(schema: Schema, database: &DatabaseChoice) -> Check {
-    match schema.current(database) {
-        Ok(()) => Check::ok(SCHEMA, String::new()),
-        Err(failure) => Check::failed(SCHEMA, &failure),
-    }
 }
 
 /// Creation time of the newest event, and the database's current time.

@@ -64,6 +64,17 @@ impl Failure {
         }
     }
 
+    /// Converts errors of a migration of this database to failures.
+    pub fn migration(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
+            SchemaError::Store(_) | SchemaError::Unreleased | SchemaError::ForeignRelation { .. } => {
+                Failure::schema(&database)(error)
+            }
+        }
+    }
+
     /// Converts errors of the preparation of a process on this database to failures.
     pub fn prepare(database: &DatabaseChoice) -> impl FnOnce(PrepareError) -> Failure {
         let database = database.clone();

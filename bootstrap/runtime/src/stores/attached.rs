@@ -55,6 +55,11 @@ impl AttachedDatabase {
         Ok(AttachedDatabase { choice: choice.clone(), store, clock, parts })
     }
 
+    /// The parts of the schema besides the tables of the toolkit.
+    pub fn parts(&self) -> Parts {
+        self.parts
+    }
+
     /// Compares the schema version with the one that this program needs.
     pub async fn schema(&self) -> Result<Schema, Failure> {
         Schema::of(&self.store, self.parts, &self.choice).await

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use handover_outbox::ports::{Clock, LeaseRepo, Store, UnitOfWork};
 use handover_outbox::{Tasks, WakeupNotifier};
-use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
+use handover_sql::{PendingMigration, SchemaVersion, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 
-use super::{Parts, Schema};
+use super::{AttachedDatabase, Parts, Schema};
 use crate::failure::Failure;
 use crate::lock::DatabaseLock;
 use crate::settings::DatabaseChoice;
@@ -56,6 +56,27 @@ impl Database {
         done
     }
 
+    /// The migrations that [`migrate`](Database::migrate) would apply. Fails if it would refuse the database. Changes nothing:
+    /// a file that does not exist is not created.
+    pub async fn pending(choice: &DatabaseChoice, parts: Parts) -> Result<Vec<PendingMigration>, Failure> {
+        let database = match AttachedDatabase::open(choice, parts).await {
+            Ok(database) => database,
+            Err(Failure::NoDatabase { .. }) => {
+                return SqlStore::migrations_of_new_file(parts).map_err(Failure::database(choice));
+            }
+            Err(failure) => return Err(failure),
+        };
+        let pending = match database.schema().await {
+            Ok(newer @ Schema::Newer(_)) => newer.current(choice).map(|()| Vec::new()),
+            Ok(Schema::Current | Schema::Older(_)) => {
+                database.store.pending_migrations(parts).await.map_err(Failure::migration(choice))
+            }
+            Err(failure) => Err(failure),
+        };
+        database.store.close().await;
+        pending
+    }
+
     async fn connect(
         choice: &DatabaseChoice,
         parts: Parts,
@@ -100,13 +121,7 @@ impl Database {
         match Schema::of(&self.store, self.parts, &self.choice).await? {
             newer @ Schema::Newer(_) => newer.current(&self.choice),
             Schema::Current | Schema::Older(_) => {
-                let database = self.choice.clone();
-                self.store.migrate_with(self.parts).await.map_err(|error| match error {
-                    SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
-                    error @ (SchemaError::Store(_)
-                    | SchemaError::Unreleased
-                    | SchemaError::ForeignRelation { .. }) => Failure::schema(&database)(error),
-                })
+                self.store.migrate_with(self.parts).await.map_err(Failure::migration(&self.choice))
             }
         }
     }

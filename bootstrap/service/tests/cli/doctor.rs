@@ -4,13 +4,15 @@ use std::net::TcpListener;
 
 use chrono::TimeDelta;
 use handover_events::{AggregateRef, TenantId};
-use handover_outbox::ports::{Clock, EventMetadata, IdleConsumers, NewEvent};
+use handover_outbox::ports::{Clock, EventMetadata, IdleConsumers, NewEvent, Store as _, UnitOfWork as _};
+use handover_sql::SqlStore;
 use handover_system::SystemClock;
 use marketplace::ports::{END_OF_IDS, IdKind};
 use marketplace_domain::{Money, Product, ProductStatus};
 use serde_json::Value;
 
 use crate::program::{Ran, World, answer, eventually};
+use crate::redrive;
 use crate::schemas::{CHANGED, EMPTY, NEWER};
 
 const DOCTOR: &str = "doctor --output json --listen 127.0.0.1:0";
@@ -91,6 +93,40 @@ fn doctor_fails_for_newer_schema_and_warns_of_older_or_no_schema() {
         assert_eq!(ran.code, Some(0));
         says(&ran, "schema", "warn", warning);
     }
+}
+
+#[tokio::test]
+async fn doctor_fails_for_missing_index_and_changed_column() {
+    let world = World::new();
+    world.run("migrate").done();
+    let store = redrive::open(&world.path("handover.db")).await;
+    let mut unit = SqlStore::begin(&store).await.unwrap();
+    for sql in [
+        "DROP INDEX idx_status_time",
+        "ALTER TABLE dead_letters DROP COLUMN note",
+        "ALTER TABLE products ADD COLUMN colour TEXT",
+    ] {
+        unit.execute(sql, Vec::new()).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    store.close().await;
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "schema", "ok", "every schema version is current");
+    says(
+        &ran,
+        "schema",
+        "fail",
+        "the column note of the table dead_letters is missing: `text` | statements of the program fail",
+    );
+    assert!(
+        ran.stdout.contains("the index idx_status_time of the table outbox_events is missing"),
+        "{ran:?}"
+    );
+    assert!(
+        !ran.stdout.contains("colour"),
+        "an additional column that may be NULL is no difference: {ran:?}"
+    );
 }
 
 #[test]

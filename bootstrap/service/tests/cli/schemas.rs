@@ -80,10 +80,37 @@ fn database_without_tables_is_migrated_by_serve_and_migrate_only() {
             drop(world.serve(""));
         } else {
             assert!(world.run("migrate").done().starts_with(
-                "handover.db is at version 10 of the outbox schema and version 6 of the marketplace schema"
+                "handover.db is at version 10 of the outbox schema and version 7 of the marketplace schema"
             ));
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "the output must be only the header");
+    }
+}
+
+#[test]
+fn migrate_print_shows_pending_sql_and_changes_nothing() {
+    let world = World::new();
+    let ran = world.run("migrate --print");
+    assert!(world.files().is_empty(), "{:?}", world.files());
+    for part in [
+        "-- handover.db: the SQL that `handover migrate` would run. Nothing was changed.\n\n\
+         -- Version 1 of the outbox schema: baseline\n",
+        "\nCREATE TABLE outbox_events (\n",
+        "\n-- Version 7 of the marketplace schema: compatible open orders\n",
+    ] {
+        assert!(ran.done().contains(part), "{part:?} is not in {}", ran.stdout);
+    }
+    world.write("handover.db", EMPTY);
+    assert_eq!(world.run("migrate --print").done(), ran.stdout);
+    world.run("migrate").done();
+    let nothing = "-- handover.db: no migration is pending; nothing would run.\n";
+    assert_eq!(world.run("migrate --print").done(), nothing);
+    for (file, refusal) in [
+        (NEWER, "error: the database handover.db has version 9000 of the marketplace schema"),
+        (CHANGED, "migration 1 was previously applied but has been modified"),
+    ] {
+        world.write("handover.db", file);
+        world.run("migrate --print").refused(1, &[refusal]);
     }
 }
 

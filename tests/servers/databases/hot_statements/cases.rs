@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures_util::TryFutureExt as _;
 use handover_contract::samples::webhooks::{claim, dead_deliveries, endpoint_id, endpoint_key, settled};
 use handover_contract::samples::{
-    BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
-    redrive, start, tenant, to_retry, unordered,
+    BOOK, BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id,
+    later, redrive, start, tenant, to_retry, unordered,
 };
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
@@ -190,6 +190,25 @@ pub(super) const CASES: &[Case] = &[
         };
         rows.outbox_page(&rare, None, 100).await
     }),
+    view!("a page of the events of an aggregate id", ["idx_aggregate"], |view| view
+        .outbox_view()
+        .outbox_page(
+            &OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() },
+            Some(i64::MAX),
+            100
+        )),
+    view!("a page of the sent events of an aggregate", ["idx_aggregate"], |view| view
+        .outbox_view()
+        .outbox_page(
+            &OutboxFilter {
+                aggregate_type: Some(BOOK.to_owned()),
+                aggregate_id: Some(7.into()),
+                status: Some(OutboxStatus::Sent),
+                ..OutboxFilter::default()
+            },
+            None,
+            100
+        )),
     // Not committed: the rows of one aggregate would delay the other cases.
     unit!("append of an event that the store numbers, and its row", NUMBERED, |unit| async {
         let new = NewEvent { aggregate_seq: None, ..event(&format!("numbered-{}", new_order()), ACTIVE, 1) };

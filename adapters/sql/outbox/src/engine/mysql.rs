@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, MySql, Pool, Row as _, TypeInfo a
 use super::mysql_error::number;
 use super::mysql_settings::{LENDING, set_up};
 use super::pooled::{LOCK_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
-use super::{mysql_health, mysql_migrations, mysql_settings, mysql_wakeup};
+use super::{mysql_catalogue, mysql_health, mysql_migrations, mysql_settings, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, Joining, RowClaiming, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
@@ -82,6 +82,10 @@ impl Engine for MysqlEngine {
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.mysql
+    }
+
+    fn expected(&self, migrations: &Migrations) -> &'static str {
+        migrations.schema.mysql
     }
 
     async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
@@ -205,6 +209,10 @@ impl Dialect for MysqlDialect {
     fn relations(&self) -> &'static str {
         "SELECT CAST(table_name AS CHAR) AS name, IF(table_type = 'VIEW', 'a view', 'a table') AS kind \
          FROM information_schema.tables WHERE table_schema = DATABASE()"
+    }
+
+    fn catalogue(&self) -> &'static str {
+        mysql_catalogue::CATALOGUE
     }
 
     fn claiming(&self) -> Claiming {

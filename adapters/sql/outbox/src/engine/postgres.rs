@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeI
 
 use super::pooled::{MIGRATION_WAIT_S, PREPARED, Pooled, acquire, pool, probe};
 use super::postgres_settings::{self, LENDING, set_up};
-use super::{postgres_health, postgres_wakeup};
+use super::{postgres_catalogue, postgres_health, postgres_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{
     Claiming, Dialect, Joining, LookUp, RowClaiming, Sequencing, insert_values, numbered, placeholders,
@@ -93,6 +93,10 @@ impl Engine for PostgresEngine {
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.postgres
+    }
+
+    fn expected(&self, migrations: &Migrations) -> &'static str {
+        migrations.schema.postgres
     }
 
     async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
@@ -176,6 +180,10 @@ impl Dialect for PostgresDialect {
          WHEN 'S' THEN 'a sequence' WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a view' WHEN 'c' THEN 'a type' \
          ELSE 'a table' END AS kind \
          FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+    }
+
+    fn catalogue(&self) -> &'static str {
+        postgres_catalogue::CATALOGUE
     }
 
     fn hexadecimal(&self, column: &str) -> String {

@@ -4,6 +4,7 @@
 //! connection.
 
 mod backup;
+mod catalogue;
 mod checkpoints;
 mod connections;
 mod dialect;
@@ -265,6 +266,10 @@ impl Engine for SqliteEngine {
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.sqlite
+    }
+
+    fn expected(&self, migrations: &Migrations) -> &'static str {
+        migrations.schema.sqlite
     }
 
     async fn watch(&self, _notifier: &CommitNotifier) {

@@ -22,8 +22,29 @@ use crate::value::{Value, is_aggregate_id, values};
 /// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
 
+/// How the rows of a filter are found.
+pub(super) enum Access {
+    /// In the order of their ids.
+    InOrder,
+    /// By the id of their aggregate, which has one of these types.
+    ByAggregate(Vec<String>),
+}
+
+impl Access {
+    /// The beginning of the query, and the expression for the id.
+    pub(super) fn select(&self, dialect: &dyn Dialect) -> (String, &'static str) {
+        match self {
+            Access::InOrder => (select(), "o.id"),
+            // The few rows of an aggregate are found first and then sorted: `+ 0` prevents a scan in the order of ids.
+            Access::ByAggregate(_) => {
+                (format!("{} {}", select(), dialect.index("idx_aggregate")), "o.id + 0")
+            }
+        }
+    }
+}
+
 /// Adds the conditions of a filter to a page.
-pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter) -> Page {
+pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter, access: &Access) -> Page {
     // Nearly every row is SENT. With the index on the status, almost the whole table would have to be sorted by id, so
     // COALESCE excludes this index.
     let status_condition = match filter.status {
@@ -34,11 +55,19 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
         None => page,
         Some((condition, values)) => page.and(&condition, values),
     };
+    let page = match access {
+        Access::InOrder => page
+            .with(&format!("{} = ?", dialect.unindexed("o.aggregate_type")), filter.aggregate_type.as_ref()),
+        Access::ByAggregate(types) => {
+            let types = padded(types);
+            let condition = format!("o.aggregate_type IN ({})", placeholders(types.len()));
+            page.and(&condition, types.into_iter().map(Value::from))
+        }
+    };
     page.with("o.id > ?", filter.above_id)
         .with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
         .with(status_condition, filter.status.map(OutboxStatus::as_str))
         .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
-        .with(&format!("{} = ?", dialect.unindexed("o.aggregate_type")), filter.aggregate_type.as_ref())
         .with(&format!("{} >= ?", dialect.unindexed("o.create_time")), filter.from)
         .with(&format!("{} < ?", dialect.unindexed("o.create_time")), filter.to)
 }
@@ -50,13 +79,23 @@ impl Session {
         &mut self,
         most: u32,
         mut bound: Option<i64>,
-        page: impl Fn(Option<i64>) -> Page + Send + Sync,
+        page: fn(&str, &'static str, Option<i64>) -> Page,
         filter: &OutboxFilter,
     ) -> Result<Vec<OutboxRow>, StoreError> {
+        let access = match (&filter.aggregate_id, &filter.aggregate_type) {
+            (None, _) => Access::InOrder,
+            (Some(_), Some(aggregate_type)) => Access::ByAggregate(vec![aggregate_type.clone()]),
+            (Some(_), None) => Access::ByAggregate(self.aggregate_types().await?),
+        };
+        if matches!(&access, Access::ByAggregate(types) if types.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let (select, id) = access.select(self.dialect);
         let mut found = Vec::new();
         loop {
             let missing = most.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            let (sql, values) = filtered(self.dialect, page(bound), filter).limit(missing);
+            let (sql, values) =
+                filtered(self.dialect, page(&select, id, bound), filter, &access).limit(missing);
             let rows = self.fetch(&sql, values).await?;
             let before = found.len();
             found.extend(self.readable(&rows, OutboxTable::read));
@@ -65,6 +104,22 @@ impl Session {
                 return Ok(found);
             }
             bound = rows.last().map(|row| row.int("id")).transpose()?;
+        }
+    }
+
+    /// The aggregate types of all rows. Each one costs a search of the index.
+    async fn aggregate_types(&mut self) -> Result<Vec<String>, StoreError> {
+        let sql = format!(
+            "SELECT o.aggregate_type FROM outbox_events o {} WHERE o.aggregate_type > ? ORDER BY o.aggregate_type LIMIT 1",
+            self.dialect.index("idx_aggregate")
+        );
+        let mut types: Vec<String> = Vec::new();
+        loop {
+            let after = types.last().cloned().unwrap_or_default();
+            match self.fetch_one(&sql, values![after]).await? {
+                Some(row) => types.push(row.text("aggregate_type")?.to_owned()),
+                None => return Ok(types),
+            }
         }
     }
 }
@@ -110,7 +165,7 @@ impl OperatorQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.page(most, before, |before| Page::below(&select(), "o.id", before), filter).await
+        self.page(most, before, Page::below, filter).await
     }
 
     async fn outbox_after(
@@ -119,7 +174,7 @@ impl OperatorQueries for Session {
         after: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.page(most, after, |after| Page::above(&select(), "o.id", after), filter).await
+        self.page(most, after, Page::above, filter).await
     }
 
     async fn blocked_page(

@@ -12,9 +12,10 @@ use handover_outbox::ports::{
     AfterAttempt, ArchiveQueries as _, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _,
     ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus,
     DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
-    FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed, OperatorRepo as _,
-    OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery, StoreError, UnorderedTypes,
-    WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
+    FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed, OperatorQueries as _,
+    OperatorRepo as _, OutboxFilter, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery,
+    StoreError, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _,
+    WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -246,10 +247,13 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
         session.outbox_due(&due(on_failed)).await.unwrap();
     }
     session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
-    handover_outbox::ports::OperatorQueries::outbox_backlog(session, now).await.unwrap();
+    session.outbox_backlog(now).await.unwrap();
     handover_outbox::ports::MonitoringQueries::most_retries(session).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
+    let of_aggregate = OutboxFilter { aggregate_id: Some(7.into()), ..OutboxFilter::default() };
+    session.outbox_page(&of_aggregate, None, 100).await.unwrap();
+    session.outbox_after(&of_aggregate, None, 100).await.unwrap();
     session.archived_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.archived_about(&aggregates).await.unwrap();
     session.stored_events(&["sent-1", "sent-2"].map(|id| id.parse().unwrap())).await.unwrap();

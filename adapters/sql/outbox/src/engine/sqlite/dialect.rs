@@ -33,6 +33,10 @@ impl Dialect for SqliteDialect {
         "SELECT name, CASE type WHEN 'index' THEN 'an index' ELSE 'a ' || type END AS kind FROM sqlite_schema"
     }
 
+    fn catalogue(&self) -> &'static str {
+        super::catalogue::CATALOGUE
+    }
+
     fn claiming(&self) -> Claiming {
         Claiming::UpdateReturning
     }
