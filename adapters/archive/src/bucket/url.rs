@@ -34,7 +34,8 @@ impl BucketUrl {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         let is_part = |part: &str| !part.is_empty() && part.bytes().all(is_allowed);
         if url.fragment().is_some() || !(folder.is_empty() || folder.split('/').all(is_part)) {
-            let why = "the folder may consist of letters, digits, hyphens, underscores, dots and slashes";
+            let why =
+                "the folder may consist of a to z, A to Z, digits, hyphens, underscores, dots and slashes";
             return Err(why.to_owned());
         }
         let mut parsed = BucketUrl { bucket, folder, region: None, endpoint: None };

@@ -60,7 +60,7 @@ policy = {
 }
 identities = {
     "writer": keys("writer", policy),
-    "stranger": keys("stranger", None),
+    "unprivileged": keys("unprivileged", None),
     "session": temporary_keys("session", policy),
 }
 print(json.dumps({"address": address, **identities}), flush=True)

@@ -19,7 +19,7 @@ pub(crate) struct S3Server {
     /// A user with the permissions that the README names.
     pub(crate) writer: Keys,
     /// A user without permissions.
-    pub(crate) stranger: Keys,
+    pub(crate) unprivileged: Keys,
     /// Temporary credentials with the same permissions as `writer`, and their token.
     pub(crate) session: Keys,
     pub(crate) session_token: String,
@@ -61,7 +61,7 @@ impl S3Server {
         S3Server {
             address: text("/address").strip_prefix("http://").unwrap().parse().unwrap(),
             writer: Keys { id: text("/writer/id"), secret: text("/writer/secret") },
-            stranger: Keys { id: text("/stranger/id"), secret: text("/stranger/secret") },
+            unprivileged: Keys { id: text("/unprivileged/id"), secret: text("/unprivileged/secret") },
             session: Keys { id: text("/session/id"), secret: text("/session/secret") },
             session_token: text("/session/token"),
             pipes: Mutex::new(Pipes { input, output }),
