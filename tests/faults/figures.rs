@@ -1,5 +1,7 @@
 //! Measurements on an otherwise idle machine: latency from commit to effect, CPU time when idle, and webhooks.
 
+mod capacity;
+mod fairness;
 mod migrations;
 mod webhooks;
 

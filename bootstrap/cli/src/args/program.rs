@@ -28,9 +28,8 @@ pub(crate) const MIGRATE_HELP: &str = "\
 With --print, the exit code is that of the migration: 1 if it would be refused. The printed SQL is for reading and reviewing: \
 `migrate` also records each version, and resumes an interrupted migration (MySQL, MariaDB).
 
-Examples:
-  handover migrate --print
-  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate";
+Example:
+  handover migrate --print > migration.sql";
 
 /// Arguments of `migrate`.
 #[derive(Debug, Clone, Args)]

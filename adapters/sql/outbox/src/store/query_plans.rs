@@ -1,5 +1,7 @@
 //! Query plans of hot statements and of operator queries on SQLite.
 
+mod explaining;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,16 +16,14 @@ use handover_outbox::ports::{
     DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
     FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed, OperatorQueries as _,
     OperatorRepo as _, OutboxFilter, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery,
-    StoreError, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _,
-    WebhookRepo as _,
+    UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
+use self::explaining::ExplainingConnection;
 use super::outbox_due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
-use crate::connection::Connection;
 use crate::engine::sqlite::SqliteOptions;
-use crate::row::Row;
 use crate::session::Session;
 use crate::value::Value;
 
@@ -143,55 +143,6 @@ async fn operator_queries_use_an_index() {
         let sql = query.0.clone();
         let plan = plan(&mut session, query).await;
         assert!(plan.contains(step), "{sql}\n{plan}");
-    }
-}
-
-/// A connection that records the plan of each statement.
-struct ExplainingConnection {
-    inner: Box<dyn Connection>,
-    plans: Arc<Mutex<Vec<(String, String)>>>,
-}
-
-impl ExplainingConnection {
-    async fn record_plan(&mut self, sql: &str, values: &[Value]) -> Result<(), StoreError> {
-        let rows = self.inner.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values.to_vec()).await?;
-        let steps: Vec<String> =
-            rows.iter().map(|row| row.of("plan", "id").string("detail")).collect::<Result<_, _>>()?;
-        self.plans.lock().unwrap().push((sql.to_owned(), steps.join("\n")));
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Connection for ExplainingConnection {
-    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        self.record_plan(sql, &values).await?;
-        self.inner.execute(sql, values).await
-    }
-
-    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.record_plan(sql, &values).await?;
-        self.inner.fetch(sql, values).await
-    }
-
-    async fn begin(&mut self) -> Result<(), StoreError> {
-        self.inner.begin().await
-    }
-
-    async fn commit(&mut self) -> Result<(), StoreError> {
-        self.inner.commit().await
-    }
-
-    async fn lend(&mut self) -> Result<(), StoreError> {
-        self.inner.lend().await
-    }
-
-    async fn reclaim(&mut self) -> Result<(), StoreError> {
-        self.inner.reclaim().await
-    }
-
-    fn driver(&mut self) -> Option<&mut (dyn std::any::Any + Send)> {
-        self.inner.driver()
     }
 }
 

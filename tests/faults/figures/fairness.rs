@@ -1,0 +1,136 @@
+//! The delay of one tenant's event behind the backlog of another tenant, beside its delay without a backlog.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use handover::{Data, Event, Options, Outbox, RabbitMq, in_transaction};
+use handover_events::TenantId;
+use handover_tests::deployment::Pair;
+use handover_tests::process::eventually;
+use handover_tests::{rabbit_rigs, server_rigs};
+use serde::{Deserialize, Serialize};
+use sqlx::pool::PoolOptions;
+
+use super::percentile;
+
+handover_tests::on_pairs!([delay_behind_backlog_of_other_tenant_is_printed]:
+    #[ignore = "long: prints delays"] postgres_and_database PostgresAlone,
+    #[ignore = "long: prints delays"] mariadb_and_database MariaDbAlone,
+    #[ignore = "long: prints delays"] postgres_and_rabbitmq PostgresRabbitMq,
+    #[ignore = "long: prints delays"] mariadb_and_rabbitmq MariaDbRabbitMq);
+
+const BACKLOG: i64 = 20_000;
+const EVENTS_PER_TRANSACTION: i64 = 5_000;
+const WITHOUT_BACKLOG: i64 = 40;
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.lent", aggregate = "book")]
+struct BookLent {
+    #[event(key)]
+    book: i64,
+    is_measured: bool,
+}
+
+/// The measured books, and the times at which their events were applied.
+type AppliedTimes = Arc<Mutex<Vec<(i64, Instant)>>>;
+
+/// Time from the commit to publishing, and to the effect.
+#[derive(Debug, Clone, Copy)]
+struct Delay {
+    sent: Duration,
+    applied: Duration,
+}
+
+/// Measures on one engine. A macro, because the text of a statement and the types that it binds depend on the engine.
+macro_rules! measure {
+    ($pair:expr, $engine:ty, $connection:ty, $sent_after_us:literal) => {{
+        async fn apply(
+            event: Event<BookLent>,
+            _connection: &mut $connection,
+            times: Data<AppliedTimes>,
+        ) -> handover::Result {
+            if event.is_measured {
+                times.lock().unwrap().push((event.book, Instant::now()));
+            }
+            Ok(())
+        }
+        let kind = $pair.database_server().unwrap();
+        let database = server_rigs::shared(kind).await.database(None).await.unwrap();
+        let pool = PoolOptions::<$engine>::new().connect(&database.url()).await.unwrap();
+        let times = AppliedTimes::default();
+        let mut builder = Outbox::builder(pool.clone()).data(Arc::clone(&times));
+        builder = builder.consumer("books", in_transaction(apply));
+        let vhost = match $pair.is_on_rabbitmq() {
+            true => Some(rabbit_rigs::shared().await.vhost().await.unwrap()),
+            false => None,
+        };
+        if let Some(vhost) = &vhost {
+            builder = builder.broker(RabbitMq::new(&vhost.url()).unwrap());
+        }
+        let outbox = builder.build().unwrap();
+        outbox.migrate().await.unwrap();
+        let running = outbox.start().await.unwrap();
+        let delay_of = async |book: i64| {
+            let mut tx = pool.begin().await.unwrap();
+            let other = Options::default().tenant(TenantId::try_from(2).unwrap());
+            let event = BookLent { book, is_measured: true };
+            let id = outbox.enqueue_with(&mut tx, event, other).await.unwrap();
+            tx.commit().await.unwrap();
+            outbox.wake();
+            let begun = Instant::now();
+            let applied = eventually(TIME_LIMIT, async || {
+                let found = times.lock().unwrap().iter().find(|(of, _)| *of == book).map(|(_, at)| *at);
+                Ok(found.ok_or("the event is not applied")? - begun)
+            })
+            .await;
+            let sql = concat!("SELECT ", $sent_after_us, " FROM outbox_events WHERE event_id = ");
+            let sql = format!("{sql}'{}'", id.as_str());
+            let sent = eventually(TIME_LIMIT, async || {
+                let sql = sqlx::AssertSqlSafe(sql.clone());
+                let sent: Option<i64> = sqlx::query_scalar(sql).fetch_one(&pool).await?;
+                Ok(Duration::from_micros(u64::try_from(sent.ok_or("not marked as sent")?)?))
+            })
+            .await;
+            Delay { sent, applied }
+        };
+        let mut without = Vec::new();
+        for number in 1..=WITHOUT_BACKLOG {
+            without.push(delay_of(BACKLOG + number).await);
+        }
+        for number in 0..BACKLOG / EVENTS_PER_TRANSACTION {
+            let first = number * EVENTS_PER_TRANSACTION;
+            let books = first + 1..=first + EVENTS_PER_TRANSACTION;
+            let mut tx = pool.begin().await.unwrap();
+            let events = books.map(|book| BookLent { book, is_measured: false });
+            outbox.enqueue_many(&mut tx, events).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        outbox.wake();
+        let behind = delay_of(BACKLOG + WITHOUT_BACKLOG + 1).await;
+        running.stop(TIME_LIMIT).await.unwrap();
+        (without, behind)
+    }};
+}
+
+async fn delay_behind_backlog_of_other_tenant_is_printed(pair: Pair) {
+    let (without, behind) = match pair {
+        Pair::PostgresAlone | Pair::PostgresRabbitMq => measure!(
+            pair,
+            sqlx::Postgres,
+            sqlx::PgConnection,
+            "(extract(epoch FROM sent_time - create_time) * 1000000)::bigint"
+        ),
+        Pair::MariaDbAlone | Pair::MariaDbRabbitMq => measure!(
+            pair,
+            sqlx::MySql,
+            sqlx::MySqlConnection,
+            "CAST(TIMESTAMPDIFF(MICROSECOND, create_time, sent_time) AS SIGNED)"
+        ),
+        Pair::SqliteAlone => panic!("on a database server only"),
+    };
+    let median = |of: fn(&Delay) -> Duration| percentile(&mut without.iter().map(of).collect::<Vec<_>>(), 50);
+    let [sent, applied] = [median(|delay| delay.sent), median(|delay| delay.applied)];
+    println!("{pair:?}: without a backlog sent after {sent:.1?}, applied after {applied:.1?} (p50)");
+    println!("  behind {BACKLOG} events of another tenant: {:.1?}, {:.1?}", behind.sent, behind.applied);
+}
