@@ -11,10 +11,10 @@ use handover_tests::snapshot::{DatabaseSnapshot, Table};
 
 use crate::{WITHIN, literal, share_of};
 
-handover_tests::on_pairs!([kills_while_archiving_and_restoring_lose_nothing]:
-    sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone);
-handover_tests::on_pairs!([folder_that_refuses_files_deletes_nothing_and_starts_the_alert]:
-    sqlite_and_database SqliteAlone);
+handover_tests::on_pairs!([
+    kills_while_archiving_and_restoring_lose_nothing,
+    folder_that_refuses_files_deletes_nothing_and_starts_the_alert
+]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone);
 
 const SELLER: i64 = 1;
 const BUYER: i64 = 2;
@@ -129,7 +129,10 @@ async fn folder_that_refuses_files_deletes_nothing_and_starts_the_alert(pair: Pa
     let snapshot = with_old_events(&deployment).await;
     let all = snapshot.number("SELECT count(*) FROM outbox_events").await;
     let folder = tempfile::tempdir().unwrap();
-    let years = snapshot.rows("SELECT DISTINCT substr(create_time, 1, 4) FROM outbox_events").await.unwrap();
+    let years = snapshot
+        .rows("SELECT DISTINCT substr(CAST(create_time AS TEXT), 1, 4) FROM outbox_events")
+        .await
+        .unwrap();
     // A file in place of the folder of a year.
     for year in &years {
         std::fs::write(folder.path().join(year), "").unwrap();
