@@ -31,15 +31,7 @@ async fn with_old_events(deployment: &Deployment) -> DatabaseSnapshot {
         assert!(api.cancel(BUYER, order).await.unwrap().done());
     }
     let snapshot = deployment.snapshot().await;
-    let unsettled = format!(
-        "SELECT {ORDERS} - count(*) FROM outbox_events WHERE event_type = 'ORDER_CANCELLED' AND status = 'SENT' \
-         AND (SELECT count(*) FROM event_consume_log log WHERE log.event_id = outbox_events.event_id AND log.status = 'SUCCESS') >= 3"
-    );
-    eventually(WITHIN, async || match snapshot.count(&unsettled).await? {
-        0 => Ok(()),
-        left => Err(format!("{left} events are not settled").into()),
-    })
-    .await;
+    snapshot.wait_until_settled(WITHIN).await;
     server.terminate(WITHIN).unwrap();
     for id in snapshot.rows("SELECT id FROM outbox_events").await.unwrap() {
         let age = TimeDelta::days(40 + id.parse::<i64>().unwrap() % 10);
