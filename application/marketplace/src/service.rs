@@ -50,8 +50,8 @@ pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
     start_jobs(&app, settings);
 }
 
-/// Starts the periodic jobs of this application for background tasks.
-pub fn start_jobs(app: &App, settings: &Settings) {
+/// Starts the periodic jobs of this application for background tasks. Returns their leader, for further jobs.
+pub fn start_jobs(app: &App, settings: &Settings) -> Leader {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
     let tx = &app.tx;
     RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
@@ -65,4 +65,5 @@ pub fn start_jobs(app: &App, settings: &Settings) {
     let consistency = &settings.consistency;
     LockTimeoutReaper { tx: tx.clone(), events, settings: consistency.clone() }.start(&leader);
     ContinuousReconciliation::new(app.operations.clone(), consistency.clone()).start(&leader);
+    leader
 }

@@ -1,15 +1,24 @@
-//! Retention and archive: which events may leave the database, and where they are stored then.
+//! Retention and archive: which events may leave the database, and how they leave it and return.
 //!
 //! **Invariant:** an event stays while anything may still happen to it: it is not published, a consumer that it concerns has
 //! not settled it, a webhook delivery of it is pending, a dead letter of it is undecided, or the application needs it.
 
+mod format;
+mod job;
 mod kept;
+mod mark;
 mod policy;
+mod run;
 mod selection;
 mod storage;
 
+pub use job::ArchiveJob;
+pub(crate) use job::JOB;
 pub use kept::KeptBecause;
-pub use policy::RetentionPolicy;
+pub use mark::ArchiveMark;
+pub use policy::{MIN_RETENTION, RetentionPolicy};
+pub(crate) use run::MAX_BATCH;
+pub use run::{Archive, ArchiveError, ArchiveReport, MAX_RUN_EVENTS};
 pub use selection::{
     ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, NeededEvents, NoNeededEvents, examine,
 };

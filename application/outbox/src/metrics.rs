@@ -112,6 +112,11 @@ pub(crate) const WEBHOOK_DEAD: &str = "handover.webhook.dead";
 pub(crate) const WEBHOOK_FAILING: &str = "handover.webhook.endpoint.failing";
 pub(crate) const WEBHOOK_DISABLED: &str = "handover.webhook.endpoint.disabled";
 
+pub(crate) const ARCHIVED: &str = "handover.archive.events";
+pub(crate) const ARCHIVE_FILES: &str = "handover.archive.files";
+pub(crate) const ARCHIVE_BYTES: &str = "handover.archive.bytes";
+pub(crate) const RESTORED: &str = "handover.archive.events.restored";
+
 pub(crate) const RELAY_PARTITIONS: &str = "handover.relay.partitions";
 pub(crate) const DELIVERIES: &str = "handover.consumer.deliveries";
 pub(crate) const PUBLISH_ATTEMPTS: &str = "handover.publish.attempts";
@@ -192,6 +197,10 @@ pub const METRICS: &[Metric] = &[
     Metric::counter(WEBHOOK_DEAD, "Webhook deliveries marked as DEAD after their last attempt failed"),
     Metric::counter(WEBHOOK_FAILING, "Webhook endpoints whose last 4 attempts failed"),
     Metric::counter(WEBHOOK_DISABLED, "Webhook endpoints that were disabled automatically"),
+    Metric::counter(ARCHIVED, "Events that this process moved from the outbox to the archive"),
+    Metric::counter(ARCHIVE_FILES, "Files of the archive that this process wrote"),
+    Metric::counter(ARCHIVE_BYTES, "Size of these files in bytes"),
+    Metric::counter(RESTORED, "Events that this process returned from the archive to the outbox"),
 ];
 
 tokio::task_local! {

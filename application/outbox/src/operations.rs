@@ -12,6 +12,7 @@
 //! repeating the call continues from there.
 
 mod alerts;
+mod archive;
 mod dead_letter_selection;
 mod discard;
 mod operator;
@@ -19,10 +20,12 @@ mod read;
 mod redrive;
 mod release;
 mod replay;
+mod restore;
 mod stat_history;
 mod stats;
 
 pub use alerts::{AlertState, acknowledge_alert, alerts};
+pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use operator::{OperationError, Operator};
@@ -35,6 +38,7 @@ pub use redrive::{
 };
 pub use release::release_aggregate;
 pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
+pub use restore::{MAX_RESTORED, RestoreEvents, RestoreSelection, Restored, restore_events};
 pub use stat_history::{MAX_VALUES, StatSeries, StatValue, stat_history};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use clap::Args;
 use handover_events::{TenantId, Trace};
 use handover_outbox::Outbox;
+use handover_outbox::archive::Archive;
 use handover_outbox::operations::{OperationError, Operator};
 use handover_outbox::ports::{BrokerError, RandomSource, StoreError};
 use handover_runtime::terminal::OutputError;
@@ -38,6 +39,11 @@ pub trait Access: Sized + Send + Sync {
     /// The outbox.
     fn outbox(&self) -> &Outbox;
 
+    /// The archive of the outbox; `None`: it is off.
+    fn archive(&self) -> Result<Option<Archive>, Self::Failure> {
+        Ok(None)
+    }
+
     /// The operator, for the audit log.
     fn operator(&self) -> &Operator;
 
@@ -58,8 +64,10 @@ pub trait Access: Sized + Send + Sync {
         match error {
             OperationError::Store(cause) => self.database_failed(cause),
             OperationError::Broker(cause) => self.broker_failed(cause),
+            OperationError::Archive(cause) => CommandFailure::Archive { why: cause.to_string() }.into(),
             error @ (OperationError::NotFound { .. }
             | OperationError::NothingBlocked
+            | OperationError::Archived { .. }
             | OperationError::ForAllTenants) => CommandFailure::Refused { why: error.to_string() }.into(),
         }
     }
@@ -70,8 +78,10 @@ pub trait Access: Sized + Send + Sync {
             OperationError::NotFound { .. } => self.missing(what, see),
             error @ (OperationError::NothingBlocked
             | OperationError::ForAllTenants
+            | OperationError::Archived { .. }
             | OperationError::Store(_)
-            | OperationError::Broker(_)) => self.failed(error),
+            | OperationError::Broker(_)
+            | OperationError::Archive(_)) => self.failed(error),
         }
     }
 }

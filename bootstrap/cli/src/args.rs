@@ -22,8 +22,8 @@ pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplay
 #[cfg(feature = "program")]
 pub use listen::WebhookListenArgs;
 pub use outbox::{
-    EventFilterArgs, OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs,
-    OutboxShowArgs,
+    EventFilterArgs, OutboxArchiveArgs, OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs,
+    OutboxReleaseArgs, OutboxRestoreArgs, OutboxShowArgs,
 };
 #[cfg(feature = "program")]
 pub(crate) use program::{BACKUP_HELP, DOCTOR_HELP, MIGRATE_HELP};

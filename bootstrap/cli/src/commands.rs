@@ -1,6 +1,7 @@
 //! Implementations of the commands.
 
 mod alerts;
+mod archive;
 mod changes;
 #[cfg(feature = "program")]
 mod config;
@@ -12,6 +13,7 @@ mod setup;
 pub(crate) mod webhooks;
 
 pub(crate) use alerts::{acknowledge, alerts, stats};
+pub(crate) use archive::{archive, restore};
 pub(crate) use changes::{discard, redrive, release, replay};
 #[cfg(feature = "program")]
 pub(crate) use config::show as show_config;

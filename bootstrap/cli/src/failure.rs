@@ -52,6 +52,22 @@ pub enum CommandFailure {
     why: "the command receives requests on this port",
     do: "choose another port with --port; --port 0 selects any free one";
 
+    /// The program archives no events.
+    NoArchive {} => Exit::Usage,
+    what: "the archive is off: archive.url is not set".to_owned(),
+    why: "the command needs the folder of the archive, which is the same for all processes of a database",
+    do: "set archive.url in the configuration of every process, for example to file:/srv/archive";
+
+    /// The files of the archive could not be used.
+    Archive {
+        /// The reason.
+        why: String,
+    } => Exit::Unavailable,
+    what: why.clone(),
+    why: "the command needs the files of archive.url; no event is lost: it is in the outbox or in a file",
+    do: "check that archive.url names the folder or bucket that every process uses, its rights and its free space, and \
+         run the command again";
+
     /// Some dead letters were not replayed.
     NotReplayed {
         /// Number of dead letters that were not replayed.

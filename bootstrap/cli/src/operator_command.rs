@@ -49,6 +49,8 @@ impl<F: Args> OperatorCommand<F> {
                 OutboxCommand::Redrive(arguments) => commands::redrive::<A>(source, arguments).await,
                 OutboxCommand::Blocked(arguments) => commands::blocked::<A>(source, arguments).await,
                 OutboxCommand::Release(arguments) => commands::release::<A>(source, arguments).await,
+                OutboxCommand::Archive(arguments) => commands::archive::<A>(source, arguments).await,
+                OutboxCommand::Restore(arguments) => commands::restore::<A>(source, arguments).await,
             },
             OperatorCommand::Dlq(command) => match command {
                 DlqCommand::List(arguments) => commands::dead_letters::<A>(source, arguments).await,

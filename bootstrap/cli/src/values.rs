@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TenantId};
+use handover_outbox::archive::MIN_RETENTION;
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::{DeadLetterStatus, DeliveryState, EndpointId};
 
@@ -90,6 +91,15 @@ pub fn cursor(text: &str) -> Result<i64, String> {
 /// Parser of a duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())
+}
+
+/// Parser of a retention time.
+pub(crate) fn retention(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration < MIN_RETENTION {
+        return Err("it must be at least 1h: younger events may still be sent again".to_owned());
+    }
+    Ok(duration)
 }
 
 /// Parser of a number of events per second.

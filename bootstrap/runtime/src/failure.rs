@@ -148,6 +148,17 @@ pub enum Failure {
     why: "the database file was not created yet, or is in another folder",
     do: "start the service here once (or run `handover migrate`), or name the file with --database";
 
+    /// The folder of the archive cannot be created.
+    ArchiveFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Error of the operating system.
+        cause: io::Error,
+    } => Exit::Failed,
+    what: format!("cannot create the folder {} of the archive: {cause}", folder.display()),
+    why: "archive.url names this folder, in which settled events are stored before they leave the database",
+    do: folder_remedy(folder, cause);
+
     /// A newer version of the program migrated the database.
     SchemaNewer {
         /// The database.

@@ -10,6 +10,8 @@ pub mod names;
 pub mod terminal;
 
 #[cfg(feature = "process")]
+pub mod archive;
+#[cfg(feature = "process")]
 pub mod brokers;
 #[cfg(feature = "process")]
 pub mod config;

@@ -1,6 +1,7 @@
 //! The toolkit's sections of a configuration: keys with defaults, limits and reasons.
 
 mod alerts;
+mod archive;
 mod auth;
 mod consumer;
 mod http;
@@ -17,6 +18,7 @@ use handover_outbox::{Alert, ConsumerSettings};
 use crate::config::{Checked, Reader};
 
 pub use alerts::alerts;
+pub use archive::{ARCHIVE_URL, ArchiveConfig, archive};
 pub(crate) use auth::read_keys;
 pub use auth::{AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth};
 pub use consumer::consumer;

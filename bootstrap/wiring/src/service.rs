@@ -7,17 +7,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handover_outbox::archive::{Archive, ArchiveJob};
 use handover_outbox::consumers::Bound;
 use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
+use handover_runtime::archive::archive;
 use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
 use handover_runtime::webhooks::webhooks;
 use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics, telemetry};
 use marketplace::consumers::webhook_offer;
-use marketplace::{App, MarketState, service};
+use marketplace::{App, EventsOfOpenCases, MarketState, service};
 use marketplace_gateway::Signer;
 use tracing::{info, warn};
 
@@ -49,6 +51,7 @@ pub struct Starting {
     wake: WakeupNotifier,
     listeners: Option<Listeners>,
     webhooks: Option<Webhooks>,
+    archive: Option<Archive>,
     state: Option<StateMetrics>,
     api: Option<Api>,
 }
@@ -91,7 +94,10 @@ impl Starting {
     }
 
     fn start_jobs(&mut self) -> Result<(), Failure> {
-        service::start_jobs(&self.background, &self.config.settings);
+        let leader = service::start_jobs(&self.background, &self.config.settings);
+        let monitor = Arc::new(self.database.store().clone());
+        let tx = &self.background.outbox.tx;
+        ArchiveJob::new(self.archive.clone(), monitor).start(tx, &leader, self.config.archive.interval);
         Ok(())
     }
 }
@@ -160,9 +166,21 @@ impl Service {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,
             false => None,
         };
+        let needed = Arc::new(EventsOfOpenCases::of(&app));
+        let archive = archive(&app.outbox, &config.archive, needed)?;
         let config = config.clone();
-        let mut starting =
-            Starting { config, app, background, database, wake, listeners, webhooks, state, api: None };
+        let mut starting = Starting {
+            config,
+            app,
+            background,
+            database,
+            wake,
+            listeners,
+            webhooks,
+            archive,
+            state,
+            api: None,
+        };
         roles.start(&mut starting)?;
         // The role `api` has taken the listeners; without it they are for metrics and health checks.
         let Starting { config, app, database, state, listeners, api, .. } = starting;

@@ -16,9 +16,9 @@ use handover_outbox::ports::OnFailed;
 use handover_outbox::state::ALERTS;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, MetricsConfig, OutboxConfig,
-    WebhookConfig, alerts, auth, broker, consumer, database, http, listen, log, metrics, outbox, proxies,
-    webhook,
+    ArchiveConfig, AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, MetricsConfig,
+    OutboxConfig, WebhookConfig, alerts, archive, auth, broker, consumer, database, http, listen, log,
+    metrics, outbox, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -60,6 +60,8 @@ pub struct Config {
     pub on_failed: OnFailed,
     /// Settings of relay, consumers and jobs.
     pub settings: Settings,
+    /// `archive.*`.
+    pub archive: ArchiveConfig,
     /// `webhook.*`.
     pub webhook: WebhookConfig,
     /// `metrics.*`.
@@ -94,6 +96,7 @@ impl Configuration for Config {
         let requests = idempotency::requests(reader);
         let assets = gateway_and_assets::assets(reader);
         let consistency = gateway_and_assets::consistency(reader, &assets);
+        let archive = archive(reader);
         let webhook = webhook(reader);
         let metrics = metrics(reader);
         let alerts = alerts(reader, ALERTS.iter().chain(marketplace::ALERTS));
@@ -132,6 +135,7 @@ impl Configuration for Config {
                 refund: refund?,
                 consistency: consistency?,
             },
+            archive: archive?,
             webhook: webhook?.with_max_retry_count(max_retry_count).with_listens(listens(listen, &http)),
             http,
             metrics: metrics?,

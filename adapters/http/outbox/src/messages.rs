@@ -65,6 +65,10 @@ pub const NOTHING_BLOCKED: Text = Text::fixed(
 );
 pub const FOR_ALL_TENANTS: Text =
     Text::fixed("only an operator of all tenants may do this", "仅限可访问所有租户的运维人员");
+pub const ARCHIVE_UNAVAILABLE: Text = Text::fixed(
+    "the storage of the archive is unavailable; no event is lost; retry later",
+    "归档存储不可用，事件未丢失，请稍后重试",
+);
 pub const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub const REQUIRED: Text = Text::fixed("is required", "不能为空");
@@ -116,6 +120,15 @@ pub const NO_TIME_RANGE: Text = Text::fixed("must be before until", "必须早�
 /// A value that the application refused; its reason is in English.
 pub fn invalid(why: &str) -> Text {
     Text::new(why, format!("无效：{why}"))
+}
+
+pub fn archived(event: &str) -> Text {
+    Text::new(
+        format!(
+            "the event {event} is in the archive; restore it first: `handover outbox restore --event {event}`"
+        ),
+        format!("事件 {event} 已归档，请先恢复：`handover outbox restore --event {event}`"),
+    )
 }
 
 pub fn too_many_endpoints(max: u32) -> Text {

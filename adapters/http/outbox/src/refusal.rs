@@ -7,6 +7,7 @@ use std::fmt::Display;
 use axum::http::header::{ACCEPT_ENCODING, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use handover_outbox::archive::ArchiveStorageError;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_outbox::webhooks::{InvalidEndpoint, MAX_ENDPOINTS, WebhookError};
@@ -177,8 +178,17 @@ impl From<OperationError> for Refusal {
             OperationError::NotFound { what } => Refusal::not_found(what),
             OperationError::NothingBlocked => Refusal::new(Code::CONFLICT, messages::NOTHING_BLOCKED),
             OperationError::ForAllTenants => Refusal::new(Code::NOT_ALLOWED, messages::FOR_ALL_TENANTS),
+            OperationError::Archived { event } => {
+                Refusal::new(Code::CONFLICT, messages::archived(event.as_str()))
+            }
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
+            OperationError::Archive(error @ ArchiveStorageError::Unavailable { .. }) => {
+                Refusal::unavailable(&error, messages::ARCHIVE_UNAVAILABLE)
+            }
+            OperationError::Archive(
+                error @ (ArchiveStorageError::Missing { .. } | ArchiveStorageError::Damaged { .. }),
+            ) => Refusal::internal(&error),
         }
     }
 }

@@ -29,6 +29,22 @@ pub enum KeptBecause {
     Unreadable,
 }
 
+impl KeptBecause {
+    /// Name of the reason.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            KeptBecause::Pending => "pending",
+            KeptBecause::Failed => "failed",
+            KeptBecause::Recent => "recent",
+            KeptBecause::Unsettled => "unsettled",
+            KeptBecause::DeadLetter => "deadLetter",
+            KeptBecause::PendingDelivery => "pendingDelivery",
+            KeptBecause::Needed => "needed",
+            KeptBecause::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// A consumer, as far as it decides about retention.
 #[derive(Debug, Default)]
 pub(super) struct Interest {

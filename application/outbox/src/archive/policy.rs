@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+/// Shortest time for which events should stay in the database. For a shorter time, an event could leave it while a publish or
+/// a unit of work with unknown outcome is still repeated.
+pub const MIN_RETENTION: Duration = Duration::from_secs(3_600);
+
 /// Time for which events stay in the database after the broker has confirmed them, by event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPolicy {

@@ -87,6 +87,23 @@ pub async fn examine(
     Ok(page)
 }
 
+/// Those of these events that may still leave the database, for the unit of work in which they leave it.
+pub(super) async fn still_archivable(
+    outbox: &Outbox,
+    view: &mut dyn OutboxView,
+    policy: &RetentionPolicy,
+    application: &dyn NeededEvents,
+    events: &[EventId],
+) -> Result<BTreeSet<EventId>, StoreError> {
+    let now = outbox.now();
+    let mut rows = view.outbox_by_event(events).await?;
+    rows.retain(|row| by_row(row, policy, now).is_none());
+    let interests = interests(outbox, view).await?;
+    let mut page = ExaminedPage::default();
+    page.decide(view, application, interests, rows).await?;
+    Ok(page.archivable.into_iter().map(|event| event.row.event_id).collect())
+}
+
 impl ExaminedPage {
     fn keep(&mut self, reason: KeptBecause) {
         *self.kept.entry(reason).or_default() += 1;

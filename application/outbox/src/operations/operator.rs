@@ -1,7 +1,8 @@
 //! Operators: identity, permissions, and errors of operations.
 
-use handover_events::{TenantId, Trace};
+use handover_events::{EventId, TenantId, Trace};
 
+use crate::archive::{ArchiveError, ArchiveStorageError};
 use crate::ports::{BrokerError, StoreError};
 use crate::transaction::UnitError;
 
@@ -55,12 +56,32 @@ pub enum OperationError {
     /// The operation concerns all tenants, and the operator has access to one.
     #[error("only an operator of all tenants may do this")]
     ForAllTenants,
+    /// The event is in the archive, where nothing can be done with it.
+    #[error(
+        "the event {event} is in the archive; restore it first: `handover outbox restore --event {event}`"
+    )]
+    Archived {
+        /// The event.
+        event: EventId,
+    },
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// The storage of the archive failed.
+    #[error(transparent)]
+    Archive(#[from] ArchiveStorageError),
+}
+
+impl From<ArchiveError> for OperationError {
+    fn from(error: ArchiveError) -> OperationError {
+        match error {
+            ArchiveError::Store(error) => error.into(),
+            ArchiveError::Storage(error) => error.into(),
+        }
+    }
 }
 
 impl UnitError for OperationError {
@@ -70,7 +91,9 @@ impl UnitError for OperationError {
             OperationError::NotFound { .. }
             | OperationError::NothingBlocked
             | OperationError::ForAllTenants
-            | OperationError::Broker(_) => None,
+            | OperationError::Archived { .. }
+            | OperationError::Broker(_)
+            | OperationError::Archive(_) => None,
         }
     }
 }

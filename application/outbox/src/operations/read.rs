@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
+use super::archive::refused_if_archived;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::page::Page;
@@ -16,6 +17,9 @@ use crate::privacy::masked_json;
 
 /// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
 /// declares as visible are masked.
+///
+/// # Errors
+/// [`OperationError::Archived`]: the event is in the archive.
 pub async fn find_event(
     outbox: &Outbox,
     operator: &Operator,
@@ -27,7 +31,10 @@ pub async fn find_event(
     let owner = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
     let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
     read.record(&outbox.tx, operator, owner, count(rows.len())).await?;
-    let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
+    let Some(mut row) = rows.pop() else {
+        refused_if_archived(outbox, operator, std::slice::from_ref(id)).await?;
+        return Err(OperationError::NotFound { what: "event" });
+    };
     row.payload = visible_json(outbox, operator, Some(&row.event_type), row.payload);
     Ok(row)
 }

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
+use super::archive::refused_if_archived;
 use super::{
     Action, Named, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant, count,
     filter_fields, present_fields,
@@ -133,6 +134,9 @@ pub struct Redriven {
 /// Makes events due again, ordered by id and spread at the given rate. `FAILED` events are published again; `SENT`
 /// events are delivered to their consumers again; a consumer that has applied an event ignores it. Publish
 /// attempts are counted from 0. Pending events are not changed.
+///
+/// # Errors
+/// [`OperationError::Archived`]: a named event is in the archive. Nothing is changed.
 pub async fn redrive_events(
     outbox: &Outbox,
     operator: &Operator,
@@ -304,7 +308,9 @@ async fn select(
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             rows.sort_by_key(|row| row.id);
             let found: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
-            let missing = events.as_slice().iter().filter(|id| !found.contains(id)).cloned().collect();
+            let missing: Vec<EventId> =
+                events.as_slice().iter().filter(|id| !found.contains(id)).cloned().collect();
+            refused_if_archived(outbox, operator, &missing).await?;
             Ok(Selected { rows, required: RequiredStatus::Settled, missing, more: false })
         }
         RedriveSelection::Filter { filter: RedriveFilter(filter), after } => {

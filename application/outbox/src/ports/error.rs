@@ -1,5 +1,6 @@
 //! Errors of stores, classified by how the caller can react, and the result of conditional writes.
 
+use crate::archive::ArchiveStorageError;
 use crate::error_kind::ErrorKind;
 
 use super::relay_id::OlderRelay;
@@ -21,7 +22,7 @@ pub enum StoreError {
     Transient(#[source] Cause),
     /// The database is unreachable, no connection became free in time, or the database refuses statements for a reason
     /// that concerns the system (see [`SystemFault`]). Or a running process of an older version cannot publish an event of a
-    /// text key ([`OlderRelay`]). Nothing was changed.
+    /// text key ([`OlderRelay`]), or the storage of the archive failed ([`ArchiveStorageError`]). Nothing was changed.
     #[error("{}", unavailable(.0))]
     Unavailable(#[source] Cause),
     /// The connection was lost during COMMIT: the unit of work may be committed or not. Repeat it with the same ids.
@@ -95,6 +96,9 @@ impl StoreError {
 fn unavailable(cause: &Cause) -> String {
     if let Some(older) = cause.downcast_ref::<OlderRelay>() {
         return older.to_string();
+    }
+    if let Some(storage) = cause.downcast_ref::<ArchiveStorageError>() {
+        return storage.to_string();
     }
     match cause.downcast_ref::<SystemFault>() {
         Some(fault) => format!("the database refuses statements: {fault}"),

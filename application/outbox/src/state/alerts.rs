@@ -9,6 +9,7 @@ use super::deployment::{
     WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
 };
 use crate::alert::{Alert, Limit, Severity};
+use crate::archive::JOB;
 use crate::metrics::{Metric, OLDEST_DUE};
 
 /// 1 for each active alert, otherwise 0.
@@ -156,6 +157,14 @@ pub const ALERTS: &[Alert] = &[
         meaning: "A periodic job has had no successful run for too many of its intervals.",
         metrics: &[MISSED_RUNS],
         only: None,
+        limit: Limit::Above(3),
+    },
+    Alert {
+        key: "alerts.archive-failed",
+        severity: Severity::Ticket,
+        meaning: "The archive job has had no successful run for too many of its intervals: the database grows.",
+        metrics: &[MISSED_RUNS],
+        only: Some(("job", JOB)),
         limit: Limit::Above(3),
     },
     Alert {

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod archived;
+mod archiving;
 mod attempts;
 mod event_flows;
 mod external;

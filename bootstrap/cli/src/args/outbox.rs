@@ -1,5 +1,7 @@
 //! Arguments of `outbox`.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use clap::{Arg, Args, Subcommand};
 use handover_events::{AggregateId, EventId, OutboxStatus, TenantId};
@@ -9,7 +11,9 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
 use super::PageArgs;
-use crate::values::{aggregate_id, aggregate_key, cursor, event, pace, reason, status, tenant, time, whole};
+use crate::values::{
+    aggregate_id, aggregate_key, cursor, event, pace, reason, retention, status, tenant, time, whole,
+};
 
 const LIST_HELP: &str = "\
 Newest first, like the operators' route GET /outbox.
@@ -47,6 +51,24 @@ With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and th
 Example:
   handover outbox release Book 17 --reason \"returned manually\"";
 
+const ARCHIVE_HELP: &str = "\
+Needs `archive.url`. One call archives about 1,000 of the events that every consumer has settled and whose retention time \
+`archive.after` is over; `more` in its output says whether to call it again. Events that stay are counted by the reason. \
+With --dry-run, nothing is changed, and `bytes` is the size before compression. The action is recorded in the audit log.
+
+Examples:
+  handover outbox archive --dry-run
+  handover outbox archive --older-than 7d --output json";
+
+const RESTORE_HELP: &str = "\
+Needs `archive.url`. The events return with all their values, and can be shown and redriven again. An event that is not \
+redriven is archived again within a day. The action is recorded in the audit log.
+
+Examples:
+  handover outbox restore --event 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --reason \"the reader asked\"
+  handover outbox restore --aggregate Book 17 --reason \"the reader asked\"
+  handover outbox restore --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --reason \"lost by the receiver\"";
+
 /// Subcommands of `outbox`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand<F: Args> {
@@ -64,6 +86,12 @@ pub enum OutboxCommand<F: Args> {
     /// Release a book, reader, ...: its FAILED events no longer block later ones
     #[command(after_help = in_own_name(RELEASE_HELP))]
     Release(OutboxReleaseArgs<F>),
+    /// Move settled events to the archive
+    #[command(after_help = in_own_name(ARCHIVE_HELP))]
+    Archive(OutboxArchiveArgs<F>),
+    /// Return archived events to the outbox
+    #[command(after_help = in_own_name(RESTORE_HELP))]
+    Restore(OutboxRestoreArgs<F>),
 }
 
 /// Filter of events. The events that have all these values are selected.
@@ -215,6 +243,53 @@ pub struct OutboxReleaseArgs<F: Args> {
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: F,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox archive`.
+#[derive(Debug, Clone, Args)]
+pub struct OutboxArchiveArgs<F: Args> {
+    /// Archive events that were confirmed this long ago, such as 7d [default: `archive.after`]
+    #[arg(long, value_name = "DURATION", value_parser = retention)]
+    pub older_than: Option<Duration>,
+    /// Show what would happen without changing anything
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: F,
+    /// Output flag.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `outbox restore`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("selection").required(true).args(["event", "aggregate", "from"]))]
+pub struct OutboxRestoreArgs<F: Args> {
+    /// Id of an event; may be repeated
+    #[arg(long, value_name = "EVENT_ID", value_parser = event)]
+    pub event: Vec<EventId>,
+    /// Type and id of a book, reader, ...: all its events
+    #[arg(long, num_args = 2, value_names = ["TYPE", "ID"], allow_negative_numbers = true)]
+    pub aggregate: Vec<String>,
+    /// The tenant of the aggregate
+    #[arg(long, value_name = "ID", value_parser = tenant, default_value = "1")]
+    pub tenant: TenantId,
+    /// Events that occurred at or after this time, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "to")]
+    pub from: Option<DateTime<Utc>>,
+    /// Events that occurred before this time
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "from")]
+    pub to: Option<DateTime<Utc>>,
+    /// Reason, recorded in the audit log
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Reason,
     /// Flags of every command.
     #[command(flatten)]
     pub common: F,

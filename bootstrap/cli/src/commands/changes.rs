@@ -141,11 +141,16 @@ fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelec
     Ok(DeadLetterSelection::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
 }
 
-fn too_many(what: &str) -> String {
+pub(super) fn too_many(what: &str) -> String {
     format!("at most {MAX_NAMED} {what} can be named at a time")
 }
 
-fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), OutputError> {
+pub(super) fn print_result(
+    format: Output,
+    view: &impl Serialize,
+    matched: u64,
+    more: bool,
+) -> Result<(), OutputError> {
     if matched == 0 {
         note("no rows match");
     }
@@ -156,7 +161,7 @@ fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool)
 }
 
 /// Fails if named rows were not found.
-fn check_found<A: Access>(
+pub(super) fn check_found<A: Access>(
     session: &A,
     missing: &[String],
     what: &str,

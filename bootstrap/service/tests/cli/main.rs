@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod access;
+mod archive;
 mod backup;
 mod configuration;
 mod dead_letters;

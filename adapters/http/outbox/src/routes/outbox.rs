@@ -78,6 +78,7 @@ pub(crate) async fn page(
     responses(
         (status = 200, description = "The event", body = EventView),
         (status = 404, description = "Event not found in a tenant accessible to the caller"),
+        (status = 409, description = "The event is in the archive; the message names the command that restores it"),
     ),
 )]
 pub(crate) async fn one(
@@ -102,6 +103,7 @@ pub(crate) async fn one(
     responses(
         (status = 200, description = "The result", body = RedriveView),
         (status = 404, description = TENANT_NOT_FOUND),
+        (status = 409, description = "A named event is in the archive; the message names the command that restores it. Nothing was changed"),
     ),
 )]
 pub(crate) async fn redrive(

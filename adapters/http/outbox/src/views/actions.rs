@@ -1,7 +1,8 @@
 //! Results of operator actions.
 
 use handover_events::{AggregateId, EventId};
-use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
+use handover_outbox::archive::ArchiveReport;
+use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed, Restored};
 
 use super::time::Time;
 use crate::openapi::kinds;
@@ -104,5 +105,50 @@ impl ReleaseView {
     /// `released` is the number of failed events that no longer block later events.
     pub fn new(aggregate_type: String, aggregate_id: AggregateId, released: u64) -> ReleaseView {
         ReleaseView { aggregate_type, aggregate_id, released }
+    }
+}
+
+crate::views! {
+    /// What was archived, or would be.
+    pub ArchiveView as Archived {
+        dry_run: bool,
+        events: u64,
+        files: u64,
+        bytes: u64,
+        kept: Vec<KeptView>,
+        more: bool,
+    }
+}
+
+crate::views! {
+    /// Number of examined events that stay, for one reason.
+    KeptView as KeptEvents {
+        reason: String,
+        events: u64,
+    }
+}
+
+impl ArchiveView {
+    /// The report of a run, or of a dry run.
+    pub fn new(report: ArchiveReport, dry_run: bool) -> ArchiveView {
+        let ArchiveReport { files, bytes, events, kept, more } = report;
+        let kept =
+            kept.into_iter().map(|(reason, events)| KeptView { reason: reason.as_str().to_owned(), events });
+        ArchiveView { dry_run, events, files, bytes, kept: kept.collect(), more }
+    }
+}
+
+crate::views! {
+    /// Result of a restore.
+    pub RestoreView as RestoredEvents {
+        restored: u64,
+        not_found: Vec<EventId>,
+        more: bool,
+    }
+}
+
+impl From<Restored> for RestoreView {
+    fn from(Restored { restored, not_found, more }: Restored) -> RestoreView {
+        RestoreView { restored, not_found, more }
     }
 }

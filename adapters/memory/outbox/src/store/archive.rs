@@ -48,7 +48,9 @@ fn text(value: impl std::fmt::Debug) -> StoredValue {
 }
 
 fn stored_row(row: &OutboxRow) -> StoredRow {
-    [("id".to_owned(), StoredValue::Int(row.id)), ("row".to_owned(), text(row))].into()
+    let event_id = StoredValue::Text(row.event_id.to_string());
+    let columns = [("id", StoredValue::Int(row.id)), ("event_id", event_id), ("row", text(row))];
+    columns.map(|(column, value)| (column.to_owned(), value)).into()
 }
 
 fn stored_record(record: &ConsumptionRow) -> StoredRow {

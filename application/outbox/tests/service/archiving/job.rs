@@ -1,0 +1,48 @@
+//! The job of the archive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_outbox::archive::ArchiveJob;
+use handover_outbox::jobs::{Job as _, Progress};
+use handover_outbox::ports::*;
+
+use super::faults::{Fault, Files};
+use super::library;
+
+/// The health of a database.
+struct Health(DatabaseHealth);
+
+#[async_trait]
+impl DatabaseMonitor for Health {
+    async fn health(&self) -> Result<DatabaseHealth, StoreError> {
+        Ok(self.0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_archives_unless_the_database_cannot_remove_old_row_versions() {
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    let health = DatabaseHealth::default();
+    let cases = [
+        (DatabaseHealth { oldest_transaction: minutes(2), ..health }, 0),
+        (DatabaseHealth { history_length: Some(100_001), ..health }, 0),
+        (DatabaseHealth { oldest_transaction: minutes(1), history_length: Some(100_000), ..health }, 3),
+    ];
+    for (health, archived) in cases {
+        let library = library().await;
+        let job = ArchiveJob::new(Some(library.archive(&Files::with(Fault::None))), Arc::new(Health(health)));
+        assert_eq!(job.run(None).await.unwrap(), Progress::Done);
+        assert_eq!(library.places().await.1, archived, "{health:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_of_the_job_fails_with_the_reason_of_the_storage() {
+    let library = library().await;
+    let archive = library.archive(&Files::with(Fault::RefusesWrites));
+    let job = ArchiveJob::new(Some(archive), Arc::new(Health(DatabaseHealth::default())));
+    let error = job.run(None).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot use a file in the archive: no space left");
+}

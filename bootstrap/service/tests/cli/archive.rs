@@ -1,0 +1,34 @@
+//! `outbox archive`, `outbox restore`, and the settings of the archive. A test of the faults archives and restores events with
+//! the same commands.
+
+use serde_json::json;
+
+use crate::program::World;
+
+#[test]
+fn archive_needs_a_folder_and_valid_settings() {
+    let world = World::new();
+    world.run("migrate").done();
+    for command in ["outbox archive --dry-run", "outbox restore --event e-1 --reason test"] {
+        world.run(command).refused(2, &["the archive is off: archive.url is not set", "set archive.url"]);
+    }
+    let world = world.set("HANDOVER_ARCHIVE__AFTER", "59m").set("HANDOVER_ARCHIVE__URL", "s3://bucket");
+    let settings = ["archive.after", "\"1h\" to", "archive.url", "write file: and the path of a folder"];
+    world.run("outbox archive").refused(2, &settings);
+}
+
+#[test]
+fn archive_of_an_empty_outbox_has_no_file_and_nothing_to_restore() {
+    let world = World::new().set("HANDOVER_ARCHIVE__URL", "file:archive");
+    world.run("migrate").done();
+    let nothing = json!({ "dryRun": true, "events": 0, "files": 0, "bytes": 0, "kept": [], "more": false });
+    assert_eq!(world.run("outbox archive --dry-run --output json").json(), nothing);
+    world.run("outbox archive --older-than 1h").done();
+    world.run("outbox archive --older-than 59m").refused(2, &["it must be at least 1h"]);
+    assert!(world.path("archive").is_dir());
+    let missing = world.run("outbox restore --event e-1 --reason test");
+    assert!(missing.code == Some(1) && missing.stderr.contains("archived event e-1"), "{missing:?}");
+    world.run("outbox restore --aggregate Order 7 --reason test").done();
+    assert_eq!(world.run("outbox restore --from 2026-01-31T08:00:00Z --reason test").code, Some(2));
+    assert_eq!(world.run("outbox restore --reason test").code, Some(2));
+}
