@@ -24,7 +24,11 @@ fn archive_of_an_empty_outbox_has_no_file_and_nothing_to_restore() {
     let nothing = json!({ "dryRun": true, "events": 0, "files": 0, "bytes": 0, "kept": [], "more": false });
     assert_eq!(world.run("outbox archive --dry-run --output json").json(), nothing);
     world.run("outbox archive --older-than 1h").done();
-    world.run("outbox archive --older-than 59m").refused(2, &["it must be at least 1h"]);
+    let too_young = world.run("outbox archive --older-than 59m");
+    assert!(
+        too_young.code == Some(2) && too_young.stderr.contains("it must be at least 1h"),
+        "{too_young:?}"
+    );
     assert!(world.path("archive").is_dir());
     let missing = world.run("outbox restore --event e-1 --reason test");
     assert!(missing.code == Some(1) && missing.stderr.contains("archived event e-1"), "{missing:?}");

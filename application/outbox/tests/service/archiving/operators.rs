@@ -100,9 +100,9 @@ async fn operator_of_another_tenant_restores_nothing() {
     let library = library().await;
     let archive = library.archive(&Files::with(Fault::None));
     run(&archive).await.unwrap();
-    let stranger = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
+    let of_other_tenant = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
     let reason = Reason::new("curious".to_owned()).unwrap();
     let command = RestoreEvents { events: of_all(), reason };
-    let refused = restore_events(&archive, &stranger, command).await.unwrap();
+    let refused = restore_events(&archive, &of_other_tenant, command).await.unwrap();
     assert_eq!((refused.restored, refused.not_found.len(), library.places().await), (0, 3, (0, 3)));
 }
