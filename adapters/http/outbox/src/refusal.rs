@@ -177,6 +177,10 @@ impl From<OperationError> for Refusal {
             OperationError::NotFound { what } => Refusal::not_found(what),
             OperationError::NothingBlocked => Refusal::new(Code::CONFLICT, messages::NOTHING_BLOCKED),
             OperationError::ForAllTenants => Refusal::new(Code::NOT_ALLOWED, messages::FOR_ALL_TENANTS),
+            OperationError::OldestPublished => Refusal::field("oldest", messages::OLDEST_PUBLISHED),
+            OperationError::UnknownName { field, nearest, .. } => {
+                Refusal::field(field, messages::unknown_name(&nearest))
+            }
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
         }

@@ -14,7 +14,7 @@ mod time;
 mod topology;
 mod webhooks;
 
-pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
+pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayResultView, ReplayView};
 pub use alerts::{AlertView, StatSeriesView, StatSummaryView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};

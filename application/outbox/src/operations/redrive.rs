@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
+use super::known_names::FilterNames;
 use super::{
     Action, Named, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant, count,
     filter_fields, present_fields,
@@ -312,6 +313,9 @@ async fn select(
             let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
             let mut rows =
                 outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+            if after.is_none() && rows.is_empty() {
+                FilterNames::of_events(&filter).require_known(outbox)?;
+            }
             let more = rows.len() > MAX_REDRIVEN as usize;
             rows.truncate(MAX_REDRIVEN as usize);
             Ok(Selected { rows, required, missing: Vec::new(), more })

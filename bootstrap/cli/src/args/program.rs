@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::{Address, Common, OutputArgs};
 
 pub(crate) const DOCTOR_HELP: &str = "\
@@ -23,6 +24,14 @@ mariadb-dump --single-transaction (mysqldump) or pg_dump.
 Examples:
   handover backup /backup/handover-$(date +%F).db
   handover backup /backup/copy.db --database sqlite:///srv/handover/handover.db";
+
+const CONFIG_HELP: &str = "\
+Without --running, the command shows what a `serve` in its place would use: its file, its variables and its flags. With \
+--running, it reads what the running processes have reported to the database, at most `metrics.state-interval` ago. A \
+setting that differs between processes has one row for each value.
+
+Example:
+  handover config show --running";
 
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -53,12 +62,16 @@ pub struct DoctorArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
     /// Show every key with its value and origin; secrets are hidden
+    #[command(after_help = in_own_name(CONFIG_HELP))]
     Show(ConfigShowArgs),
 }
 
 /// Arguments of `config show`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigShowArgs {
+    /// Show the settings of the processes that serve the database now, instead of those of this command
+    #[arg(long)]
+    pub running: bool,
     /// Flags of every command.
     #[command(flatten)]
     pub common: Common,
