@@ -97,7 +97,7 @@ impl App {
                 payments: payments.clone(),
                 auto_completion: None,
             },
-            queries: Queries { tx: tx.clone() },
+            queries: Queries { tx: tx.clone(), pending_timeout: handlers.pending_timeout },
             payments,
             invoicing,
             tx,
@@ -115,7 +115,7 @@ impl App {
         App {
             ordering: Ordering { tx: tx.clone(), ..self.ordering },
             operations: Operations { tx: tx.clone(), payments: payments.clone(), ..self.operations },
-            queries: Queries { tx: tx.clone() },
+            queries: Queries { tx: tx.clone(), ..self.queries },
             invoicing: Invoicing { tx: tx.clone(), ..self.invoicing },
             payments,
             tx,

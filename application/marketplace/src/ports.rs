@@ -58,7 +58,7 @@ pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
 };
 pub use orders::{OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
-pub use payments::{PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
+pub use payments::{PaymentFilter, PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
 pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRepoWrapper};
 #[cfg(feature = "mocks")]
 pub use rate_limit::MockRateLimiter;

@@ -5,11 +5,22 @@ use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 /// Time between two lines about an outage that lasts.
 const REPEAT: Duration = Duration::from_secs(60);
+
+/// An outage of the broker: it cannot be reached, or accepts no messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// Time at which a process noticed it first.
+    pub since: DateTime<Utc>,
+    /// The last error.
+    pub error: String,
+}
 
 /// The current outage of the broker, as relay, consumers and dead-letter drainer of one process have noticed it.
 #[derive(Debug, Default)]
@@ -24,6 +35,8 @@ struct Ongoing {
     /// Whether the broker accepts messages of the relay again.
     is_back: bool,
     published: usize,
+    /// The last error.
+    error: String,
 }
 
 impl Ongoing {
@@ -56,6 +69,7 @@ impl BrokerOutage {
     fn noticed(&self, error: &dyn Display, by_relay: bool) {
         let mut current = self.current();
         if let Some(ongoing) = &mut *current {
+            ongoing.error = error.to_string();
             if by_relay {
                 ongoing.has_backlog = true;
                 ongoing.is_back = false;
@@ -78,6 +92,7 @@ impl BrokerOutage {
             has_backlog: by_relay,
             is_back: false,
             published: 0,
+            error: error.to_string(),
         });
         drop(current);
         warn!(
@@ -132,6 +147,14 @@ impl BrokerOutage {
         if current.as_ref().is_some_and(|ongoing| !ongoing.has_backlog) {
             end(current);
         }
+    }
+
+    /// The outage, unless the broker accepts messages again.
+    pub(crate) fn ongoing(&self, now: DateTime<Utc>) -> Option<Outage> {
+        let current = self.current();
+        let ongoing = current.as_ref().filter(|ongoing| !ongoing.is_back)?;
+        let lasted = TimeDelta::from_std(ongoing.since.elapsed()).unwrap_or_default();
+        Some(Outage { since: now - lasted, error: ongoing.error.clone() })
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Ongoing>> {

@@ -1,5 +1,7 @@
 //! Writes the history of outbox rows.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, OutboxStatus};
 
@@ -28,6 +30,15 @@ pub struct RedrivenBy<'a> {
     pub actor: &'a str,
     /// Reason, if the operator gave one.
     pub reason: Option<&'a str>,
+}
+
+impl fmt::Display for RedrivenBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Some(reason) => write!(f, "{}: {reason}", self.actor),
+            None => f.write_str(self.actor),
+        }
+    }
 }
 
 /// Redrives rows and adds history entries. Each row gets an entry with operator and reason of the redrive. A row that
@@ -63,17 +74,13 @@ fn sent(row: &RedrivenRow) -> Option<HistoryEntry> {
 }
 
 fn redriven(row: &RedrivenRow, by: RedrivenBy<'_>, now: DateTime<Utc>) -> HistoryEntry {
-    let detail = match by.reason {
-        Some(reason) => format!("{}: {reason}", by.actor),
-        None => by.actor.to_owned(),
-    };
     HistoryEntry {
         tenant: row.tenant,
         event_id: row.event_id.clone(),
         kind: HistoryKind::Redriven,
         consumer: None,
         attempts: 0,
-        detail: Some(detail),
+        detail: Some(by.to_string()),
         at: now,
     }
 }

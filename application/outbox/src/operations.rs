@@ -4,8 +4,9 @@
 //! selection, number of rows and reason. A change is recorded in the unit of work that made it. A call without changes
 //! (read, dry run, no matching rows) is recorded before its result is returned. An audit entry belongs to the tenant of
 //! the affected rows, not to the tenant of the caller; only operators of that tenant and `platform` see it. A read of
-//! all tenants is recorded in the caller's tenant. Reads of alerts and of statistics over time, which programs poll and which
-//! contain no rows, are not recorded.
+//! all tenants is recorded in the caller's tenant. Reads of alerts, statistics and queue depths, which programs poll and which
+//! contain no rows, are not recorded. A read is not refused because the disk is full: the entry that cannot be written is logged
+//! ([`Transactor::unrecorded_reads`]).
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one audit entry. If a
 //! later unit of work fails after an earlier one was committed, the result reports what was done and sets `more`;
@@ -15,37 +16,47 @@ mod alerts;
 mod archive;
 mod dead_letter_selection;
 mod discard;
+mod known_names;
 mod operator;
 mod read;
 mod redrive;
 mod release;
 mod replay;
 mod restore;
+mod running;
 mod stat_history;
 mod stats;
 
+pub use crate::broker_outage::Outage;
+pub use crate::running_settings::RunningSetting;
 pub use alerts::{AlertState, acknowledge_alert, alerts};
 pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use operator::{OperationError, Operator};
 pub use read::{
-    ParkedDeadLetter, audit_log, blocked, consumptions, dead_letters, find_event, outbox, queues,
+    ListedEvent, ParkedDeadLetter, audit_log, blocked, consumptions, dead_letters, find_event, oldest_events,
+    outbox, queues,
 };
 pub use redrive::{
     InvalidRedriveFilter, MAX_REDRIVEN, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection,
     Redriven, redrive_events,
 };
 pub use release::release_aggregate;
-pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
+pub use replay::{
+    ReplayDeadLetters, ReplayResult, ReplayState, Replayed, SentDeadLetter, replay_dead_letters,
+    replay_results,
+};
 pub use restore::{MAX_RESTORED, RestoreEvents, RestoreSelection, Restored, restore_events};
+pub use running::{RunningProcess, running_settings};
 pub use stat_history::{MAX_VALUES, StatSeries, StatValue, stat_history};
-pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
+pub use stats::{BrokerState, ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use handover_events::{Json, TenantId, TextError};
+use tracing::warn;
 
 use crate::ports::{
     AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError, UnitOfWork, View,
@@ -136,8 +147,8 @@ impl Action {
     }
 
     /// Records a call without changes in the audit log of this tenant (`None`: the operator's tenant), with the number
-    /// of rows returned or selected. MUST be called before the result is returned: no data is shown without an audit
-    /// entry.
+    /// of rows returned or selected. MUST be called before the result is returned. If the database refuses every write because
+    /// of a fault of the system, such as a full disk, the call succeeds without its entry, with a warning.
     pub async fn record<U, V>(
         self,
         tx: &Transactor<U, V>,
@@ -152,15 +163,23 @@ impl Action {
         let tenant = tenant.unwrap_or(operator.tenant);
         let entry = self.entry(operator, (1, 1), tx.now());
         let entry = AuditEntry { tenant, matched, ..entry };
-        with_tx(tx, entry, |unit, entry, attempt| {
+        let (action, actor) = (entry.action.clone(), entry.actor.clone());
+        let recorded = with_tx(tx, entry, |unit, entry, attempt| {
             Box::pin(async move {
                 if changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
                     unit.outbox().audit(entry).await?;
                 }
-                Ok(())
+                Ok::<_, StoreError>(())
             })
-        })
-        .await
+        });
+        match recorded.await {
+            Err(error) if error.system_fault().is_some() => {
+                warn!(code = "audit.not-recorded", %error, action, actor, "audit: a read cannot be recorded, because the database refuses writes");
+                tx.add_unrecorded_read(format!("{action}: {error}"));
+                Ok(())
+            }
+            recorded => recorded,
+        }
     }
 
     /// Divides rows of several tenants into units of work of at most `size` rows of one tenant, each with an entry in

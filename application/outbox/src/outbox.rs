@@ -15,6 +15,7 @@ use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
 use crate::ports::{Broker, IdleConsumers, OnFailed, RandomSource, StoreError, View};
 use crate::registry::{EventRegistry, EventSpec};
+use crate::running_settings::{RunningSetting, SettingsOfProcess};
 use crate::settings::ConsumeOrder;
 use crate::spans::{Spans, TraceContext};
 use crate::summary::EventSummary;
@@ -64,6 +65,8 @@ pub struct Outbox {
     pub(crate) alerts: Arc<[Alert]>,
     /// Figures of this process.
     pub(crate) figures: Arc<FiguresOfProcess>,
+    /// Settings of this process.
+    pub(crate) settings: Arc<SettingsOfProcess>,
 }
 
 impl Outbox {
@@ -82,6 +85,7 @@ impl Outbox {
             texts: Arc::default(),
             alerts: Arc::new([]),
             figures: Arc::default(),
+            settings: Arc::default(),
         }
     }
 
@@ -110,6 +114,12 @@ impl Outbox {
     /// application. Without this call there are none.
     pub fn with_alerts(self, alerts: impl IntoIterator<Item = Alert>) -> Outbox {
         Outbox { alerts: alerts.into_iter().collect(), ..self }
+    }
+
+    /// Sets the settings that this process reports to the database, for operators of all tenants
+    /// ([`running_settings`](crate::operations::running_settings)). MUST contain no secret. Clones share them.
+    pub fn report_settings(&self, settings: Vec<RunningSetting>) {
+        self.settings.set(settings);
     }
 
     /// Lets relay and consumers open spans. `system` is `rabbitmq`, or `handover` if messages are rows of the database.

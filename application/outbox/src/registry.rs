@@ -173,8 +173,14 @@ impl EventRegistry {
     }
 
     /// Name, routing key and order of each type, ordered by name.
-    pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &str, bool)> + Clone {
         self.specs.values().map(|spec| (spec.name.as_str(), spec.routing_key.as_str(), spec.is_ordered))
+    }
+
+    /// Aggregate types about which the registered types are.
+    pub(crate) fn aggregate_types(&self) -> impl Iterator<Item = &str> + Clone {
+        let subjects = self.specs.values().filter_map(|spec| spec.subject.as_ref());
+        subjects.map(|subject| subject.aggregate_type.as_str())
     }
 
     /// Routing key with which this type is registered; for [`NewEvent::routing_key`](crate::ports::NewEvent).

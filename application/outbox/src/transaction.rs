@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -73,7 +73,11 @@ pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     policy: TxPolicy,
+    unrecorded_reads: Arc<Mutex<Vec<String>>>,
 }
+
+/// Most reads that are remembered because their audit entry could not be written.
+const MAX_UNRECORDED_READS: usize = 10;
 
 impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
     /// A transactor with the default retry policy. The clock times the pauses between attempts, the random source their
@@ -84,7 +88,8 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         random: Arc<dyn RandomSource>,
         tasks: Tasks,
     ) -> Transactor<U, V> {
-        Transactor { store, tasks, clock, random, policy: TxPolicy::default() }
+        let policy = TxPolicy::default();
+        Transactor { store, tasks, clock, random, policy, unrecorded_reads: Arc::default() }
     }
 
     /// Store that begins the units of work.
@@ -148,6 +153,19 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
             clock: Arc::clone(&self.clock),
             random: Arc::clone(&self.random),
             policy: self.policy,
+            unrecorded_reads: Arc::clone(&self.unrecorded_reads),
+        }
+    }
+
+    /// The first reads by operators whose audit entry the database refused, with the reason.
+    pub fn unrecorded_reads(&self) -> Vec<String> {
+        self.unrecorded_reads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn add_unrecorded_read(&self, read: String) {
+        let mut reads = self.unrecorded_reads.lock().unwrap_or_else(PoisonError::into_inner);
+        if reads.len() < MAX_UNRECORDED_READS {
+            reads.push(read);
         }
     }
 

@@ -5,10 +5,12 @@ use async_trait::async_trait;
 use clap::Args;
 use handover_events::{TenantId, Trace};
 use handover_outbox::Outbox;
+use handover_outbox::Transactor;
 use handover_outbox::archive::Archive;
 use handover_outbox::operations::{OperationError, Operator};
-use handover_outbox::ports::{BrokerError, RandomSource, StoreError};
-use handover_runtime::terminal::OutputError;
+use handover_outbox::ports::{BrokerError, RandomSource, StoreError, UnitOfWork, View};
+use handover_runtime::terminal::{OutputError, note};
+use nix::unistd::{Uid, User};
 
 use crate::failure::CommandFailure;
 
@@ -65,6 +67,14 @@ pub trait Access: Sized + Send + Sync {
             OperationError::Store(cause) => self.database_failed(cause),
             OperationError::Broker(cause) => self.broker_failed(cause),
             OperationError::Archive(cause) => CommandFailure::Archive { why: cause.to_string() }.into(),
+            error @ OperationError::OldestPublished => CommandFailure::Usage {
+                what: error.to_string(),
+                remedy: "use --oldest without --status, or with --status new, retry or failed".to_owned(),
+            }
+            .into(),
+            OperationError::UnknownName { field, name, nearest } => {
+                CommandFailure::UnknownName { field, name, nearest }.into()
+            }
             error @ (OperationError::NotFound { .. }
             | OperationError::NothingBlocked
             | OperationError::Archived { .. }
@@ -79,9 +89,34 @@ pub trait Access: Sized + Send + Sync {
             error @ (OperationError::NothingBlocked
             | OperationError::ForAllTenants
             | OperationError::Archived { .. }
+            | OperationError::UnknownName { .. }
+            | OperationError::OldestPublished
             | OperationError::Store(_)
             | OperationError::Broker(_)
             | OperationError::Archive(_)) => self.failed(error),
+        }
+    }
+}
+
+/// Says at its end which reads of a command could not be recorded in the audit log, and why.
+pub struct UnrecordedReads(Box<dyn Fn() -> Vec<String> + Send + Sync>);
+
+impl UnrecordedReads {
+    /// The reads through this transactor.
+    pub fn of<U, V>(tx: &Transactor<U, V>) -> UnrecordedReads
+    where
+        U: UnitOfWork + ?Sized + 'static,
+        V: View + ?Sized + 'static,
+    {
+        let tx = tx.clone();
+        UnrecordedReads(Box::new(move || tx.unrecorded_reads()))
+    }
+}
+
+impl Drop for UnrecordedReads {
+    fn drop(&mut self) {
+        for read in (self.0)() {
+            note(&format!("not recorded in the audit log: {read}"));
         }
     }
 }
@@ -101,15 +136,21 @@ pub fn operator(random: &dyn RandomSource) -> Operator {
     }
 }
 
-/// The system user: its name, or its numeric id if no name is set.
+/// The user of the operating system that runs this process: its name, or its numeric id if it has none. Unlike the variable
+/// `USER`, the caller cannot choose it. After `sudo`, the user who called it follows: `root (SUDO_USER ada)`.
 pub fn user() -> String {
-    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let named = named.map(|name| name.trim().to_owned()).find(|name| !name.is_empty());
-    named.unwrap_or_else(user_id)
+    let id = Uid::current();
+    let found = User::from_uid(id).ok().flatten();
+    let name = found.map_or_else(|| id.to_string(), |user| user.name);
+    match std::env::var("SUDO_USER").ok().filter(|caller| is_user_name(caller)) {
+        Some(caller) => format!("{name} (SUDO_USER {caller})"),
+        None => name,
+    }
 }
 
-/// Numeric id of the user that runs this process, where `/proc` shows it.
-fn user_id() -> String {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |process| process.uid().to_string())
+/// Whether a variable can be the name of a user, and not text that would look like another entry.
+fn is_user_name(name: &str) -> bool {
+    const MAX_CHARS: usize = 64;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    (1..=MAX_CHARS).contains(&name.len()) && name.chars().all(is_allowed)
 }

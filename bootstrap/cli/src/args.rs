@@ -70,7 +70,7 @@ pub struct ConsumptionsArgs<F: Args> {
     #[arg(long, value_name = "CONSUMER")]
     pub consumer: Option<String>,
     /// Only records in this status: processing, waiting, success, failed, dead
-    #[arg(long, value_name = "STATUS", value_parser = consume_status)]
+    #[arg(long, value_name = "STATUS", value_parser = consume_status(), hide_possible_values = true)]
     pub status: Option<ConsumeStatus>,
     /// Only records of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]

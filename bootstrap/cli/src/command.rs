@@ -40,7 +40,7 @@ pub async fn run<P: Program>(command: &Command) -> Result<Exit, Failure> {
         Command::Backup(arguments) => commands::backup::<P>(arguments).await?,
         Command::Doctor(arguments) => return commands::doctor::<P>(arguments).await,
         Command::Operator(command) => command.run::<Session<P>>(&()).await?,
-        Command::Config(ConfigCommand::Show(arguments)) => commands::show_config::<P>(arguments)?,
+        Command::Config(ConfigCommand::Show(arguments)) => commands::show_config::<P>(arguments).await?,
     }
     Ok(Exit::Done)
 }

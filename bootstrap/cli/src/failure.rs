@@ -16,6 +16,19 @@ pub enum CommandFailure {
     why: "the command does not accept this value",
     do: remedy.clone();
 
+    /// A filter has a name that nothing has.
+    UnknownName {
+        /// Field of the filter.
+        field: &'static str,
+        /// The name.
+        name: String,
+        /// The most similar name.
+        nearest: String,
+    } => Exit::Usage,
+    what: format!("there is no {} {name:?}", noun(field)),
+    why: "neither this program nor a row has this name; names are compared byte by byte",
+    do: format!("use the most similar name, {nearest:?}; `handover topology` lists event types, consumers and queues");
+
     /// An operation was refused.
     Refused {
         /// The reason.
@@ -81,6 +94,25 @@ pub enum CommandFailure {
     why: "each `refused` entry of the output above has its reason",
     do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
 
+    /// The consumers of some replayed dead letters failed permanently again.
+    DeadAgain {
+        /// Number of these dead letters.
+        dead: usize,
+    } => Exit::Failed,
+    what: match dead {
+        1 => "1 replayed dead letter is dead again".to_owned(),
+        _ => format!("{dead} replayed dead letters are dead again"),
+    },
+    why: "their consumers failed permanently again; each `DEAD` line of the output above has the error",
+    do: "correct the causes and replay again, or discard the dead letters with `handover dlq discard`";
+
+    /// No process that reports its settings uses the database.
+    NotRunning {} => Exit::Failed,
+    what: "no running process has reported its settings".to_owned(),
+    why: "each `serve` reports its settings to its database every `metrics.state-interval`, and this database has no report \
+          that counts",
+    do: "check with `handover config show` that this command uses the database of the service, and that `serve` runs";
+
     /// Some dead letters were not discarded.
     NotDiscarded {
         /// Number of dead letters that were not discarded.
@@ -95,6 +127,15 @@ pub enum CommandFailure {
     do: "dead letters that were already decided or applied need no action; for dead letters that are being applied, \
          repeat the command later";
 }
+}
+
+/// Noun for the names in a field of a filter.
+fn noun(field: &str) -> &str {
+    match field {
+        "eventType" => "event type",
+        "aggregateType" => "aggregate type",
+        field => field,
+    }
 }
 
 /// What did not happen to these dead letters, or would not happen after a dry run.

@@ -24,7 +24,7 @@ mod webhook_access;
 mod webhook_command;
 mod words;
 
-pub use access::{Access, NoFlags, Reach, operator, user};
+pub use access::{Access, NoFlags, Reach, UnrecordedReads, operator, user};
 #[cfg(feature = "program")]
 pub use command::{Command, run};
 pub use failure::CommandFailure;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub fn list<T, V: Listed>(format: Output, page: Page<T>, view: impl Fn(T) -> V) -> Result<(), OutputError> {
     let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
     match page.next {
-        Some(next) => note(&format!("older rows exist: continue with --cursor {next}")),
+        Some(next) => note(&format!("more rows exist: continue with --cursor {next}")),
         None if items.is_empty() && format == Output::Table => note("no rows match"),
         None => {}
     }
@@ -25,6 +25,14 @@ pub fn list<T, V: Listed>(format: Output, page: Page<T>, view: impl Fn(T) -> V) 
 /// Formats these views, as JSON, as the table of a list.
 pub fn table<V: Listed>(views: &[Value]) -> String {
     output::columns(V::COLUMNS, views)
+}
+
+/// Prints one result with parts: its fields, and each of its lists as a table.
+pub fn show_sections(format: Output, view: &impl Serialize) -> Result<(), OutputError> {
+    say(&match format {
+        Output::Table => output::sections(&output::value(view)),
+        Output::Json => output::json(view),
+    })
 }
 
 /// Prints all fields of one result.

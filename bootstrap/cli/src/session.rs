@@ -13,7 +13,7 @@ use handover_runtime::stores::AttachedDatabase;
 use handover_runtime::terminal::Common;
 use handover_runtime::{Failure, brokers};
 
-use crate::access::{Access, Reach, operator};
+use crate::access::{Access, Reach, UnrecordedReads, operator};
 use crate::failure::CommandFailure;
 use crate::program::{Program, WebhookProgram};
 use crate::webhook_access::WebhookAccess;
@@ -28,6 +28,8 @@ pub struct Session<P> {
     pub outbox: Outbox,
     /// The operator, for the audit log.
     pub operator: Operator,
+    /// Says which reads are not in the audit log.
+    pub unrecorded: UnrecordedReads,
 }
 
 impl<P: Program> Session<P> {
@@ -44,7 +46,8 @@ impl<P: Program> Session<P> {
         };
         let outbox = config.outbox(&database, broker)?;
         let operator = operator(outbox.random().as_ref());
-        Ok(Session { config, database, outbox, operator })
+        let unrecorded = UnrecordedReads::of(&outbox.tx);
+        Ok(Session { config, database, outbox, operator, unrecorded })
     }
 }
 

@@ -1,8 +1,11 @@
 //! Parsers of command-line values. Unlike errors of the standard library, their errors name the accepted values.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command};
 use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::archive::MIN_RETENTION;
 use handover_outbox::operations::{Reason, RedriveRate};
@@ -10,28 +13,55 @@ use handover_outbox::ports::{DeadLetterStatus, DeliveryState, EndpointId};
 
 pub use handover_runtime::terminal::whole;
 
+/// Parser of one of several names, in any case. Shell completion offers the names.
+#[derive(Debug, Clone)]
+pub struct OneOf<T> {
+    names: Vec<&'static str>,
+    /// Parses a name in lower case; `None` for an unknown one.
+    parse: fn(&str) -> Option<T>,
+}
+
+/// A parser of these names, in lower case.
+pub fn one_of<T>(names: impl IntoIterator<Item = &'static str>, parse: fn(&str) -> Option<T>) -> OneOf<T> {
+    OneOf { names: names.into_iter().collect(), parse }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        let parse = self.parse;
+        let allowed = format!("allowed values: {}", self.names.join(", "));
+        let parser = move |text: &str| parse(&text.to_ascii_lowercase()).ok_or_else(|| allowed.clone());
+        TypedValueParser::parse_ref(&parser, command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().map(PossibleValue::new)))
+    }
+}
+
 /// Parser of a status of events.
-pub(crate) fn status(name: &str) -> Result<OutboxStatus, String> {
-    name.to_ascii_uppercase().parse().map_err(|_| "allowed values: new, retry, sent, failed".to_owned())
+pub(crate) fn status() -> OneOf<OutboxStatus> {
+    one_of(["new", "retry", "sent", "failed"], |name| name.to_ascii_uppercase().parse().ok())
 }
 
 /// Parser of a status of consume-log records.
-pub(crate) fn consume_status(name: &str) -> Result<ConsumeStatus, String> {
-    name.to_ascii_uppercase()
-        .parse()
-        .map_err(|_| "allowed values: processing, waiting, success, failed, dead".to_owned())
+pub(crate) fn consume_status() -> OneOf<ConsumeStatus> {
+    let names = ["processing", "waiting", "success", "failed", "dead"];
+    one_of(names, |name| name.to_ascii_uppercase().parse().ok())
 }
 
 /// Parser of a status of dead letters.
-pub(crate) fn dead_letter_status(name: &str) -> Result<DeadLetterStatus, String> {
-    DeadLetterStatus::named(&name.to_ascii_uppercase())
-        .ok_or_else(|| "allowed values: open, replaying, replayed, discarded".to_owned())
+pub(crate) fn dead_letter_status() -> OneOf<DeadLetterStatus> {
+    let names = ["open", "replaying", "replayed", "discarded"];
+    one_of(names, |name| DeadLetterStatus::named(&name.to_ascii_uppercase()))
 }
 
 /// Parser of a state of webhook deliveries.
-pub(crate) fn delivery_state(name: &str) -> Result<DeliveryState, String> {
-    DeliveryState::named(&name.to_ascii_uppercase())
-        .ok_or_else(|| "allowed values: pending, delivered, dead, cancelled".to_owned())
+pub(crate) fn delivery_state() -> OneOf<DeliveryState> {
+    let names = ["pending", "delivered", "dead", "cancelled"];
+    one_of(names, |name| DeliveryState::named(&name.to_ascii_uppercase()))
 }
 
 /// Parser of the id of a webhook endpoint.

@@ -22,7 +22,10 @@ pub use invoice::{
     InvoiceTimelineArgs,
 };
 pub use order::{OrderCommand, OrderFindArgs, OrderName, OrderSearchArgs, OrderShowArgs, TimelineArgs};
-pub use payment::{PaymentCommand, ReportsArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs};
+pub use payment::{
+    PaymentCommand, PaymentListArgs, PaymentShowArgs, ReportsArgs, ReportsCloseArgs, ReportsCommand,
+    ReportsListArgs,
+};
 pub use reconcile::{
     FindingsAcknowledgeArgs, FindingsArgs, FindingsCommand, FindingsListArgs, ReconcileArgs,
     ReconcileCommand, ReconcileRunArgs,

@@ -14,7 +14,9 @@ pub fn reload(sources: &Sources, config: &mut Config, service: &mut Service, tel
     let replaced = loaded.and_then(|changed| service.replace_secrets(&changed).map(|()| changed));
     match replaced {
         Ok(changed) => {
-            let keys = changed_keys(config, &changed).join(" ");
+            let keys = changed_keys(config, &changed);
+            service.report_changed_settings(&Config::describe(sources), &keys);
+            let keys = keys.join(" ");
             // Not `enabled!`: with a filter per layer, it may suppress the next line.
             let was_visible = config.log.lines().would_enable(module_path!(), &tracing::Level::INFO);
             *config = changed;

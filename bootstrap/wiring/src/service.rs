@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use handover_outbox::archive::{Archive, ArchiveJob};
 use handover_outbox::consumers::Bound;
+use handover_outbox::operations::RunningSetting;
 use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
 use handover_runtime::archive::archive;
+use handover_runtime::config::{Described, Description};
 use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
 use handover_runtime::stores::Database;
@@ -110,6 +112,7 @@ pub struct Service {
     /// Metrics and health checks of a process without an API.
     monitoring: Option<HttpServer>,
     signer: Option<Signer>,
+    settings: Vec<RunningSetting>,
 }
 
 impl Service {
@@ -187,7 +190,7 @@ impl Service {
         let monitoring = listeners
             .map(|bound| HttpServer::start_monitoring(bound, &config.http, &app.outbox, &database, state))
             .transpose()?;
-        Ok(Service { app, database, api, monitoring, signer })
+        Ok(Service { app, database, api, monitoring, signer, settings: Vec::new() })
     }
 
     /// Address of the API, if it is served. Contains the actual port if port 0 was configured.
@@ -226,6 +229,23 @@ impl Service {
             signer.replace(secrets.gateway.reveal());
         }
         Ok(())
+    }
+
+    /// Reports these settings to the database, for `config show --running`.
+    pub fn report_settings(&mut self, description: &Description) {
+        self.settings = description.settings.iter().map(Described::as_text).collect();
+        self.app.outbox.report_settings(self.settings.clone());
+    }
+
+    /// Reports the settings with these keys again, which changed while the service runs.
+    pub(crate) fn report_changed_settings(&mut self, description: &Description, keys: &[&str]) {
+        for changed in description.settings.iter().filter(|setting| keys.contains(&setting.key)) {
+            self.settings
+                .iter_mut()
+                .filter(|it| it.key == changed.key)
+                .for_each(|it| *it = changed.as_text());
+        }
+        self.app.outbox.report_settings(self.settings.clone());
     }
 
     /// Whether this start created the database.

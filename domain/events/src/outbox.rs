@@ -36,11 +36,12 @@ impl OutboxStatus {
 pub enum HistoryKind {
     /// An attempt was not confirmed; another one follows.
     Retry,
-    /// The last attempt was not confirmed.
+    /// The last attempt was not confirmed; with a consumer: its last attempt failed, and the event became a dead letter. That
+    /// entry is recorded only when the dead letter is replayed.
     Failed,
     /// An attempt was confirmed. This entry is recorded only when the row is redriven.
     Sent,
-    /// An operator redrove the row.
+    /// An operator redrove the row; with a consumer: replayed its dead letter at this consumer.
     Redriven,
     /// A consumer ignored another delivery of an event that it had already applied.
     Duplicate,

@@ -193,6 +193,7 @@ pub enum Fault {
     ExcessRefundsAreCounted,
     SupersededAttemptsAreNotFound,
     RefundPagesIgnoreStatus,
+    PaymentPagesIgnoreBound,
     TakenReferencesAreIgnored,
     TakenCapturedTransactionsAreIgnored,
     CapturesIgnoreCase,

@@ -14,7 +14,7 @@ mod timeline;
 pub use findings::RecordedFindingView;
 pub use gateway_reports::GatewayReportView;
 pub use invoices::{InvoiceDetailsView, InvoiceView};
-pub use orders::{FoundOrderView, OrderDetailsView, PaymentDetailsView};
+pub use orders::{FoundOrderView, FoundPaymentView, OrderDetailsView, PaymentDetailsView};
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;
 pub use timeline::{InvoiceTimelineView, TimelineView};

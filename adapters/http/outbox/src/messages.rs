@@ -131,6 +131,17 @@ pub fn archived(event: &str) -> Text {
     )
 }
 
+pub const OLDEST_PUBLISHED: Text = Text::fixed(
+    "lists only events that are not published: use it without `status`, or with NEW, RETRY or FAILED",
+    "仅列出未发布的事件：请不传 status，或使用 NEW、RETRY、FAILED",
+);
+
+/// A filter has a name that nothing has.
+pub fn unknown_name(nearest: &str) -> Text {
+    let en = format!("is the name of nothing; the most similar name is {nearest:?}");
+    Text::new(en, format!("不存在该名称，最接近的是 {nearest:?}"))
+}
+
 pub fn too_many_endpoints(max: u32) -> Text {
     Text::new(
         format!("the tenant has {max} webhook endpoints, the maximum; delete one that is not used"),

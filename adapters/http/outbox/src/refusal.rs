@@ -181,6 +181,10 @@ impl From<OperationError> for Refusal {
             OperationError::Archived { event } => {
                 Refusal::new(Code::CONFLICT, messages::archived(event.as_str()))
             }
+            OperationError::OldestPublished => Refusal::field("oldest", messages::OLDEST_PUBLISHED),
+            OperationError::UnknownName { field, nearest, .. } => {
+                Refusal::field(field, messages::unknown_name(&nearest))
+            }
             OperationError::Store(error) => error.into(),
             OperationError::Broker(error) => error.into(),
             OperationError::Archive(error @ ArchiveStorageError::Unavailable { .. }) => {

@@ -14,7 +14,9 @@ mod time;
 mod topology;
 mod webhooks;
 
-pub use actions::{ArchiveView, DiscardView, RedriveView, ReleaseView, ReplayView, RestoreView};
+pub use actions::{
+    ArchiveView, DiscardView, RedriveView, ReleaseView, ReplayResultView, ReplayView, RestoreView,
+};
 pub use alerts::{AlertView, StatSeriesView, StatSummaryView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};

@@ -1,13 +1,14 @@
 //! Payments.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_events::TenantId;
-use handover_memory::store::conflict;
 use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{PaymentQueries, PaymentRepo};
+use marketplace::ports::{PaymentFilter, PaymentQueries, PaymentRepo};
 use marketplace_domain::{Capture, OrderId, PayableId, Payment, PaymentId, PaymentStatus, Reference};
 
 use crate::of_orders::of_orders;
@@ -90,6 +91,29 @@ impl PaymentQueries for MarketUnit {
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError> {
         self.read(|statement| in_processing(statement, tenant, order.into()).cloned()).await
+    }
+
+    async fn payments_page(
+        &mut self,
+        filter: PaymentFilter,
+        before: Option<PaymentId>,
+        limit: u32,
+    ) -> Result<Vec<Payment>, StoreError> {
+        self.read(|statement| {
+            let payments = statement.payments();
+            let newest_first = payments.select(|table| {
+                let below = table.rows().iter().rev();
+                let below = below.skip_while(move |(id, _)| before.is_some_and(|before| **id >= before));
+                below.map(|(id, payment)| (Reverse(*id), payment))
+            });
+            let above = newest_first.filter(|payment| filter.above.is_none_or(|above| payment.id > above));
+            let matching = above.filter(|payment| {
+                filter.tenant.is_none_or(|tenant| payment.tenant == tenant)
+                    && filter.status.is_none_or(|status| payment.status == status)
+            });
+            matching.take(limited(limit)).cloned().collect()
+        })
+        .await
     }
 
     async fn payments_of(

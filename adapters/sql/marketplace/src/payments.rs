@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Table, Value, table, values};
-use marketplace::ports::{PaymentQueries, PaymentRepo};
+use marketplace::ports::{PaymentFilter, PaymentQueries, PaymentRepo};
 use marketplace_domain::{Capture, InvoiceId, OrderId, Payment, PaymentId, PaymentMethod, Reference};
 
 table! {
@@ -48,6 +48,25 @@ pub(crate) fn by_reference(reference: Reference) -> (String, Vec<Value>) {
     (format!("SELECT {COLUMNS} FROM payments WHERE reference = ?"), values![reference.to_string()])
 }
 
+/// One page of payments.
+pub(crate) fn page(filter: PaymentFilter, before: Option<PaymentId>, most: u32) -> (String, Vec<Value>) {
+    let PaymentFilter { tenant, status, above } = filter;
+    let mut sql = format!("SELECT {COLUMNS} FROM payments WHERE id < ? AND id > ?");
+    let mut values = values![before.map_or(i64::MAX, PaymentId::get), above.map_or(0, PaymentId::get)];
+    if let Some(tenant) = tenant {
+        // The page is read in the order of the primary key; an index on the tenant would have to be sorted.
+        sql.push_str(" AND tenant_id + 0 = ?");
+        values.push(tenant.get().into());
+    }
+    if let Some(status) = status {
+        sql.push_str(" AND COALESCE(status, '') = ?");
+        values.push(status.as_str().into());
+    }
+    sql.push_str(" ORDER BY id DESC LIMIT ?");
+    values.push(most.into());
+    (sql, values)
+}
+
 /// The queries for all payments of an order or invoice.
 pub(crate) const OF_ORDERS: OfOrders<'_> = OfOrders { table: "payments", columns: COLUMNS, sequence: "id" };
 
@@ -81,6 +100,16 @@ impl PaymentQueries for MarketSession {
             .as_ref()
             .map(PaymentTable::read)
             .transpose()
+    }
+
+    async fn payments_page(
+        &mut self,
+        filter: PaymentFilter,
+        before: Option<PaymentId>,
+        most: u32,
+    ) -> Result<Vec<Payment>, StoreError> {
+        let (sql, values) = page(filter, before, most);
+        self.fetch(&sql, values).await?.iter().map(PaymentTable::read).collect()
     }
 
     async fn payments_of(

@@ -8,8 +8,10 @@ use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
-use marketplace::ports::GatewayReportFilter;
-use marketplace_domain::{BillingPeriod, FindingKind, InvoiceId, OrderId, Purse, Reference, UserId};
+use marketplace::ports::{GatewayReportFilter, PaymentFilter};
+use marketplace_domain::{
+    BillingPeriod, FindingKind, InvoiceId, OrderId, PaymentId, PaymentStatus, Purse, Reference, UserId,
+};
 
 use crate::assets::{balances, operations};
 use crate::store::SqlMarket;
@@ -68,7 +70,8 @@ async fn check_lookups(store: &SqlMarket) {
     let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
     let period = BillingPeriod::FIRST;
     let invoice = InvoiceId::try_from(7).unwrap();
-    let cases: [((String, Vec<Value>), &str); 21] = [
+    let failed_payments = PaymentFilter { status: Some(PaymentStatus::Failed), ..PaymentFilter::default() };
+    let cases: [((String, Vec<Value>), &str); 22] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
@@ -84,6 +87,10 @@ async fn check_lookups(store: &SqlMarket) {
             "SEARCH payment_captures USING INDEX uk_payment_captures_transaction",
         ),
         (refunds::by_reference(reference), "SEARCH refunds USING INDEX uk_refunds_reference"),
+        (
+            payments::page(failed_payments, PaymentId::try_from(1_000_000).ok(), 100),
+            "SEARCH payments USING INTEGER PRIMARY KEY",
+        ),
         (refunds::superseded_by(reference), "SEARCH refund_attempts USING PRIMARY KEY"),
         (gateway_reports::by_key("k"), "SEARCH gateway_reports USING INDEX uk_gateway_reports_key"),
         (

@@ -1,8 +1,19 @@
 use async_trait::async_trait;
 use handover_events::TenantId;
-use marketplace_domain::{Capture, OrderId, Payment, PaymentId, Reference};
+use marketplace_domain::{Capture, OrderId, Payment, PaymentId, PaymentStatus, Reference};
 
 use handover_outbox::ports::{Changed, StoreError};
+
+/// Selects payments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PaymentFilter {
+    /// Only this tenant; `None`: every tenant.
+    pub tenant: Option<TenantId>,
+    /// Only payments with this status.
+    pub status: Option<PaymentStatus>,
+    /// Only payments with an id above this one: bounds the rows that are read, because no index supports the status.
+    pub above: Option<PaymentId>,
+}
 
 /// Reads payments.
 #[handover_macros::wrappable]
@@ -23,6 +34,14 @@ pub trait PaymentQueries: Send {
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError>;
+
+    /// At most `limit` payments that match, with an id below `before`, greatest id first.
+    async fn payments_page(
+        &mut self,
+        filter: PaymentFilter,
+        before: Option<PaymentId>,
+        limit: u32,
+    ) -> Result<Vec<Payment>, StoreError>;
 
     /// Every payment of these orders, sorted by order and id.
     async fn payments_of(&mut self, tenant: TenantId, orders: &[OrderId])

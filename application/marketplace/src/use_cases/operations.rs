@@ -7,6 +7,7 @@ mod asset_grants;
 mod findings;
 mod gateway_reports;
 mod orders;
+mod payments;
 mod reconcile;
 mod refunds;
 mod timeline;
@@ -15,6 +16,7 @@ pub use asset_grants::{AssetGrant, IssueCoupon};
 pub use findings::ListFindings;
 pub use gateway_reports::ListGatewayReports;
 pub use orders::{Deadline, FindOrders, OrderDetails, OrderSearch};
+pub use payments::{FoundPayment, ListPayments};
 pub use reconcile::{
     Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, ReconcileContinuously, Reconciliation, Repair,
     Scope,

@@ -1,5 +1,8 @@
 //! Queries of buyers, sellers and operators.
 
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Payment, Product,
     ProductId, ProductStatus, Purse, Refund, ShipmentState,
@@ -18,6 +21,17 @@ use handover_outbox::ports::Numbered;
 #[derive(Clone)]
 pub struct Queries {
     pub(crate) tx: MarketTransactor,
+    /// Time after which an order is cancelled that is not paid.
+    pub(crate) pending_timeout: Duration,
+}
+
+/// The payments of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderPayments {
+    /// Sorted by id.
+    pub payments: Vec<Payment>,
+    /// Time at which the order is cancelled if it is not paid; `None` unless it is `pending`.
+    pub expires_at: Option<DateTime<Utc>>,
 }
 
 impl Queries {
@@ -183,9 +197,10 @@ impl Queries {
         &self,
         context: &CommandContext,
         id: OrderId,
-    ) -> Result<Vec<Payment>, UseCaseError> {
+    ) -> Result<OrderPayments, UseCaseError> {
         let order = self.find_order(context, id).await?;
-        Ok(self.tx.view().await?.payments_of(order.tenant, &[order.id]).await?)
+        let payments = self.tx.view().await?.payments_of(order.tenant, &[order.id]).await?;
+        Ok(OrderPayments { payments, expires_at: payment_deadline(&order, self.pending_timeout) })
     }
 
     /// Returns the refunds of an order, sorted by id, for its parties. They do not see what an operator wrote.
@@ -195,4 +210,14 @@ impl Queries {
         refunds.iter_mut().for_each(privacy::mask_operators_reason);
         Ok(refunds)
     }
+}
+
+/// Time at which a pending order is cancelled if it is not paid; `None` for another order.
+pub(crate) fn payment_deadline(order: &Order, pending_timeout: Duration) -> Option<DateTime<Utc>> {
+    if order.status == OrderStatus::Pending { after(order.create_time, pending_timeout) } else { None }
+}
+
+/// The end of this time; `None` outside the supported calendar.
+pub(crate) fn after(start: DateTime<Utc>, time: Duration) -> Option<DateTime<Utc>> {
+    TimeDelta::from_std(time).ok().and_then(|time| start.checked_add_signed(time))
 }

@@ -1,6 +1,7 @@
 //! Operator actions and queries.
 
 mod crashes;
+mod dead_letter_timelines;
 mod discards;
 mod failing_consumer;
 mod faulty_broker;

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use chrono::{DateTime, Utc};
 use handover_events::{Json, TenantId};
 
+use super::known_names::FilterNames;
 use super::{Named, OperationError, Operator, present_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
@@ -103,7 +104,12 @@ impl DeadLetterSelection {
                     from: *from,
                     to: *to,
                 };
-                undecided(outbox, &filter).await
+                let selected = undecided(outbox, &filter).await?;
+                if selected.dead_letters.is_empty() {
+                    let (event_type, queue) = (event_type.as_deref(), queue.as_deref());
+                    FilterNames { event_type, queue, ..FilterNames::default() }.require_known(outbox)?;
+                }
+                Ok(selected)
             }
         }
     }

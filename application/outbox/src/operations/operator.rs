@@ -64,6 +64,19 @@ pub enum OperationError {
         /// The event.
         event: EventId,
     },
+    /// A filter has a name that neither this program nor a row has.
+    #[error("there is no {field} {name:?}; the most similar one is {nearest:?}")]
+    UnknownName {
+        /// Field of the filter: `eventType`, `aggregateType`, `consumer` or `queue`.
+        field: &'static str,
+        /// The name.
+        name: String,
+        /// The most similar name that this program knows.
+        nearest: String,
+    },
+    /// The oldest published events were requested: they cannot be found without reading the whole table.
+    #[error("the oldest events are listed only if they are not published: status NEW, RETRY or FAILED")]
+    OldestPublished,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -92,6 +105,8 @@ impl UnitError for OperationError {
             | OperationError::NothingBlocked
             | OperationError::ForAllTenants
             | OperationError::Archived { .. }
+            | OperationError::UnknownName { .. }
+            | OperationError::OldestPublished
             | OperationError::Broker(_)
             | OperationError::Archive(_) => None,
         }

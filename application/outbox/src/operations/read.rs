@@ -6,14 +6,17 @@ use std::collections::BTreeSet;
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
 use super::archive::refused_if_archived;
+use super::known_names::FilterNames;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
+use crate::broker_outage::Outage;
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::ports::{
     AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
-    OnFailed, OutboxFilter, OutboxRow, QueueDepth,
+    OnFailed, OutboxFilter, OutboxRow, OutboxView, QueueDepth, StoreError,
 };
 use crate::privacy::masked_json;
+use crate::process_report::{reported_outage, running_on_failed};
 
 /// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
 /// declares as visible are masked.
@@ -24,19 +27,47 @@ pub async fn find_event(
     outbox: &Outbox,
     operator: &Operator,
     id: &EventId,
-) -> Result<OutboxRow, OperationError> {
+) -> Result<ListedEvent, OperationError> {
     let tenant = operator.visible(None)?;
-    let mut rows = outbox.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
+    let mut view = outbox.view().await?;
+    let mut rows = view.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
     let owner = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
     let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
     read.record(&outbox.tx, operator, owner, count(rows.len())).await?;
-    let Some(mut row) = rows.pop() else {
-        refused_if_archived(outbox, operator, std::slice::from_ref(id)).await?;
-        return Err(OperationError::NotFound { what: "event" });
-    };
-    row.payload = visible_json(outbox, operator, Some(&row.event_type), row.payload);
-    Ok(row)
+    if let Some(row) = listed(outbox, operator, view.outbox_view(), rows).await?.pop() {
+        return Ok(row);
+    }
+    // A unit of work uses at most one connection.
+    drop(view);
+    refused_if_archived(outbox, operator, std::slice::from_ref(id)).await?;
+    Err(OperationError::NotFound { what: "event" })
+}
+
+/// An event with what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedEvent {
+    /// The event.
+    pub row: OutboxRow,
+    /// The outage of the broker for which an event waits that is not published yet.
+    pub broker_outage: Option<Outage>,
+}
+
+/// The events as this operator may see them.
+async fn listed(
+    outbox: &Outbox,
+    operator: &Operator,
+    view: &mut dyn OutboxView,
+    rows: Vec<OutboxRow>,
+) -> Result<Vec<ListedEvent>, StoreError> {
+    let has_pending = rows.iter().any(|row| row.status.is_pending());
+    let outage = if has_pending { reported_outage(outbox, view).await? } else { None };
+    let listed = rows.into_iter().map(|mut row| {
+        row.payload = visible_json(outbox, operator, Some(&row.event_type), std::mem::take(&mut row.payload));
+        let broker_outage = outage.clone().filter(|_| row.status.is_pending());
+        ListedEvent { row, broker_outage }
+    });
+    Ok(listed.collect())
 }
 
 /// Aggregates whose next event cannot be published. Either this event is not due yet, or, with
@@ -53,7 +84,7 @@ pub async fn blocked(
     let max_rows = limit.saturating_add(1);
     let unordered = outbox.registry.unordered();
     let mut view = outbox.view().await?;
-    let on_failed = outbox.on_failed;
+    let on_failed = running_on_failed(outbox, view.outbox_view()).await?;
     let mut items =
         view.outbox_view().waiting_page(unordered, on_failed, tenant, outbox.now(), before, max_rows).await?;
     if on_failed == OnFailed::Hold {
@@ -114,6 +145,15 @@ pub async fn dead_letters(
     ];
     let read = Action::read_personal_data("dead-letters.list", operator, selection);
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
+    if before.is_none() && page.items.is_empty() {
+        let DeadLetterFilter { event_type, queue, .. } = &filter;
+        let names = FilterNames {
+            event_type: event_type.as_deref(),
+            queue: queue.as_deref(),
+            ..FilterNames::default()
+        };
+        names.require_known(outbox)?;
+    }
     Ok(page)
 }
 
@@ -159,6 +199,10 @@ pub async fn consumptions(
     ];
     let read = Action::read("consumptions.list", selection);
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
+    if before.is_none() && page.items.is_empty() {
+        FilterNames { consumer: filter.consumer.as_deref(), ..FilterNames::default() }
+            .require_known(outbox)?;
+    }
     Ok(page)
 }
 
@@ -195,7 +239,7 @@ pub async fn outbox(
     mut filter: OutboxFilter,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<OutboxRow>, OperationError> {
+) -> Result<Page<ListedEvent>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
     let all = OutboxFilter::default();
     let mut view = outbox.view().await?;
@@ -206,31 +250,69 @@ pub async fn outbox(
         let newest = rows.outbox_page(&all, before, 1).await?;
         filter.above_id = newest.first().map(|row| row.id - MAX_IDS_PER_PAGE);
     }
-    let mut items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
-    for row in &mut items {
-        row.payload = visible_json(outbox, operator, Some(&row.event_type), std::mem::take(&mut row.payload));
-    }
+    let items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     let mut page = Page::cut(items, limit, |row| row.id);
     if let (None, Some(above)) = (page.next, filter.above_id) {
         let older = rows.outbox_page(&all, Some(above + 1), 1).await?;
         page.next = older.first().map(|row| row.id + 1);
     }
+    let page = Page { items: listed(outbox, operator, rows, page.items).await?, next: page.next };
     drop(view);
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
     read.selection.extend(filter_fields(&filter));
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
+    if before.is_none() && page.items.is_empty() {
+        FilterNames::of_events(&filter).require_known(outbox)?;
+    }
     Ok(page)
 }
 
-/// Depths of all queues. They contain no payloads and are available to every operator.
+/// A page of events that are not published (`NEW`, `RETRY`, `FAILED`), the oldest first; with a status, of those in this
+/// status. The cursor is the id of the last event of the previous page.
+///
+/// # Errors
+/// [`OperationError::OldestPublished`]: the filter selects published events.
+pub async fn oldest_events(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: OutboxFilter,
+    after: Option<i64>,
+    limit: u32,
+) -> Result<Page<ListedEvent>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let statuses = match filter.status {
+        None => vec![OutboxStatus::New, OutboxStatus::Retry, OutboxStatus::Failed],
+        Some(OutboxStatus::Sent) => return Err(OperationError::OldestPublished),
+        Some(status @ (OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed)) => vec![status],
+    };
+    let mut view = outbox.view().await?;
+    let mut rows = Vec::new();
+    for status in statuses {
+        let filter = OutboxFilter { status: Some(status), ..filter.clone() };
+        rows.extend(view.outbox_view().outbox_after(&filter, after, limit.saturating_add(1)).await?);
+    }
+    rows.sort_by_key(|row| row.id);
+    // A row whose status changed between the queries can be in the results for both statuses.
+    rows.dedup_by_key(|row| row.id);
+    let page = Page::cut(rows, limit, |row| row.id);
+    let page =
+        Page { items: listed(outbox, operator, view.outbox_view(), page.items).await?, next: page.next };
+    drop(view);
+    let selection = [("oldest", Some(Json::Bool(true))), ("cursor", after.map(Json::from))];
+    let mut read = Action::read_personal_data("outbox.list", operator, selection);
+    read.selection.extend(filter_fields(&filter));
+    read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
+    if after.is_none() && page.items.is_empty() {
+        FilterNames::of_events(&filter).require_known(outbox)?;
+    }
+    Ok(page)
+}
+
+/// Depths of all queues. They contain no payloads and are available to every operator. Not recorded in the audit log:
+/// programs poll them.
 pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
     operator.visible(None)?;
-    let queues = outbox.broker.queues().await?;
-    // The call is recorded in the operator's own tenant, because it reads no rows.
-    Action::read("queues.list", [])
-        .record(&outbox.tx, operator, Some(operator.tenant), count(queues.len()))
-        .await?;
-    Ok(queues)
+    Ok(outbox.broker.queues().await?)
 }
 
 /// A payload or envelope as this operator may see it.

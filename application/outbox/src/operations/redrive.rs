@@ -9,6 +9,7 @@ use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
 use super::archive::refused_if_archived;
+use super::known_names::FilterNames;
 use super::{
     Action, Named, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant, count,
     filter_fields, present_fields,
@@ -318,6 +319,9 @@ async fn select(
             let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
             let mut rows =
                 outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+            if after.is_none() && rows.is_empty() {
+                FilterNames::of_events(&filter).require_known(outbox)?;
+            }
             let more = rows.len() > MAX_REDRIVEN as usize;
             rows.truncate(MAX_REDRIVEN as usize);
             Ok(Selected { rows, required, missing: Vec::new(), more })

@@ -7,6 +7,7 @@ use handover_events::{AggregateId, AggregateRef, TenantId};
 use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, OnFailed, StoreError};
+use crate::process_report::running_on_failed;
 use crate::transaction::with_tx;
 
 /// Releases a blocked aggregate: its current `FAILED` events no longer block later ones. Returns the number of
@@ -23,7 +24,8 @@ pub async fn release_aggregate(
     reason: Option<Reason>,
 ) -> Result<u64, OperationError> {
     let tenant = operator.visible(tenant)?.unwrap_or(operator.tenant);
-    match outbox.on_failed {
+    let on_failed = running_on_failed(outbox, outbox.view().await?.outbox_view()).await?;
+    match on_failed {
         OnFailed::Continue => return Err(OperationError::NothingBlocked),
         OnFailed::Hold => {}
     }

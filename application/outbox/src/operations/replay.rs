@@ -11,6 +11,7 @@
 //! was already applied.
 
 mod batch;
+mod results;
 
 use std::collections::BTreeMap;
 
@@ -18,12 +19,14 @@ use handover_events::EventId;
 use tracing::warn;
 
 use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided};
-use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
+use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant, count};
 use crate::consumers::broker_timeout;
 use crate::message::outgoing_to;
 use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::registry::EventRegistry;
+pub use results::{ReplayResult, ReplayState, SentDeadLetter, replay_results};
+
 use batch::{Batch, BatchOutcome, Ready};
 
 /// Maximum number of dead letters per batch.
@@ -49,6 +52,8 @@ pub struct Replayed {
     pub matched: u64,
     /// Number of replayed dead letters; 0 in a dry run.
     pub replayed: u64,
+    /// The replayed dead letters.
+    pub sent: Vec<SentDeadLetter>,
     /// Dead letters that were not replayed; in a dry run, those that would not be replayed.
     pub refused: Vec<Refused>,
     /// Requested keys that do not exist or that belong to another tenant.
@@ -73,6 +78,7 @@ pub async fn replay_dead_letters(
         dry_run: command.dry_run,
         matched: selected.dead_letters.len() as u64,
         replayed: 0,
+        sent: Vec::new(),
         refused,
         not_found: selected.missing,
         more: selected.more,
@@ -106,8 +112,9 @@ pub async fn replay_dead_letters(
             Err(panic) => Err(StoreError::Backend(Box::new(panic))),
         };
         match ended {
-            Ok(BatchOutcome { replayed: count, refused, broker_unreachable }) => {
-                replayed.replayed += count;
+            Ok(BatchOutcome { sent, refused, broker_unreachable }) => {
+                replayed.replayed += count(sent.len());
+                replayed.sent.extend(sent);
                 replayed.refused.extend(refused);
                 if broker_unreachable && !last {
                     replayed.more = true;
@@ -146,7 +153,14 @@ async fn classify(
             rows.get(key.as_str()).copied(),
             outbox.consumer_of(&queue),
         ) {
-            Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
+            Ok((event, consumer)) => ready.push(Ready {
+                queue,
+                key,
+                consumer,
+                event: event.clone(),
+                reason: dead_letter.reason.clone(),
+                died_at: dead_letter.died_at,
+            }),
             Err(why) => refused.push(Refused { queue, key, why }),
         }
     }

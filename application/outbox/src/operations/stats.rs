@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, TenantId};
-use tracing::debug;
 
 use super::alerts::{AlertState, states};
-use super::{Action, OperationError, Operator};
+use super::{OperationError, Operator};
 use crate::consumers::broker_timeout;
 use crate::figures::{ConsumerFigures, Figures};
 use crate::outbox::Outbox;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
-use crate::process_report::reported;
+use crate::process_report::{reported, reported_outage, running_on_failed};
 
 /// Maximum number of blocked aggregates that are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
@@ -36,6 +36,15 @@ pub struct ConsumerStats {
     pub recent: ConsumerFigures,
 }
 
+/// State of the broker, from the reports of the running processes and the call of this operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BrokerState {
+    /// Time at which a running process noticed the outage first.
+    pub since: Option<DateTime<Utc>>,
+    /// Why the broker cannot be reached or accepts no messages; `None`: it is available.
+    pub error: Option<String>,
+}
+
 /// Current statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
@@ -53,6 +62,8 @@ pub struct Stats {
     pub more_blocked: bool,
     /// Queue depths, the same for every tenant; `None` while the broker is unreachable.
     pub queues: Option<Vec<QueueDepth>>,
+    /// Whether the broker is available.
+    pub broker: BrokerState,
     /// Reason why the broker currently accepts no messages; `None` if it accepts messages or does not report it.
     pub broker_blocked: Option<String>,
     /// Figures of the last 5 minutes, of all tenants; those of the consumers are in [`ConsumerStats::recent`].
@@ -61,7 +72,7 @@ pub struct Stats {
     pub alerts: Vec<AlertState>,
 }
 
-/// Statistics of the rows that the operator may see.
+/// Statistics of the rows that the operator may see. Not recorded in the audit log: programs poll them.
 pub async fn stats(
     outbox: &Outbox,
     operator: &Operator,
@@ -73,7 +84,7 @@ pub async fn stats(
     let counts = view.outbox_view().consume_counts(tenant).await?;
     let by_queue = view.outbox_view().undecided_dead_letters(tenant).await?;
     let open_dead_letters = by_queue.into_iter().map(|(_, open)| open).sum();
-    let blocked = match outbox.on_failed {
+    let blocked = match running_on_failed(outbox, view.outbox_view()).await? {
         OnFailed::Continue => 0,
         OnFailed::Hold => {
             let unordered = outbox.registry.unordered();
@@ -82,19 +93,19 @@ pub async fn stats(
         }
     };
     let recent = reported(view.outbox_view()).await?;
+    let outage = reported_outage(outbox, view.outbox_view()).await?;
     let mut alerts = states(outbox, view.outbox_view()).await?;
     alerts.retain(|state| state.record.is_active());
     // The view is dropped before the broker is queried, because the broker may use the same database.
     drop(view);
-    let queues = match broker_timeout(outbox.broker.queues()).await {
-        Ok(queues) => Some(queues),
-        Err(error) => {
-            debug!(%error, "cannot read queue depths");
-            None
-        }
+    let queues = broker_timeout(outbox.broker.queues()).await;
+    let broker_blocked = outbox.broker.blocked().await;
+    let not_reachable = queues.as_ref().err().map(ToString::to_string);
+    let broker = BrokerState {
+        since: outage.as_ref().map(|outage| outage.since),
+        error: outage.map(|outage| outage.error).or(not_reachable).or(broker_blocked.clone()),
     };
-    let read = Action::read("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    read.record(&outbox.tx, operator, tenant, 1).await?;
+    let queues = queues.ok();
     let now = outbox.now();
     Ok(Stats {
         outbox: events,
@@ -104,7 +115,8 @@ pub async fn stats(
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,
-        broker_blocked: outbox.broker.blocked().await,
+        broker,
+        broker_blocked,
         recent,
         alerts,
     })

@@ -16,7 +16,7 @@ pub struct HistoryEntry {
     pub event_id: EventId,
     /// Kind of the history entry.
     pub kind: HistoryKind,
-    /// Consumer that ignored a duplicate.
+    /// Consumer that ignored a duplicate, or whose dead letter this is about.
     pub consumer: Option<String>,
     /// Number of counted publishes since the row was appended or last redriven; 0 if the entry is not about a publish.
     pub attempts: u32,

@@ -10,6 +10,7 @@ use super::events::{event_descriptions, is_about_webhooks};
 use crate::ports::{BodyForm, WebhookEndpoint};
 use crate::privacy::masked_json;
 use crate::registry::EventRegistry;
+use crate::similar::most_similar;
 
 /// Size from which a body is logged: receivers may refuse it.
 pub const LARGE_BODY_BYTES: usize = 20 * 1024;
@@ -177,9 +178,7 @@ impl Offer {
         if self.types.keys().any(|name| matches(pattern, name)) {
             return Ok(());
         }
-        let similarity = |name: &str| strsim::jaro_winkler(name, pattern);
-        let nearest =
-            self.types.keys().max_by(|one, other| similarity(one).total_cmp(&similarity(other))).cloned();
+        let nearest = most_similar(pattern, self.types.keys().map(String::as_str)).map(str::to_owned);
         Err(UnknownType { pattern: pattern.to_owned(), nearest })
     }
 

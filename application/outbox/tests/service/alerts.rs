@@ -287,9 +287,9 @@ async fn history_has_minutes_and_ten_minutes_of_every_leader() {
 }
 
 /// A store that begins no unit of work while the flag is set.
-struct Refusing {
-    inner: Arc<OutboxStore>,
-    refuses: Arc<AtomicBool>,
+pub(crate) struct Refusing {
+    pub(crate) inner: Arc<OutboxStore>,
+    pub(crate) refuses: Arc<AtomicBool>,
 }
 
 #[async_trait]

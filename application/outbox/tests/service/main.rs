@@ -17,6 +17,7 @@ mod log;
 mod log_lines;
 mod low_water_mark;
 mod measured;
+mod operators;
 mod retention;
 mod state;
 mod texts;
@@ -30,7 +31,7 @@ use async_trait::async_trait;
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId, Trace};
 use handover_memory::MemoryUnit;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
-use handover_outbox::operations::{Operator, find_event};
+use handover_outbox::operations::{ListedEvent, Operator, find_event};
 use handover_outbox::ports::*;
 use handover_outbox::{EventSpec, MASK};
 use tracing::info_span;
@@ -251,7 +252,7 @@ async fn operator_without_personal_data_access_sees_only_declared_payload_fields
         sees_personal_data,
         trace: trace.clone(),
     };
-    let shown = |row: OutboxRow| row.payload;
+    let shown = |event: ListedEvent| event.row.payload;
     let masked = find_event(&library.outbox, &operator(false), &event_id("e-1")).await.map(shown).unwrap();
     assert_eq!(masked, format!(r#"{{"bookId":7,"reader":"{MASK}","loanId":"{MASK}"}}"#));
     let whole = find_event(&library.outbox, &operator(true), &event_id("e-1")).await.map(shown).unwrap();
@@ -301,7 +302,7 @@ async fn value_outside_a_closed_field_is_replaced_in_messages_and_views_and_stay
         trace: Trace { trace_id: "trace-1".to_owned(), traceparent: None },
     };
     let shown = find_event(&library.outbox, &operator, &event_id("e-1")).await.unwrap();
-    assert_eq!(shown.payload, payload(r#""other""#));
+    assert_eq!(shown.row.payload, payload(r#""other""#));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Arguments of `dlq`.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_events::TenantId;
@@ -9,13 +11,15 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
 use super::PeriodArgs;
-use crate::values::{cursor, dead_letter_status, reason, tenant, time, whole};
+use crate::values::{cursor, dead_letter_status, duration, reason, tenant, time, whole};
 
 const REPLAY_HELP: &str = "\
 Each dead letter is sent only to the consumer that failed, and its attempts start from 0; a running \
 `serve` processes it within about a second. If it fails again, the dead letter is open again. Messages that are not \
 events of this service cannot be replayed: discard them. One call replays at most 900 dead letters by key, or \
-the oldest 1,000 by filter. Exit code 1: some were not replayed; the output lists them with the reason.
+the oldest 1,000 by filter. The command waits until their consumers have finished, at most for the time of --wait, and lists \
+each result: APPLIED, DEAD if the consumer failed permanently again, or QUEUED. Exit code 1: some were not replayed or \
+are dead again; the output lists them with the reason.
 
 Examples:
   handover dlq replay --queue library.reminders --dry-run
@@ -60,7 +64,7 @@ pub struct DlqListArgs<F: Args> {
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
     /// Only dead letters in this status: open, replaying, replayed, discarded
-    #[arg(long, value_name = "STATUS", value_parser = dead_letter_status)]
+    #[arg(long, value_name = "STATUS", value_parser = dead_letter_status(), hide_possible_values = true)]
     pub status: Option<DeadLetterStatus>,
     /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
@@ -135,6 +139,9 @@ pub struct DlqReplayArgs<F: Args> {
     /// Reason, recorded in the audit log and in the dead letter
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
+    /// Longest wait for the results, such as 1m; 0s: no wait
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    pub wait: Duration,
     /// Flags of every command.
     #[command(flatten)]
     pub common: F,

@@ -20,6 +20,7 @@ Newest first, like the operators' route GET /outbox.
 
 Examples:
   handover outbox list --status failed
+  handover outbox list --oldest --limit 1
   handover outbox list --event-type BOOK_LENT --aggregate-id 17
   handover outbox list --output json | jq -r '.items[].eventId'";
 
@@ -98,7 +99,7 @@ pub enum OutboxCommand<F: Args> {
 #[derive(Debug, Clone, Args)]
 pub struct EventFilterArgs {
     /// Only events in this status: new, retry, sent, failed
-    #[arg(long, value_name = "STATUS", value_parser = status)]
+    #[arg(long, value_name = "STATUS", value_parser = status(), hide_possible_values = true)]
     pub status: Option<OutboxStatus>,
     /// Only events of this type, such as BOOK_LENT
     #[arg(long, value_name = "TYPE")]
@@ -151,6 +152,9 @@ pub struct OutboxListArgs<F: Args> {
     /// Filter of the events.
     #[command(flatten)]
     pub filter: EventFilterArgs,
+    /// Oldest first; without --status, only events that are not published: new, retry, failed
+    #[arg(long)]
+    pub oldest: bool,
     /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::{Address, Common, OutputArgs};
 
 pub(crate) const DOCTOR_HELP: &str = "\
@@ -42,6 +43,14 @@ pub struct MigrateArgs {
     pub print: bool,
 }
 
+const CONFIG_HELP: &str = "\
+Without --running, the command shows what a `serve` in its place would use: its file, its variables and its flags. With \
+--running, it reads what the running processes have reported to the database, at most `metrics.state-interval` ago. A \
+setting that differs between processes has one row for each value.
+
+Example:
+  handover config show --running";
+
 /// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {
@@ -71,12 +80,16 @@ pub struct DoctorArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
     /// Show every key with its value and origin; secrets are hidden
+    #[command(after_help = in_own_name(CONFIG_HELP))]
     Show(ConfigShowArgs),
 }
 
 /// Arguments of `config show`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigShowArgs {
+    /// Show the settings of the processes that serve the database now, instead of those of this command
+    #[arg(long)]
+    pub running: bool,
     /// Flags of every command.
     #[command(flatten)]
     pub common: Common,

@@ -263,7 +263,7 @@ pub struct WebhookTestArgs<F: Args> {
 #[derive(Debug, Clone, Args)]
 pub struct WebhookDeliveriesArgs<F: Args> {
     /// Only deliveries in this state: pending, delivered, dead, cancelled
-    #[arg(long, value_name = "STATE", value_parser = delivery_state)]
+    #[arg(long, value_name = "STATE", value_parser = delivery_state(), hide_possible_values = true)]
     pub state: Option<DeliveryState>,
     /// Only events of this type, such as book.lent
     #[arg(long = "type", value_name = "TYPE")]

@@ -7,7 +7,7 @@ use handover_runtime::terminal::{Output, note};
 
 use crate::access::{Access, Reach};
 use crate::args::{AcknowledgeArgs, AlertsArgs, StatsArgs};
-use crate::print::{list, show};
+use crate::print::{list, show, show_sections};
 
 /// `alerts`.
 pub(crate) async fn alerts<A: Access>(
@@ -52,7 +52,7 @@ pub(crate) async fn stats<A: Access>(
     let (outbox, format) = (session.outbox(), arguments.output.output);
     let Some(since) = arguments.since else {
         let stats = operations::stats(outbox, session.operator(), arguments.tenant).await;
-        return Ok(show(format, &StatsView::from(stats.map_err(|error| session.failed(error))?))?);
+        return Ok(show_sections(format, &StatsView::from(stats.map_err(|error| session.failed(error))?))?);
     };
     let since = outbox.now() - TimeDelta::from_std(since).unwrap_or(TimeDelta::days(36_500));
     let series = operations::stat_history(outbox, since, arguments.metric.as_deref()).await;

@@ -1,21 +1,25 @@
 //! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process
 //! serves it.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use clap::Args;
 use handover_events::EventId;
-use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
+use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayResultView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
-    DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
-    RedriveSelection, ReplayDeadLetters,
+    DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, OperationError, RedriveEvents, RedriveFilter,
+    RedriveSelection, ReplayDeadLetters, ReplayResult, ReplayState, SentDeadLetter,
 };
-use handover_runtime::terminal::{Output, OutputError, note};
+use handover_runtime::terminal::{Output, OutputError, note, output, say};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::access::{Access, Reach};
 use crate::args::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
 use crate::failure::CommandFailure;
-use crate::print::show;
+use crate::print::{show, table};
 
 /// `outbox redrive`.
 pub(crate) async fn redrive<A: Access>(
@@ -100,14 +104,64 @@ pub(crate) async fn replay<A: Access>(
     let replayed = operations::replay_dead_letters(session.outbox(), session.operator(), command)
         .await
         .map_err(|error| session.failed(error))?;
+    let results = results(&session, &replayed.sent, arguments.wait).await;
     session.close().await;
+    let results = results.map_err(|error| session.failed(error))?;
+    let with_state = |state| results.iter().filter(|result| result.state == state).count();
+    let (dead, queued) = (with_state(ReplayState::Dead), with_state(ReplayState::Queued));
     let missing = replayed.not_found.clone();
     let matched = replayed.matched;
     let refused = replayed.refused.len();
-    let more = replayed.more;
-    print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
+    print_notes(matched, replayed.more);
+    if queued > 0 {
+        note(&format!(
+            "{queued} of them are still queued: a running `serve` with the role consumers applies them; see \
+             `handover consumptions --event-id EVENT_ID`"
+        ));
+    }
+    say(&replay_text(arguments.output.output, &ReplayView::from(replayed), results))?;
     check_found(&session, &missing, "dead letter", "handover dlq list")?;
-    if refused > 0 { Err(CommandFailure::NotReplayed { refused, matched, dry_run }.into()) } else { Ok(()) }
+    match (refused, dead) {
+        (0, 0) => Ok(()),
+        (0, dead) => Err(CommandFailure::DeadAgain { dead }.into()),
+        (refused, _) => Err(CommandFailure::NotReplayed { refused, matched, dry_run }.into()),
+    }
+}
+
+/// Time between two looks at the results of a replay.
+const RESULT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Waits until the consumers have finished these events, at most for this time.
+async fn results<A: Access>(
+    session: &A,
+    sent: &[SentDeadLetter],
+    wait: Duration,
+) -> Result<Vec<ReplayResult>, OperationError> {
+    let outbox = session.outbox();
+    let until = TimeDelta::from_std(wait).ok().and_then(|wait| outbox.now().checked_add_signed(wait));
+    loop {
+        let results = operations::replay_results(outbox, sent).await?;
+        let is_finished = results.iter().all(|result| result.state != ReplayState::Queued);
+        if is_finished || until.is_some_and(|until| outbox.now() >= until) {
+            return Ok(results);
+        }
+        outbox.sleep(RESULT_INTERVAL).await;
+    }
+}
+
+/// The result of the replay, and those of its dead letters.
+fn replay_text(format: Output, replay: &ReplayView, results: Vec<ReplayResult>) -> String {
+    let mut replay = output::value(replay);
+    let results: Vec<Value> =
+        results.into_iter().map(|result| output::value(&ReplayResultView::from(result))).collect();
+    match format {
+        Output::Json => {
+            replay["results"] = results.into();
+            output::json(&replay)
+        }
+        Output::Table if results.is_empty() => output::object(&replay),
+        Output::Table => format!("{}\n{}", output::object(&replay), table::<ReplayResultView>(&results)),
+    }
 }
 
 /// `dlq discard`.
@@ -151,13 +205,17 @@ pub(super) fn print_result(
     matched: u64,
     more: bool,
 ) -> Result<(), OutputError> {
+    print_notes(matched, more);
+    show(format, view)
+}
+
+fn print_notes(matched: u64, more: bool) {
     if matched == 0 {
         note("no rows match");
     }
     if more {
         note("more rows match: run the command again");
     }
-    show(format, view)
 }
 
 /// Fails if named rows were not found.

@@ -1,16 +1,26 @@
 //! `config show`.
 
-use handover_runtime::config::{ConfigError, ConfigErrors, Described, Description, Origin, Shown};
+use std::collections::BTreeMap;
+
+use handover_outbox::operations;
+use handover_outbox::operations::{RunningProcess, RunningSetting};
+use handover_runtime::config::{ConfigError, ConfigErrors, Described, Description, Shown};
 use handover_runtime::terminal::{Output, output, say, warn};
 use handover_runtime::{Explanation, Failure};
 use serde_json::{Value, json};
 
+use crate::access::{Access, Reach};
 use crate::args::ConfigShowArgs;
+use crate::failure::CommandFailure;
 use crate::program::Program;
+use crate::session::Session;
 
 /// Shows every key with its value and origin. Invalid values are shown and marked; the command then fails with all
 /// configuration errors.
-pub(crate) fn show<P: Program>(arguments: &ConfigShowArgs) -> Result<(), Failure> {
+pub(crate) async fn show<P: Program>(arguments: &ConfigShowArgs) -> Result<(), Failure> {
+    if arguments.running {
+        return show_running::<P>(arguments).await;
+    }
     let sources = arguments.common.sources(&[]);
     warn(&P::keys(), &sources);
     let description = P::describe(&sources);
@@ -27,6 +37,45 @@ pub(crate) fn show<P: Program>(arguments: &ConfigShowArgs) -> Result<(), Failure
     description.errors.map_or(Ok(()), |errors| Err(errors.into()))
 }
 
+/// Shows the settings that the running processes report.
+async fn show_running<P: Program>(arguments: &ConfigShowArgs) -> Result<(), Failure> {
+    let session = Session::<P>::open(&arguments.common, Reach::Store).await?;
+    let processes = operations::running_settings(&session.outbox, &session.operator).await;
+    let processes = processes.map_err(|error| session.failed(error))?;
+    session.close().await;
+    if processes.is_empty() {
+        return Err(CommandFailure::NotRunning {}.into());
+    }
+    let rows = merged(&processes);
+    say(&match arguments.output.output {
+        Output::Table => output::columns(&["key", "value", "from", "processes"], &rows),
+        Output::Json => output::json(&json!({ "items": rows })),
+    })?;
+    Ok(())
+}
+
+/// One row for each setting and each of its values; `processes` names those with this value if others have another one.
+fn merged(processes: &[RunningProcess]) -> Vec<Value> {
+    let mut keys: Vec<&str> = Vec::new();
+    let mut values: BTreeMap<&str, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();
+    for process in processes {
+        for RunningSetting { key, value, from } in &process.settings {
+            if !keys.contains(&key.as_str()) {
+                keys.push(key);
+            }
+            values.entry(key).or_default().entry((value, from)).or_default().push(&process.process);
+        }
+    }
+    let rows = keys.into_iter().flat_map(|key| {
+        let of_key = values.remove(key).unwrap_or_default();
+        of_key.into_iter().map(move |((value, from), of)| {
+            let of = if of.len() == processes.len() { Vec::new() } else { of };
+            json!({ "key": key, "value": value, "from": from, "processes": of })
+        })
+    });
+    rows.collect()
+}
+
 fn table(description: &Description) -> String {
     let rows = description.settings.iter();
     if description.errors.is_none() {
@@ -40,28 +89,12 @@ fn table(description: &Description) -> String {
 }
 
 fn row(setting: &Described) -> Vec<String> {
-    let value = match &setting.value {
-        Shown::Value { text, .. } => text.clone(),
-        Shown::Hidden => "(hidden)".to_owned(),
-        Shown::Generated => "(generated at the first start, stored next to the database file)".to_owned(),
-        Shown::Unset => "(not set)".to_owned(),
-    };
-    let (from, name) = origin(&setting.origin);
-    vec![setting.key.to_owned(), value, name.unwrap_or_else(|| from.to_owned())]
-}
-
-/// The type of an origin, and its name: the path, the variable or the flag.
-fn origin(origin: &Origin) -> (&'static str, Option<String>) {
-    match origin {
-        Origin::Default => ("default", None),
-        Origin::File(path) => ("file", Some(path.display().to_string())),
-        Origin::Variable(name) => ("variable", Some(name.clone())),
-        Origin::Flag(flag) => ("flag", Some((*flag).to_owned())),
-    }
+    let RunningSetting { key, value, from } = setting.as_text();
+    vec![key, value, from]
 }
 
 fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
-    let (from, name) = origin(&setting.origin);
+    let (from, name) = setting.origin.kind_and_name();
     let (value, hidden) = match &setting.value {
         Shown::Value { json, .. } => (json.clone(), false),
         Shown::Hidden => (Value::Null, true),

@@ -27,7 +27,11 @@ pub(crate) async fn outbox<A: Access>(
     let filter = arguments.filter.clone().into_filter();
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
-    let page = operations::outbox(session.outbox(), session.operator(), filter, before, limit).await;
+    let (outbox, operator) = (session.outbox(), session.operator());
+    let page = match arguments.oldest {
+        true => operations::oldest_events(outbox, operator, filter, before, limit).await,
+        false => operations::outbox(outbox, operator, filter, before, limit).await,
+    };
     Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, EventView::from)?)
 }
 

@@ -1,5 +1,7 @@
 //! The configuration without its secrets, for `config show`.
 
+use handover_outbox::operations::RunningSetting;
+
 use super::error::{ConfigError, ConfigErrors, Origin};
 use super::item::{Setting, Settings, show_safely, without_password};
 use super::keys::{Key, Keys, Kind};
@@ -13,6 +15,20 @@ pub struct Described {
     pub value: Shown,
     /// Source of the value.
     pub origin: Origin,
+}
+
+impl Described {
+    /// The setting as `config show` prints it, and as a running process reports it.
+    pub fn as_text(&self) -> RunningSetting {
+        let value = match &self.value {
+            Shown::Value { text, .. } => text.clone(),
+            Shown::Hidden => "(hidden)".to_owned(),
+            Shown::Generated => "(generated at the first start, stored next to the database file)".to_owned(),
+            Shown::Unset => "(not set)".to_owned(),
+        };
+        let (kind, name) = self.origin.kind_and_name();
+        RunningSetting { key: self.key.to_owned(), value, from: name.unwrap_or_else(|| kind.to_owned()) }
+    }
 }
 
 /// All settings and all errors.

@@ -19,6 +19,18 @@ pub enum Origin {
     Flag(&'static str),
 }
 
+impl Origin {
+    /// The kind of the source, and its name: the path, the variable or the flag.
+    pub fn kind_and_name(&self) -> (&'static str, Option<String>) {
+        match self {
+            Origin::Default => ("default", None),
+            Origin::File(path) => ("file", Some(path.display().to_string())),
+            Origin::Variable(name) => ("variable", Some(name.clone())),
+            Origin::Flag(flag) => ("flag", Some((*flag).to_owned())),
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

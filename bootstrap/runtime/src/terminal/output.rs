@@ -12,14 +12,41 @@ use serde_json::Value;
 /// Maximum characters of a table cell; `outbox show` and JSON contain the full text.
 const MAX_CELL_CHARS: usize = 72;
 
-/// Formats rows as columns under a header; borders on a terminal only.
+/// Width of a column below which it is not shortened to fit a line.
+const MIN_COLUMN_CHARS: usize = 8;
+
+/// Characters between two columns, and at both ends of a line.
+const GAP: usize = 2;
+/// As [`GAP`], with borders: blank, line, blank.
+const BORDERED_GAP: usize = 3;
+
+/// Formats rows as columns under a header; borders on a terminal only, where the longest columns are shortened until a row fits
+/// one line.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    table_within(header, rows, None)
+}
+
+/// As [`table`]; without a terminal, a row has at most `max_chars` characters.
+pub fn table_within(
+    header: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+    max_chars: Option<usize>,
+) -> String {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut rows: Vec<Vec<String>> =
+        rows.into_iter().map(|row| row.iter().map(|cell| shortened(&visible(cell))).collect()).collect();
+    let gap = if is_terminal { BORDERED_GAP } else { GAP };
+    let max_chars = max_chars.into_iter().chain(terminal.filter(|_| is_terminal)).min();
+    if let Some(max_chars) = max_chars {
+        fit(header, &mut rows, max_chars.saturating_sub(gap * header.len()));
+    }
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
     for row in rows {
-        table.add_row(row.iter().map(|cell| shortened(&visible(cell))).collect::<Vec<_>>());
+        table.add_row(row);
     }
-    if std::io::stdout().is_terminal() {
+    if is_terminal {
         table.load_style(presets::UTF8_FULL_CONDENSED);
         return format!("{table}\n");
     }
@@ -30,9 +57,79 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     format!("{}\n", table.trim_fmt())
 }
 
-/// Formats these fields of each item as columns.
+/// Shortens the cells of the widest columns until the cells of a row have at most `max_chars` characters together, if that is
+/// possible.
+fn fit(header: &[&str], rows: &mut [Vec<String>], max_chars: usize) {
+    let chars = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = header.iter().map(|name| chars(name)).collect();
+    for row in rows.iter() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(chars(cell));
+        }
+    }
+    while widths.iter().sum::<usize>() > max_chars {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > MIN_COLUMN_CHARS => *widest -= 1,
+            Some(_) | None => break,
+        }
+    }
+    for row in rows {
+        for (width, cell) in widths.iter().zip(row) {
+            *cell = cut(cell, *width);
+        }
+    }
+}
+
+/// Formats these fields of each item as columns. A column without any value is left out.
 pub fn columns(names: &[&str], items: &[Value]) -> String {
-    table(names, items.iter().map(|item| names.iter().map(|name| cell(&item[*name])).collect()))
+    columns_within(names, items, None)
+}
+
+/// As [`columns`]; without a terminal, a row has at most `max_chars` characters.
+pub fn columns_within(names: &[&str], items: &[Value], max_chars: Option<usize>) -> String {
+    let has_value = |name: &&str| items.iter().any(|item| !cell(&item[*name]).is_empty());
+    let shown: Vec<&str> = names.iter().copied().filter(|name| items.is_empty() || has_value(name)).collect();
+    let row = |item: &Value| shown.iter().map(|name| cell(&item[*name])).collect();
+    table_within(&shown, items.iter().map(row), max_chars)
+}
+
+/// Formats a result with parts: the fields of nested objects under their path, then each list of objects as a table.
+pub fn sections(object: &Value) -> String {
+    let mut lines = Vec::new();
+    let mut tables = String::new();
+    collect_sections("", object, &mut lines, &mut tables);
+    let lines: Vec<(&str, String)> =
+        lines.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    fields(&lines) + &tables
+}
+
+fn collect_sections(path: &str, object: &Value, lines: &mut Vec<(String, String)>, tables: &mut String) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match value {
+            Value::Object(_) => collect_sections(&path, value, lines, tables),
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                let rows: Vec<Value> = items.iter().map(flattened).collect();
+                let mut names: Vec<&str> = Vec::new();
+                for name in rows.iter().filter_map(Value::as_object).flatten().map(|(name, _)| name) {
+                    if !names.contains(&name.as_str()) {
+                        names.push(name);
+                    }
+                }
+                *tables += &format!("\n{path}\n{}", columns(&names, &rows));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                lines.push((path, cell(value)));
+            }
+        }
+    }
+}
+
+/// An object with the fields of its nested objects, under their paths.
+fn flattened(object: &Value) -> Value {
+    let mut lines = Vec::new();
+    collect_sections("", object, &mut lines, &mut String::new());
+    Value::Object(lines.into_iter().map(|(name, value)| (name, Value::String(value))).collect())
 }
 
 /// Formats all fields of an object, one per line; each object of a list gets its own line.
@@ -94,10 +191,15 @@ pub fn visible(text: &str) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    if text.chars().count() <= MAX_CELL_CHARS {
+    cut(text, MAX_CELL_CHARS)
+}
+
+/// The text, with at most this many characters.
+fn cut(text: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
         return text.to_owned();
     }
-    text.chars().take(MAX_CELL_CHARS - 1).chain(['…']).collect()
+    text.chars().take(max_chars.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -109,6 +211,35 @@ mod tests {
         let rows = [["a", "bb"], ["ccc", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&["one", "two"], rows), "one  two\na    bb\nccc\n");
         assert_eq!(table(&["one", "two"], []), "one  two\n");
+    }
+
+    #[test]
+    fn rows_fit_the_given_width_and_only_the_widest_columns_are_shortened() {
+        let rows = [vec!["short".to_owned(), "x".repeat(60), "y".repeat(40)]];
+        let text = table_within(&["a", "b", "c"], rows, Some(60));
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert!(text.contains("short  xxx") && text.contains("x…") && text.contains("y…"), "{text}");
+    }
+
+    #[test]
+    fn column_without_a_value_is_left_out() {
+        let items = [serde_json::json!({ "a": 1, "b": null }), serde_json::json!({ "a": 2, "b": "" })];
+        assert_eq!(columns(&["a", "b"], &items), "a\n1\n2\n");
+        assert_eq!(columns(&["a", "b"], &[]), "a  b\n");
+    }
+
+    #[test]
+    fn sections_have_the_fields_of_objects_and_a_table_for_each_list() {
+        let object = serde_json::json!({
+            "outbox": { "new": 1, "retry": 0 },
+            "queues": [{ "name": "q", "depth": { "ready": 7 } }],
+            "tags": ["a", "b"],
+        });
+        let shown = sections(&object);
+        for part in ["outbox.new    1", "outbox.retry  0", "tags          a, b", "\nqueues\n", "depth.ready"]
+        {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
     }
 
     #[test]

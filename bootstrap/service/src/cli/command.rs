@@ -34,6 +34,7 @@ Examples:
   handover outbox redrive --status failed       send them again
   handover order show 17                        an order with its payments, refunds and deadline
   handover order timeline 17                    the history of an order
+  handover payment show 17                      a payment and what the gateway reported about it
   handover reconcile --since 24h                find missing and duplicate events and effects
   HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover
                                                 close unpaid orders after 3 s
@@ -64,7 +65,7 @@ pub enum Command {
     /// Find orders, and show an order or its history; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
-    /// List the reports of the payment gateway, and close those that needed a decision; also while `serve` runs
+    /// Inspect payments and the reports of the payment gateway, and close those that needed a decision; also while `serve` runs
     #[command(subcommand)]
     Payment(PaymentCommand),
     /// Inspect refunds, send them to the gateway again, or settle them by hand; also while `serve` runs

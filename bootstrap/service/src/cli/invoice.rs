@@ -59,7 +59,7 @@ pub struct InvoiceListArgs {
     #[command(flatten)]
     pub common: Common,
     /// Only invoices with this status: pending, paid, refunded
-    #[arg(long, value_name = "STATUS", value_parser = invoice_status)]
+    #[arg(long, value_name = "STATUS", value_parser = invoice_status(), hide_possible_values = true)]
     pub status: Option<InvoiceStatus>,
     #[command(flatten)]
     pub page: PageArgs,
@@ -87,6 +87,9 @@ pub struct InvoiceTimelineArgs {
     /// The invoice's id
     #[arg(value_name = "INVOICE_ID", value_parser = invoice)]
     pub invoice: InvoiceId,
+    /// Show all columns
+    #[arg(long)]
+    pub wide: bool,
     #[command(flatten)]
     pub common: Common,
     #[command(flatten)]
@@ -115,7 +118,7 @@ pub struct InvoicePayArgs {
     #[arg(value_name = "INVOICE_ID", value_parser = invoice)]
     pub invoice: InvoiceId,
     /// Payment method: online, card, wallet, alipay, wechat, bank-transfer [default: online]
-    #[arg(long, value_name = "METHOD", value_parser = payment_method)]
+    #[arg(long, value_name = "METHOD", value_parser = payment_method(), hide_possible_values = true)]
     pub method: Option<PaymentMethod>,
     #[command(flatten)]
     pub common: Common,

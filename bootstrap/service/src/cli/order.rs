@@ -13,7 +13,8 @@ use handover_runtime::terminal::{Common, OutputArgs};
 
 const TIMELINE_HELP: &str = "\
 Shows in chronological order every change of the order, its events, their publication, and the result of \
-each consumer, like the API for operators (GET /api/v1/ops/orders/{id}/timeline).
+each consumer, like the API for operators (GET /api/v1/ops/orders/{id}/timeline). The rows fit 120 columns; --wide shows \
+all columns, and JSON the full texts.
 
 Examples:
   handover order timeline 17
@@ -73,6 +74,9 @@ pub struct TimelineArgs {
     /// The order's tenant [default: any]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Show all columns
+    #[arg(long)]
+    pub wide: bool,
     #[command(flatten)]
     pub common: Common,
     #[command(flatten)]

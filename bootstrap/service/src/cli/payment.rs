@@ -2,12 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
+use handover_events::TenantId;
 use handover_outbox::operations::Reason;
-use marketplace_domain::ReportState;
+use marketplace_domain::{PaymentId, PaymentStatus, ReportState};
 
-use super::values::report_state;
+use super::values::{payment, payment_status, report_state};
 use handover_cli::args::PageArgs;
-use handover_cli::values::{reason, time, whole};
+use handover_cli::values::{reason, tenant, time, whole};
 use handover_runtime::terminal::{Common, OutputArgs};
 
 const REPORTS_HELP: &str = "\
@@ -21,9 +22,44 @@ Examples:
 /// Subcommands of `handover payment`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PaymentCommand {
+    /// List payments, newest first
+    #[command(after_help = "Example:\n  handover payment list --state failed")]
+    List(PaymentListArgs),
+    /// Show one payment, the deadline of its order, and what the gateway reported about it
+    #[command(after_help = "Example:\n  handover payment show 17")]
+    Show(PaymentShowArgs),
     /// List the reports of the payment gateway, newest first, or close an open one
     #[command(after_help = REPORTS_HELP)]
     Reports(ReportsArgs),
+}
+
+/// Arguments of `handover payment list`.
+#[derive(Debug, Clone, Args)]
+pub struct PaymentListArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// Only payments in this state: processing, success, failed
+    #[arg(long, value_name = "STATE", value_parser = payment_status(), hide_possible_values = true)]
+    pub state: Option<PaymentStatus>,
+    /// Only payments of this tenant [default: all]
+    #[arg(long, value_name = "ID", value_parser = tenant)]
+    pub tenant: Option<TenantId>,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `handover payment show`.
+#[derive(Debug, Clone, Args)]
+pub struct PaymentShowArgs {
+    /// The payment's id
+    #[arg(value_name = "PAYMENT_ID", value_parser = payment)]
+    pub payment: PaymentId,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `handover payment reports`.
@@ -50,7 +86,7 @@ pub struct ReportsListArgs {
     #[command(flatten)]
     pub common: Common,
     /// Only reports in this state: open, done, closed
-    #[arg(long, value_name = "STATE", value_parser = report_state)]
+    #[arg(long, value_name = "STATE", value_parser = report_state(), hide_possible_values = true)]
     pub state: Option<ReportState>,
     /// Only reports at or after this time (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time)]

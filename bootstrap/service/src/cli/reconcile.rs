@@ -84,7 +84,7 @@ pub struct FindingsListArgs {
     #[command(flatten)]
     pub common: Common,
     /// Only findings in this state: open, acknowledged, repaired, resolved
-    #[arg(long, value_name = "STATE", value_parser = finding_state)]
+    #[arg(long, value_name = "STATE", value_parser = finding_state(), hide_possible_values = true)]
     pub state: Option<FindingState>,
     /// Only findings of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]

@@ -47,7 +47,7 @@ pub struct RefundListArgs {
     #[command(flatten)]
     pub common: Common,
     /// Only refunds in this state: processing, success, failed
-    #[arg(long, value_name = "STATE", value_parser = refund_status)]
+    #[arg(long, value_name = "STATE", value_parser = refund_status(), hide_possible_values = true)]
     pub state: Option<RefundStatus>,
     #[command(flatten)]
     pub page: PageArgs,

@@ -1,6 +1,7 @@
 //! Arguments of `handover serve`.
 
 use clap::Args;
+use handover_cli::values::{OneOf, one_of};
 use handover_runtime::config::Sources;
 use handover_runtime::roles::{Role, Roles};
 use marketplace_wiring::{ROLES, Starting};
@@ -15,7 +16,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub address: Address,
     /// Parts that this process runs: api, relay, consumers, jobs [default: all]
-    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role)]
+    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role(), hide_possible_values = true)]
     pub roles: Vec<&'static Role<Starting>>,
 }
 
@@ -31,6 +32,6 @@ impl ServeArgs {
     }
 }
 
-fn role(name: &str) -> Result<&'static Role<Starting>, String> {
-    Role::named(&ROLES, name)
+fn role() -> OneOf<&'static Role<Starting>> {
+    one_of(ROLES.iter().map(|role| role.name), |name| Role::named(&ROLES, name).ok())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use marketplace::Role;
 
-use handover_cli::values::{duration, whole};
+use handover_cli::values::{OneOf, duration, one_of, whole};
 use handover_runtime::terminal::Common;
 
 /// Arguments of `handover token`.
@@ -17,7 +17,7 @@ pub struct TokenArgs {
     #[arg(long, value_name = "ID", value_parser = whole(1..=handover_events::MAX_ID))]
     pub user: i64,
     /// Role of the user: user, operator, platform, pii; can be repeated
-    #[arg(long = "role", value_name = "ROLE", value_parser = parse_role, default_value = "user")]
+    #[arg(long = "role", value_name = "ROLE", value_parser = role(), hide_possible_values = true, default_value = "user")]
     pub roles: Vec<Role>,
     /// The tenant
     #[arg(long, value_name = "ID", value_parser = whole(1..=handover_events::MAX_ID), default_value = "1")]
@@ -27,9 +27,8 @@ pub struct TokenArgs {
     pub ttl: Duration,
 }
 
-fn parse_role(name: &str) -> Result<Role, String> {
-    let allowed = || Role::ALL.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ");
-    Role::named(name).ok_or_else(|| format!("allowed values: {}", allowed()))
+fn role() -> OneOf<Role> {
+    one_of(Role::ALL.iter().map(|role| role.as_str()), Role::named)
 }
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use handover_cli::Access as _;
-use handover_cli::print::{list, show};
+use handover_cli::print::{list, show, show_sections};
 use handover_runtime::Failure;
 use marketplace::use_cases::{GenerateInvoice, ListInvoices, PayInvoice, RefundInvoice, UseCaseError};
 use marketplace_domain::{InvoiceId, OrderId};
@@ -51,7 +51,7 @@ async fn show_invoice(arguments: &InvoiceShowArgs) -> Result<(), Failure> {
     let after = arguments.page.cursor.and_then(|cursor| OrderId::try_from(cursor).ok());
     let found = operator.app.invoicing.find(&operator.context, id, after, arguments.page.limit).await;
     let found = found.map_err(|error| failed_to_find_invoice(&operator, id, error))?;
-    Ok(show(arguments.output.output, &InvoiceDetailsView::from(found))?)
+    Ok(show_sections(arguments.output.output, &InvoiceDetailsView::from(found))?)
 }
 
 /// `invoice timeline`.
@@ -60,7 +60,7 @@ async fn timeline(arguments: &InvoiceTimelineArgs) -> Result<(), Failure> {
     let id = arguments.invoice;
     let timeline = operator.app.operations.invoice_timeline(&operator.context, id).await;
     let timeline = timeline.map_err(|error| failed_to_find_invoice(&operator, id, error))?;
-    print_timeline(arguments.output.output, &InvoiceTimelineView::from(timeline))
+    print_timeline(arguments.output.output, arguments.wide, &InvoiceTimelineView::from(timeline))
 }
 
 /// `invoice generate`.

@@ -1,27 +1,30 @@
-//! `payment reports`, `refund list|show|retry|settle`: read and change the database directly, also while a process serves it.
+//! `payment list|show|reports`, `refund list|show|retry|settle`: read and change the database directly, also while a process serves it.
 
 use std::error::Error;
 
-use handover_cli::print::{list, show};
+use handover_cli::print::{list, show, show_sections};
 use handover_cli::{Access, CommandFailure};
 use handover_runtime::Failure;
 use marketplace::use_cases::UseCaseError;
-use marketplace::use_cases::operations::{ListGatewayReports, ListRefunds};
-use marketplace_domain::RefundId;
-use marketplace_http::views::{GatewayReportView, RefundDetailsView};
+use marketplace::use_cases::operations::{ListGatewayReports, ListPayments, ListRefunds};
+use marketplace_domain::{PaymentId, RefundId};
+use marketplace_http::views::{FoundPaymentView, GatewayReportView, PaymentDetailsView, RefundDetailsView};
 
 use super::operator::Operator;
 use crate::cli::{
-    PaymentCommand, RefundCommand, RefundDecisionArgs, RefundListArgs, RefundShowArgs, ReportsCloseArgs,
-    ReportsCommand, ReportsListArgs,
+    PaymentCommand, PaymentListArgs, PaymentShowArgs, RefundCommand, RefundDecisionArgs, RefundListArgs,
+    RefundShowArgs, ReportsCloseArgs, ReportsCommand, ReportsListArgs,
 };
 
 /// `payment`.
 pub(super) async fn payment(command: &PaymentCommand) -> Result<(), Failure> {
-    let PaymentCommand::Reports(reports) = command;
-    match &reports.command {
-        None => list_reports(&reports.list).await,
-        Some(ReportsCommand::Close(arguments)) => close_report(arguments).await,
+    match command {
+        PaymentCommand::List(arguments) => list_payments(arguments).await,
+        PaymentCommand::Show(arguments) => show_payment(arguments).await,
+        PaymentCommand::Reports(reports) => match &reports.command {
+            None => list_reports(&reports.list).await,
+            Some(ReportsCommand::Close(arguments)) => close_report(arguments).await,
+        },
     }
 }
 
@@ -33,6 +36,31 @@ pub(super) async fn refund(command: &RefundCommand) -> Result<(), Failure> {
         RefundCommand::Retry(arguments) => retry_refund(arguments).await,
         RefundCommand::Settle(arguments) => settle_refund(arguments).await,
     }
+}
+
+/// `payment list`.
+async fn list_payments(arguments: &PaymentListArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let query = ListPayments {
+        tenant: arguments.tenant,
+        status: arguments.state,
+        before: arguments.page.cursor.and_then(|cursor| PaymentId::try_from(cursor).ok()),
+        limit: arguments.page.limit,
+    };
+    let page = operator.app.operations.list_payments(&operator.context, query).await;
+    let page = page.map_err(|error| failed(&operator, error))?;
+    Ok(list(arguments.output.output, page, PaymentDetailsView::from)?)
+}
+
+/// `payment show`.
+async fn show_payment(arguments: &PaymentShowArgs) -> Result<(), Failure> {
+    let operator = Operator::open(&arguments.common).await?;
+    let id = arguments.payment;
+    let found = operator.app.operations.find_payment(&operator.context, id).await;
+    let found = found.map_err(|error| {
+        failed_to_find(&operator, error, format!("payment {id}"), "handover payment list")
+    })?;
+    Ok(show_sections(arguments.output.output, &FoundPaymentView::from(found))?)
 }
 
 /// `payment reports`.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use handover_cli::{Reach, Session, user};
+use handover_cli::{Reach, Session, UnrecordedReads, user};
 use handover_runtime::Failure;
 use handover_runtime::terminal::Common;
 use marketplace::{Actor, App, CommandContext};
@@ -15,6 +15,8 @@ pub(super) struct Operator {
     pub(super) session: Session<Config>,
     pub(super) app: App,
     pub(super) context: CommandContext,
+    /// Says which reads are not in the audit log.
+    _unrecorded: UnrecordedReads,
 }
 
 impl Operator {
@@ -29,6 +31,7 @@ impl Operator {
             trace: session.operator.trace.clone(),
             request_id: None,
         };
-        Ok(Operator { session, app, context })
+        let _unrecorded = UnrecordedReads::of(&app.tx);
+        Ok(Operator { session, app, context, _unrecorded })
     }
 }

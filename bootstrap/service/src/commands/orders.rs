@@ -11,7 +11,7 @@ use marketplace_http::views::{
     FoundOrderView, OrderDetailsView, PaymentDetailsView, RefundDetailsView, TimelineView,
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::money::{failed, failed_to_find};
 use super::operator::Operator;
@@ -37,28 +37,57 @@ async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
     let timeline = operator.app.operations.timeline(&operator.context, tenant, order).await;
     let timeline =
         timeline.map_err(|error| operator.session.failed_to_find(error, format!("order {order}"), SEE))?;
-    print_timeline(arguments.output.output, &TimelineView::from(timeline))
+    print_timeline(arguments.output.output, arguments.wide, &TimelineView::from(timeline))
 }
 
 /// Prints the timeline of an order or invoice.
-pub(super) fn print_timeline(format: Output, timeline: &impl Serialize) -> Result<(), Failure> {
-    const COLUMNS: [&str; 10] = [
+pub(super) fn print_timeline(format: Output, wide: bool, timeline: &impl Serialize) -> Result<(), Failure> {
+    const COLUMNS: [&str; 12] = [
         "at",
         "kind",
         "what",
         "status",
+        "attempts",
         "eventType",
         "consumer",
+        "actor",
         "amount",
         "balanceAfter",
         "idempotencyKey",
         "detail",
     ];
+    const MAX_CHARS: usize = 120;
     let view = output::value(timeline);
+    let items = view["items"].as_array().map_or(&[][..], Vec::as_slice);
     Ok(say(&match format {
-        Output::Table => output::columns(&COLUMNS, view["items"].as_array().map_or(&[], Vec::as_slice)),
+        Output::Table if wide => output::columns(&COLUMNS, items),
+        Output::Table => {
+            let rows: Vec<Value> = items.iter().map(short_row).collect();
+            output::columns_within(&["time", "what", "who", "result"], &rows, Some(MAX_CHARS))
+        }
         Output::Json => output::json(&view),
     })?)
+}
+
+/// An item of a timeline in four columns: time, what happened, who did it, and the result with its reason.
+fn short_row(item: &Value) -> Value {
+    let text = |name: &str| item[name].as_str();
+    // Without the digits after milliseconds.
+    let time = text("at").map(|at| format!("{}Z", at.get(..23).unwrap_or(at).replace('T', " ")));
+    // The other kinds name the event or the change.
+    let what = match (text("kind"), text("eventType"), text("what")) {
+        (Some("published" | "deadLetter" | "webhook"), Some(event), Some(what)) => {
+            Some(format!("{event} {what}"))
+        }
+        (_, _, what) => what.map(str::to_owned),
+    };
+    let result: Vec<&str> = [text("status"), text("detail")].into_iter().flatten().collect();
+    json!({
+        "time": time,
+        "what": what,
+        "who": text("actor").or(text("consumer")),
+        "result": result.join(": "),
+    })
 }
 
 /// `order show`.

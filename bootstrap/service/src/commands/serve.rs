@@ -42,6 +42,7 @@ async fn run(
     // The signal handlers are installed before the service starts, so that an early signal is not lost.
     let mut signals = Signals::listen()?;
     let mut service = Service::start(&config, roles).await?;
+    service.report_settings(&Config::describe(sources));
     let mut greeting = pin!(greet(greeting(&config, &service, roles)));
     info!(database = %config.database, parts = %roles, "service: ready");
     let name = loop {

@@ -93,7 +93,10 @@ fn completions_contain_commands_and_flags_for_every_shell() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = world.run(&format!("completions {shell}"));
-        for word in ["doctor", "outbox", "dlq", "queues", "aggregate-id", "completions"] {
+        // `discarded` and `platform` are values of flags.
+        for word in
+            ["doctor", "outbox", "dlq", "queues", "aggregate-id", "completions", "discarded", "platform"]
+        {
             assert!(answer.done().contains(word), "{shell}: {word}");
         }
     }

@@ -100,9 +100,17 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     assert_eq!((&dry["matched"], &dry["replayed"]), (&json!(1), &json!(0)));
     let answer = world.run("dlq replay e-1 --reason corrected --output json");
     answer.done();
+    let result = answer.json()["results"][0].clone();
     assert_eq!(
         answer.json(),
-        json!({ "dryRun": false, "matched": 1, "replayed": 1, "refused": [], "notFound": [], "more": false })
+        json!({
+            "dryRun": false, "matched": 1, "replayed": 1, "refused": [], "notFound": [], "more": false, "results": [result]
+        })
+    );
+    assert_eq!(
+        (&result["eventId"], &result["consumer"], &result["result"]),
+        (&json!("e-1"), &json!("status-sync"), &json!("APPLIED")),
+        "the command waits for the result"
     );
     let notifications = || {
         let timeline = world.run("order timeline 1 --output json").json();
@@ -114,7 +122,8 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     let shown = world.run("dlq show e-1 --output json").json();
     assert_eq!(shown, page["items"][0]);
     assert_eq!((&shown["status"], &shown["note"]), (&json!("REPLAYED"), &json!("corrected")));
-    assert_eq!(world.run("dlq show e-1 --queue no.queue").code, Some(1));
+    assert_eq!(world.run("dlq show e-1 --queue inventory.update.queue").code, Some(1));
+    assert_eq!(world.run("dlq show e-1 --queue no.queue").code, Some(2));
     let missing = world.run("dlq show e-9");
     assert_eq!(missing.code, Some(1), "{missing:?}");
     assert!(missing.stderr.contains("dead letter e-9"), "{missing:?}");
@@ -138,11 +147,13 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
     assert_eq!(notifications(), 1);
     let table = world.run("order timeline 1");
-    assert!(table.done().starts_with("at "), "{table:?}");
-    assert!(
-        table.stdout.contains("order placed") && table.stdout.contains("replayed to its consumer"),
-        "{table:?}"
-    );
+    assert!(table.done().starts_with("time "), "{table:?}");
+    for part in
+        ["order placed", "parked as dead letter", "replayed by an operator", "replay confirmed by the broker"]
+    {
+        assert!(table.stdout.contains(part), "no {part}: {table:?}");
+    }
+    assert!(table.stdout.contains("command-line:"), "the replay names its operator: {table:?}");
 }
 
 #[tokio::test]

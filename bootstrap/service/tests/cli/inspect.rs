@@ -70,7 +70,7 @@ fn list_continues_at_cursor() {
         whole["items"].as_array().unwrap().iter().map(|item| item["eventId"].to_string()).collect();
     assert_eq!(seen, ids);
     let cut = world.run("outbox list --limit 1");
-    assert!(cut.stderr.starts_with("older rows exist: continue with --cursor "), "{cut:?}");
+    assert!(cut.stderr.starts_with("more rows exist: continue with --cursor "), "{cut:?}");
 }
 
 #[test]
@@ -81,10 +81,11 @@ fn table_without_terminal_has_header_and_rows_without_borders() {
     let lines: Vec<Vec<&str>> = table.done().lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(
         lines[0],
-        ["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"]
+        ["eventId", "eventType", "aggregateType", "aggregateId", "status", "retryCount", "createTime"],
+        "without the empty columns lastError and waitsFor"
     );
     assert_eq!(lines.len(), 5, "{table:?}");
-    assert_eq!(lines[1][2..5], ["2", "SENT", "0"]);
+    assert_eq!(lines[1][3..6], ["2", "SENT", "0"]);
     assert!(!table.stdout.contains(['|', '│', '─']) && table.stderr.is_empty(), "{table:?}");
     let queues = world.run("queues");
     assert!(queues.done().starts_with("name "), "{queues:?}");
@@ -143,7 +144,7 @@ async fn page_without_matching_rows_names_the_cursor_of_older_rows() {
     world.change(async |unit| unit.outbox().append(&rows).await.unwrap()).await;
     let first = world.run("outbox list --event-type ORDER_PAID");
     assert_eq!(first.done().lines().count(), 1, "{first:?}");
-    assert_eq!(first.stderr, "older rows exist: continue with --cursor 2\n");
+    assert_eq!(first.stderr, "more rows exist: continue with --cursor 2\n");
     let second = world.run("outbox list --event-type ORDER_PAID --cursor 2");
     assert!(second.done().contains("rare"), "{second:?}");
     assert_eq!(second.stderr, "");
@@ -157,6 +158,7 @@ fn empty_list_succeeds_with_a_note_on_stderr() {
         "outbox list",
         "outbox blocked",
         "dlq list",
+        "payment list",
         "payment reports",
         "refund list",
         "order find --buyer 1",
@@ -187,6 +189,9 @@ fn commands_without_database_fail_and_create_no_file() {
         "order timeline 1",
         "order show 1",
         "order find --buyer 1",
+        "payment list",
+        "payment show 1",
+        "config show --running",
         "payment reports",
         "payment reports close 1 --reason r",
         "refund list",

@@ -19,6 +19,7 @@ mod log;
 mod log_codes;
 mod metrics;
 mod monitoring;
+mod operators;
 mod pages;
 mod program;
 mod reconcile;

@@ -86,7 +86,7 @@ pub(crate) fn failed_publish(event: &EventId) -> FailedPublish {
 
 #[tokio::test]
 async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
-    let world = World::new().set("USER", "ada");
+    let world = World::new().set("USER", "eve").set("SUDO_USER", "ada");
     world.run("migrate").done();
     for id in ["e-1", "e-2", "e-3"] {
         world.add_failed_event(id).await;
@@ -127,11 +127,14 @@ async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
     assert_eq!(audit["items"][5]["selection"]["dryRun"], true);
     let entry = &audit["items"][3];
     assert_eq!(
-        (&entry["actor"], &entry["action"], &entry["reason"], &entry["changed"]),
-        (&json!("command-line:ada"), &json!("outbox.redrive"), &json!("corrected"), &json!(2))
+        (&entry["action"], &entry["reason"], &entry["changed"]),
+        (&json!("outbox.redrive"), &json!("corrected"), &json!(2))
     );
+    let actor = entry["actor"].as_str().unwrap();
+    assert!(actor.starts_with("command-line:") && actor.ends_with(" (SUDO_USER ada)"), "{actor}");
+    assert!(!actor.contains("eve"), "the caller can choose the variable USER: {actor}");
     assert_eq!(entry["selection"], json!({ "eventIds": ["e-2", "e-1"], "perSecond": 1 }));
-    assert!(world.run("audit list").done().contains("command-line:ada"));
+    assert!(world.run("audit list").done().contains("(SUDO_USER ada)"));
 }
 
 #[tokio::test]
@@ -159,7 +162,11 @@ async fn unknown_id_exits_with_1_and_filter_without_matches_with_0() {
         ],
     );
     world.run("order timeline 404").refused(1, &["error: not found in handover.db: order 404"]);
-    for command in ["outbox redrive --status sent", "dlq replay --all", "dlq discard --queue q --reason r"] {
+    for command in [
+        "outbox redrive --status sent",
+        "dlq replay --all",
+        "dlq discard --queue inventory.update.queue --reason r",
+    ] {
         let ran = world.run(command);
         ran.done();
         assert_eq!(ran.stderr, "no rows match\n", "{command}");

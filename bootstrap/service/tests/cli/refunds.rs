@@ -27,7 +27,12 @@ fn requested_refund_completes_automatically() {
     let refund = server.ask(&buyer, "POST /api/v1/orders/1/refunds", r#"{"reason":"too bright"}"#);
     assert_eq!(refund["status"], "PROCESSING");
     eventually(|| server.ask(&buyer, "GET /api/v1/orders/1", "")["status"] == "refunded");
-    let timeline = world.run("order timeline 1");
+    let short = world.run("order timeline 1");
+    let text = short.done();
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    let header: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(header, ["time", "what", "who", "result"]);
+    let timeline = world.run("order timeline 1 --wide");
     let text = timeline.done();
     for part in ["amount", "balanceAfter", "idempotencyKey", "refund of 88.50 CNY succeeded", "payout"] {
         assert!(text.contains(part), "no {part}: {text}");
@@ -92,6 +97,41 @@ fn order_is_found_and_shown_with_its_payments_refunds_and_deadline() {
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains(text), "{refused:?}");
     }
+}
+
+#[test]
+fn payment_is_listed_and_shown_with_the_reports_of_the_gateway_and_the_deadline_of_its_order() {
+    let world = world();
+    let server = world.serve("");
+    let [seller, buyer] = paid(&world, &server, "88.50");
+    server.ask(&seller, "POST /api/v1/products", r#"{"title":"Chair","price":5}"#);
+    server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":2}"#);
+    server.ask(&buyer, "POST /api/v1/orders/2/payments", "");
+    let listed = |arguments: &str| -> Vec<i64> {
+        let page = world.run(&format!("payment list {arguments} --output json")).json();
+        page["items"].as_array().unwrap().iter().map(|it| it["paymentId"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(listed(""), [2, 1]);
+    assert_eq!(listed("--state success"), [1]);
+    assert_eq!(listed("--cursor 2 --tenant 1"), [1]);
+    assert_eq!(listed("--tenant 7"), [0; 0]);
+    let settled = world.run("payment show 1 --output json").json();
+    assert_eq!((&settled["orderId"], &settled["deadline"]), (&json!(1), &json!(null)));
+    assert_eq!(
+        (&settled["reports"][0]["outcome"], &settled["reports"][0]["transactionId"]),
+        (&json!("order_paid"), &json!("txn-1"))
+    );
+    let shown = world.run("payment show 1");
+    assert!(shown.done().contains("\nreports\nreportId"), "{shown:?}");
+    let pending = world.run("payment show 2 --output json").json();
+    assert_eq!((&pending["deadlineStatus"], &pending["reports"]), (&json!("cancelled"), &json!([])));
+    let of_buyer = server.ask(&buyer, "GET /api/v1/orders/2/payments", "");
+    assert_eq!(of_buyer["items"][0]["expiresAt"], pending["deadline"]);
+    let of_seller = server.ask(&seller, "GET /api/v1/orders/1/payments", "");
+    assert_eq!(of_seller["items"][0]["expiresAt"], json!(null), "a paid order is not closed");
+    world
+        .run("payment show 4711")
+        .refused(1, &["not found in handover.db: payment 4711", "see `handover payment list`"]);
 }
 
 #[test]

@@ -118,6 +118,8 @@ handover_contract::rules! { store_rules: MarketRig;
         duplicate_gateway_transaction_is_conflict,
         gateway_transactions_are_compared_byte_by_byte,
         payments_of_order_are_ordered_by_id,
+        payment_pages_are_ordered_by_descending_id,
+        payment_pages_filter_by_tenant_status_and_bound,
     ]
     captures: [
         capture_is_read_as_written,

@@ -34,6 +34,7 @@ faults! { broken_by(Fault) {
         "notification_pages_are_ordered_newest_first",
         "product_pages_filter_by_status",
         "refund_pages_are_ordered_by_descending_id",
+        "payment_pages_are_ordered_by_descending_id",
         "refund_pages_filter_by_tenant_and_status",
         "report_pages_are_ordered_by_descending_id",
         "finding_pages_are_ordered_by_descending_id",
@@ -147,6 +148,9 @@ faults! { broken_by(Fault) {
     ]
     refund_pages_ignore_status: RefundPagesIgnoreStatus breaks [
         "refund_pages_filter_by_tenant_and_status",
+    ]
+    payment_pages_ignore_bound: PaymentPagesIgnoreBound breaks [
+        "payment_pages_filter_by_tenant_status_and_bound",
     ]
     taken_references_are_ignored: TakenReferencesAreIgnored breaks [
         "duplicate_payment_reference_is_conflict",

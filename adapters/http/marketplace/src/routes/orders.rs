@@ -10,12 +10,14 @@ use handover_http::response::{Done, PageView};
 use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::Page;
+use marketplace::CommandContext;
 use marketplace::ports::OrderSide;
 use marketplace::use_cases::{CancelOrder, PlaceOrder};
 use marketplace_domain::{
-    Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
-    Shipment, UserId,
+    Asset, CancelReason, CouponId, Money, Order, OrderActor, OrderAssets, OrderId, OrderNo, OrderStatus,
+    Points, ProductId, RefundId, Shipment, UserId,
 };
+use serde::Serialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -54,6 +56,7 @@ views! {
         cancel_reason: Option<CancelReason>,
         total_amount: Money,
         payable_amount: Money,
+        /// Null for the seller, like the other assets of the buyer.
         coupon_id: Option<CouponId>,
         coupon_discount: Option<Money>,
         wallet_amount: Option<Money>,
@@ -94,6 +97,52 @@ impl From<Order> for OrderView {
             pay_time: order.pay_time.map(Time),
             update_time: Time(order.update_time),
         }
+    }
+}
+
+/// The order as its seller sees it: without the assets of the buyer.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct SellersOrderView(OrderView);
+
+impl From<Order> for SellersOrderView {
+    fn from(order: Order) -> SellersOrderView {
+        SellersOrderView(OrderView::from(Order { assets: OrderAssets::NONE, ..order }))
+    }
+}
+
+/// The order as the party that cancelled it sees it.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct CancelledOrderView(OrderView);
+
+impl From<Order> for CancelledOrderView {
+    fn from(order: Order) -> CancelledOrderView {
+        CancelledOrderView(match order.cancel_reason {
+            Some(CancelReason::Seller) => SellersOrderView::from(order).0,
+            Some(
+                CancelReason::Buyer
+                | CancelReason::Timeout
+                | CancelReason::AssetLockFailed
+                | CancelReason::PaymentFailed,
+            )
+            | None => OrderView::from(order),
+        })
+    }
+}
+
+/// The order as this party sees it.
+fn seen_by(context: &CommandContext, order: Order) -> OrderView {
+    match context.user().map(|user| order.role_of(user)) {
+        Some(OrderActor::Seller) => SellersOrderView::from(order).0,
+        Some(
+            OrderActor::Buyer
+            | OrderActor::System
+            | OrderActor::Gateway
+            | OrderActor::Operator
+            | OrderActor::Unrelated,
+        )
+        | None => OrderView::from(order),
     }
 }
 
@@ -153,11 +202,12 @@ async fn page(Caller(edge, context): Caller, parameters: Parameters) -> RouteRes
     if let Some(number) = order_no {
         let found = edge.app.queries.order_by_number(&context, &number).await?;
         let items = found.filter(|order| status.is_none_or(|status| order.status == status));
-        return Done::page(Page { items: Vec::from_iter(items), next: None }, OrderView::from);
+        let items = Vec::from_iter(items);
+        return Done::page(Page { items, next: None }, |order| seen_by(&context, order));
     }
     let side = side.unwrap_or(OrderSide::Buyer);
     let page = edge.app.queries.orders(&context, side, status, before, limit).await?;
-    Done::page(page, OrderView::from)
+    Done::page(page, |order| seen_by(&context, order))
 }
 
 /// Returns an order.
@@ -181,7 +231,7 @@ async fn one(
 ) -> RouteResult {
     parameters.finish()?;
     let order = edge.app.queries.find_order(&context, id).await?;
-    Done::ok(&OrderView::from(order))
+    Done::ok(&seen_by(&context, order))
 }
 
 /// Cancels an unpaid order.
@@ -202,13 +252,13 @@ async fn one(
     ),
 )]
 async fn cancel(
-    Command(edge, call): Command<Updated<OrderView>>,
+    Command(edge, call): Command<Updated<CancelledOrderView>>,
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::Cancellation>,
 ) -> RouteResult {
     let off_shelf = body.command(|body, _| body.off_shelf)?.unwrap_or(false);
     let order = edge.app.ordering.cancel(&call, CancelOrder { order, off_shelf }).await?;
-    Done::ok(&OrderView::from(order))
+    Done::ok(&CancelledOrderView::from(order))
 }
 
 /// Marks an order as shipped.
@@ -229,7 +279,7 @@ async fn cancel(
     ),
 )]
 async fn ship(
-    Command(edge, call): Command<Updated<OrderView>>,
+    Command(edge, call): Command<Updated<SellersOrderView>>,
     PathId(id): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::Shipping>,
 ) -> RouteResult {
@@ -238,7 +288,7 @@ async fn ship(
         shipment.map_or_else(|(name, error)| fields.reject(name, error), Some)
     })?;
     let order = edge.app.ordering.ship(&call, id, shipment).await?;
-    Done::ok(&OrderView::from(order))
+    Done::ok(&SellersOrderView::from(order))
 }
 
 /// Confirms that the goods were received.

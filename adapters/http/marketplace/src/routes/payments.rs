@@ -6,8 +6,9 @@ use handover_http::body::OptionalBody;
 use handover_http::query::Parameters;
 use handover_http::response::{Done, PageView};
 use handover_http::views;
+use handover_http::views::Time;
 use handover_outbox::Page;
-use marketplace::use_cases::{SettlePayment, StartPayment};
+use marketplace::use_cases::{OrderPayments, SettlePayment, StartPayment};
 use marketplace_domain::{
     InvoiceId, Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
@@ -43,6 +44,9 @@ views! {
         amount: Money,
         payment_method: &'static str = kinds::PaymentMethodName,
         status: PaymentStatus,
+        /// Time at which the order is cancelled if it is not paid. Null if the order is not `pending`, and in the responses of
+        /// the calls that start or report the payment.
+        expires_at: Option<Time>,
     }
 }
 
@@ -56,6 +60,7 @@ impl From<Payment> for PaymentView {
             amount: payment.amount,
             payment_method: payment.method.as_str(),
             status: payment.status,
+            expires_at: None,
         }
     }
 }
@@ -111,8 +116,9 @@ pub(super) async fn of_order(
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
-    let payments = edge.app.queries.payments(&context, order).await?;
-    Done::page(Page { items: payments, next: None }, PaymentView::from)
+    let OrderPayments { payments, expires_at } = edge.app.queries.payments(&context, order).await?;
+    let view = |payment| PaymentView { expires_at: expires_at.map(Time), ..PaymentView::from(payment) };
+    Done::page(Page { items: payments, next: None }, view)
 }
 
 /// Reports the result of a payment.

@@ -3,13 +3,13 @@
 use handover_events::TenantId;
 use handover_http::views;
 use handover_http::views::{Listed, Time};
-use marketplace::use_cases::operations::OrderDetails;
+use marketplace::use_cases::operations::{FoundPayment, OrderDetails};
 use marketplace_domain::{
     Asset, CancelReason, CouponId, Currency, Money, Order, OrderId, OrderNo, OrderStatus, Payment, PaymentId,
     PaymentStatus, Points, ProductId, Reference, RefundId, UserId,
 };
 
-use super::RefundDetailsView;
+use super::{GatewayReportView, RefundDetailsView};
 use crate::openapi::kinds;
 
 views! {
@@ -60,6 +60,18 @@ views! {
         deadline_status: Option<OrderStatus>,
         payments: Vec<PaymentDetailsView>,
         refunds: Vec<RefundDetailsView>,
+    }
+
+    /// A payment, the deadline of its order, and what the gateway reported about it.
+    pub FoundPaymentView as FoundPayment {
+        /// Null for the payment of an invoice.
+        order_id: Option<OrderId>,
+        payment: PaymentDetailsView,
+        /// Time of the automatic change of the order if nobody changes it earlier; null if there is none.
+        deadline: Option<Time>,
+        /// Status of the order after its deadline.
+        deadline_status: Option<OrderStatus>,
+        reports: Vec<GatewayReportView>,
     }
 
     /// A payment, as operators see it.
@@ -151,6 +163,18 @@ impl From<OrderDetails> for OrderDetailsView {
             deadline_status: deadline.map(|deadline| deadline.status),
             payments: payments.into_iter().map(PaymentDetailsView::from).collect(),
             refunds: refunds.into_iter().map(RefundDetailsView::from).collect(),
+        }
+    }
+}
+
+impl From<FoundPayment> for FoundPaymentView {
+    fn from(FoundPayment { payment, deadline, reports }: FoundPayment) -> FoundPaymentView {
+        FoundPaymentView {
+            order_id: payment.of.order(),
+            payment: PaymentDetailsView::from(payment),
+            deadline: deadline.map(|deadline| Time(deadline.at)),
+            deadline_status: deadline.map(|deadline| deadline.status),
+            reports: reports.into_iter().map(GatewayReportView::from).collect(),
         }
     }
 }

@@ -39,6 +39,9 @@ struct ItemView {
     event_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer: Option<String>,
+    /// Operator who redrove or replayed the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +81,7 @@ impl From<TimelineItem> for ItemView {
             event_id: item.event_id,
             event_type: item.event_type,
             consumer: item.consumer,
+            actor: item.actor,
             status: item.status,
             attempts: item.attempts,
             idempotency_key: item.idempotency_key,

@@ -84,9 +84,10 @@ impl Row {
     /// Whether the audit log records the request as a read: the log records the caller as an operator on this route,
     /// and the request is permitted or gets 404, and changes nothing.
     fn is_audited_read(&self, caller: CallerKind, outcome: char) -> bool {
-        // Lists of event types and alerts, and statistics over time, have no data of a tenant; programs poll them.
-        let is_unrecorded =
-            ["/event-types", "/alerts", "/history"].iter().any(|end| self.route.ends_with(end));
+        // Programs poll the lists of event types, alerts and queues, and statistics: they have no rows of a tenant.
+        let is_unrecorded = ["/event-types", "/alerts", "/history", "/queues", "/stats"]
+            .iter()
+            .any(|end| self.route.ends_with(end));
         let is_for_operators = is_operators_route(self.route) && !is_unrecorded;
         // Two POST routes also record a read: a release of an aggregate that is not blocked (404), and a repair, which
         // reads before it changes anything.

@@ -11,7 +11,7 @@ use crate::world::{BUYER, OTHER_USER, SELLER, Setup, World, report};
 
 impl World {
     /// Places the buyer's order for a product of 88.50 with these assets.
-    async fn order_with(&self, assets: &str) -> ApiResponse {
+    pub(crate) async fn order_with(&self, assets: &str) -> ApiResponse {
         let body = format!(r#"{{"productId":{},{assets}}}"#, self.product().await);
         self.post_as(BUYER, "/api/v1/orders").json(body).send().await
     }

@@ -147,7 +147,8 @@ async fn operator_pays_an_invoice_of_the_tenant_and_the_platform_refunds_it() {
     let payment = started.id("paymentId");
     let expected = json!({
         "paymentId": payment, "reference": started.data["reference"], "orderId": null, "invoiceId": invoice,
-        "amount": started.data["amount"], "paymentMethod": "card", "status": "PROCESSING"
+        "amount": started.data["amount"], "paymentMethod": "card", "status": "PROCESSING",
+        "expiresAt": null
     });
     assert_eq!(started.data, expected);
     assert!(started.text.contains(r#""amount":2.21,"#), "{}", started.text);

@@ -36,7 +36,7 @@ async fn operator_lists_the_outbox_of_its_tenant() {
             "eventId": created["eventId"], "eventType": "ORDER_CREATED", "aggregateType": "Order", "aggregateId": id,
             "aggregateSeq": 1, "tenantId": 1, "status": "NEW", "retryCount": 0, "maxRetryCount": 3,
             "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00.000000Z",
-            "updateTime": "2026-01-31T08:00:00.000000Z", "sentTime": null, "releasedTime": null, "traceId": "t-1",
+            "updateTime": "2026-01-31T08:00:00.000000Z", "sentTime": null, "releasedTime": null, "waitsFor": null, "traceId": "t-1",
             "idleConsumers": ["coupon", "points", "wallet", "webhooks"], "payload": payload
         })
     );
@@ -56,12 +56,14 @@ async fn outbox_list_applies_every_filter() {
     let platform = world.token(OTHER_USER, 1, &[Role::Platform]);
     let order = world.order().await;
     let about = format!("?aggregateId={order}");
-    let cases: [(&str, usize); 14] = [
+    let cases: [(&str, usize); 16] = [
         ("", 2),
         ("?status=NEW", 2),
         ("?status=SENT", 0),
         ("?eventType=ORDER_CREATED", 1),
-        ("?eventType=NO_SUCH", 0),
+        ("?eventType=ORDER_PAID", 0),
+        ("?oldest=true", 2),
+        ("?oldest=true&status=FAILED", 0),
         (&about, 2),
         ("?aggregateId=-1", 0),
         ("?tenantId=1", 2),

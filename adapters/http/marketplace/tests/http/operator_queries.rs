@@ -148,9 +148,12 @@ async fn stats_show_counts_and_broker_state() {
     );
     let queue = &stats["queues"][0];
     assert_eq!(queue, &json!({ "name": queue["name"], "ready": 0, "unacked": 0, "consumers": 0 }));
-    assert_eq!(stats["broker"], json!({ "blocked": null }));
+    let available = json!({ "state": "AVAILABLE", "since": null, "error": null, "blocked": null });
+    assert_eq!(stats["broker"], available);
     world.broker.set_blocked(Some("low on disk"));
-    assert_eq!(world.get_ops_data("stats").await["broker"], json!({ "blocked": "low on disk" }));
+    let why = "low on disk";
+    let blocked = json!({ "state": "UNAVAILABLE", "since": null, "error": why, "blocked": why });
+    assert_eq!(world.get_ops_data("stats").await["broker"], blocked);
     world.broker.set_reachable(false);
     assert_eq!(world.get_ops_data("stats").await["queues"], Value::Null);
     let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);

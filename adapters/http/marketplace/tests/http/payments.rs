@@ -24,7 +24,7 @@ async fn order_has_one_payment_in_processing() {
     assert!(reference.parse::<Reference>().is_ok(), "{reference}");
     let expected = json!({
         "paymentId": payment, "reference": reference, "orderId": order, "invoiceId": null, "amount": amount,
-        "paymentMethod": "card", "status": "PROCESSING"
+        "paymentMethod": "card", "status": "PROCESSING", "expiresAt": null
     });
     assert_eq!(first.data, expected);
     for body in ["", "{}", r#"{"paymentMethod":null}"#] {
@@ -36,7 +36,9 @@ async fn order_has_one_payment_in_processing() {
     assert!(text.contains("a payment by card is in progress"), "{text}");
     for party in [BUYER, SELLER] {
         let listed = world.get_as(party, &path).send().await.expect(200, "00000");
-        assert_eq!(listed.data["items"], json!([expected]));
+        let mut with_deadline = expected.clone();
+        with_deadline["expiresAt"] = json!("2026-01-31T08:15:00.000000Z");
+        assert_eq!(listed.data["items"], json!([with_deadline]));
     }
     world.get_as(OTHER_USER, &path).send().await.expect(404, "A0404");
     world.post_as(SELLER, &path).send().await.expect(403, "A0303");

@@ -119,3 +119,31 @@ async fn free_text_is_visible_to_parties_and_role_pii_only() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn seller_does_not_see_the_assets_of_the_buyer_in_any_response() {
+    let world = World::new().await;
+    world.deposit_to_buyer("20.50").await;
+    let placed = world.order_with(r#""walletAmount":20.50"#).await.expect(201, "00000");
+    let order = placed.id("orderId");
+    world.run_until_idle().await;
+    let path = format!("/api/v1/orders/{order}");
+    let number = placed.data["orderNo"].as_str().unwrap().to_owned();
+    let assets = |order: &Value| {
+        ["couponId", "couponDiscount", "walletAmount", "points"].map(|name| order[name].clone())
+    };
+    let hidden = [Value::Null, Value::Null, Value::Null, Value::Null];
+    let used = assets(&placed.data);
+    assert_eq!(used[2].to_string(), "20.50");
+    for (user, side, expected) in [(BUYER, "buyer", &used), (SELLER, "seller", &hidden)] {
+        let one = world.get_as(user, &path).send().await.expect(200, "00000").data;
+        assert_eq!(assets(&one), *expected, "{side}");
+        for query in [format!("?as={side}"), format!("?orderNo={number}")] {
+            let page =
+                world.get_as(user, &format!("/api/v1/orders{query}")).send().await.expect(200, "00000").data;
+            assert_eq!(assets(&page["items"][0]), *expected, "{side} {query}");
+        }
+    }
+    let declined = world.post_as(SELLER, &format!("{path}/cancel")).send().await.expect(200, "00000").data;
+    assert_eq!((&declined["cancelReason"], assets(&declined)), (&json!("seller"), hidden));
+}

@@ -32,10 +32,11 @@ queries! {
         tenant_id: TenantId = kinds::Id, TENANT;
         from: DateTime<Utc> = kinds::Time, "Earliest commit time (inclusive)";
         to: DateTime<Utc> = kinds::Time, "Latest commit time (exclusive)";
+        oldest: bool = bool, "`true`: events that are not published, the oldest first";
     }
 }
 
-/// Lists events, newest first.
+/// Lists events, newest first; with `oldest`, those that are not published, the oldest first.
 #[utoipa::path(
     get,
     path = "/outbox",
@@ -64,7 +65,10 @@ pub(crate) async fn page(
         to: query.to,
         ..OutboxFilter::default()
     };
-    let page = operations::outbox(&outbox, &operator, filter, before, limit).await?;
+    let page = match query.oldest {
+        Some(true) => operations::oldest_events(&outbox, &operator, filter, before, limit).await?,
+        Some(false) | None => operations::outbox(&outbox, &operator, filter, before, limit).await?,
+    };
     Done::page(page, EventView::from)
 }
 

@@ -2,8 +2,11 @@
 
 use handover_events::{AggregateId, EventId};
 use handover_outbox::archive::ArchiveReport;
-use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed, Restored};
+use handover_outbox::operations::{
+    Discarded, Redriven, Refused, ReplayResult, ReplayState, Replayed, Restored,
+};
 
+use super::Listed;
 use super::time::Time;
 use crate::openapi::kinds;
 
@@ -58,9 +61,36 @@ crate::views! {
     }
 }
 
+crate::views! {
+    /// What became of a replayed dead letter so far.
+    pub ReplayResultView as ReplayResult {
+        event_id: EventId,
+        queue: String,
+        consumer: String,
+        /// `APPLIED`, `DEAD` if the consumer failed permanently again, or `QUEUED`.
+        result: &'static str = String,
+        detail: Option<String>,
+    }
+}
+
+impl Listed for ReplayResultView {
+    const COLUMNS: &'static [&'static str] = &["eventId", "consumer", "result", "detail"];
+}
+
+impl From<ReplayResult> for ReplayResultView {
+    fn from(ReplayResult { sent, state, detail }: ReplayResult) -> ReplayResultView {
+        let result = match state {
+            ReplayState::Applied => "APPLIED",
+            ReplayState::Dead => "DEAD",
+            ReplayState::Queued => "QUEUED",
+        };
+        ReplayResultView { event_id: sent.event, queue: sent.queue, consumer: sent.consumer, result, detail }
+    }
+}
+
 impl From<Replayed> for ReplayView {
     fn from(replayed: Replayed) -> ReplayView {
-        let Replayed { dry_run, matched, replayed, refused, not_found, more } = replayed;
+        let Replayed { dry_run, matched, replayed, refused, not_found, more, sent: _ } = replayed;
         let refused = refused.into_iter().map(RefusedView::from).collect();
         ReplayView { dry_run, matched, replayed, refused, not_found, more }
     }

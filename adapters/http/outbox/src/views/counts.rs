@@ -3,9 +3,12 @@
 use handover_outbox::Distribution;
 use handover_outbox::operations::{ConsumerStats, Stats};
 use handover_outbox::ports::QueueDepth;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Listed;
 use super::alerts::AlertView;
+use super::time::Time;
 use crate::openapi::kinds;
 
 crate::views! {
@@ -91,8 +94,22 @@ crate::views! {
     }
 }
 
+/// Whether the broker can be reached and accepts messages.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = BrokerState)]
+pub(crate) enum BrokerStateView {
+    Available,
+    Unavailable,
+}
+
 crate::views! {
     BrokerStatsView as BrokerStats {
+        state: BrokerStateView,
+        /// Time at which a running process noticed the outage first; null if the broker is available, or if no process runs.
+        since: Option<Time>,
+        /// Why the broker is unavailable.
+        error: Option<String>,
         /// Reason why the broker blocks publishers; null if it does not.
         blocked: Option<String>,
     }
@@ -147,7 +164,15 @@ impl From<Stats> for StatsView {
             dead_letters: DeadLetterStatsView { open: stats.open_dead_letters },
             blocked: BlockedStatsView { aggregates: stats.blocked, more: stats.more_blocked },
             queues: stats.queues.map(|queues| queues.into_iter().map(QueueView::from).collect()),
-            broker: BrokerStatsView { blocked: stats.broker_blocked },
+            broker: BrokerStatsView {
+                state: match stats.broker.error {
+                    Some(_) => BrokerStateView::Unavailable,
+                    None => BrokerStateView::Available,
+                },
+                since: stats.broker.since.map(Time),
+                error: stats.broker.error,
+                blocked: stats.broker_blocked,
+            },
             recent: RecentStatsView {
                 publishes: stats.recent.all_publishes(),
                 failed_publishes: stats.recent.failed_publishes(),

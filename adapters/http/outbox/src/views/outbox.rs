@@ -1,7 +1,9 @@
 //! Outbox rows and blocked aggregates.
 
+use chrono::SecondsFormat;
 use handover_events::{AggregateId, EventId, Json, OutboxStatus, TenantId};
-use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
+use handover_outbox::operations::{ListedEvent, Outage};
+use handover_outbox::ports::{Blocked, Numbered};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -29,18 +31,32 @@ crate::views! {
         released_time: Option<Time>,
         /// Consumers that have no work with the event; it is not delivered to them.
         idle_consumers: Vec<String>,
+        /// Why the event is not published yet, while the broker is unavailable; null otherwise.
+        waits_for: Option<String>,
         trace_id: String,
         payload: Json,
     }
 }
 
 impl Listed for EventView {
-    const COLUMNS: &'static [&'static str] =
-        &["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"];
+    const COLUMNS: &'static [&'static str] = &[
+        "eventId",
+        "eventType",
+        "aggregateType",
+        "aggregateId",
+        "status",
+        "retryCount",
+        "createTime",
+        "lastError",
+        "waitsFor",
+    ];
 }
 
-impl From<OutboxRow> for EventView {
-    fn from(row: OutboxRow) -> EventView {
+impl From<ListedEvent> for EventView {
+    fn from(ListedEvent { row, broker_outage }: ListedEvent) -> EventView {
+        let waits_for = broker_outage.map(|Outage { since, error }| {
+            format!("broker, unavailable since {}: {error}", since.to_rfc3339_opts(SecondsFormat::Secs, true))
+        });
         EventView {
             trace_id: row.trace_id().to_owned(),
             payload: json_or_text(row.payload),
@@ -59,6 +75,7 @@ impl From<OutboxRow> for EventView {
             update_time: Time(row.update_time),
             sent_time: row.sent_time.map(Time),
             released_time: row.released_time.map(Time),
+            waits_for,
             idle_consumers: row.idle_consumers.names().map(str::to_owned).collect(),
         }
     }

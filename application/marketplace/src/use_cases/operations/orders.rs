@@ -1,8 +1,6 @@
 //! Use cases: operators find orders by what a user or the gateway names, and see what an order waits for.
 
-use std::time::Duration;
-
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use handover_events::{Json, TenantId};
 use marketplace_domain::{
     Order, OrderId, OrderNo, OrderStatus, Payment, PaymentId, Reference, Refund, Shipment, UserId,
@@ -13,6 +11,7 @@ use crate::context::CommandContext;
 use crate::ports::{MarketView, OrderSide};
 use crate::privacy;
 use crate::use_cases::UseCaseError;
+use crate::use_cases::queries::{after, payment_deadline};
 use handover_outbox::operations::{Action, Operator, count};
 use handover_outbox::ports::StoreError;
 use handover_outbox::{MASK, Page};
@@ -136,13 +135,10 @@ impl Operations {
     }
 
     /// A refund in progress stops the automatic completion.
-    fn deadline(&self, order: &Order) -> Option<Deadline> {
-        let after = |start: DateTime<Utc>, time: Duration| {
-            TimeDelta::from_std(time).ok().and_then(|time| start.checked_add_signed(time))
-        };
+    pub(super) fn deadline(&self, order: &Order) -> Option<Deadline> {
         let (at, status) = match order.status {
             OrderStatus::Pending => {
-                (after(order.create_time, self.handlers.pending_timeout), OrderStatus::Cancelled)
+                (payment_deadline(order, self.handlers.pending_timeout), OrderStatus::Cancelled)
             }
             OrderStatus::Shipped if order.running_refund().is_none() => {
                 (after(order.update_time, self.auto_completion?), OrderStatus::Completed)

@@ -4,6 +4,7 @@ mod invoice;
 mod item;
 mod items;
 
+use chrono::TimeDelta;
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Asset, Order, OrderActor, OrderId, Payment, Refund};
 
@@ -13,7 +14,7 @@ use crate::context::CommandContext;
 use crate::ports::MarketView;
 use crate::privacy;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
-use handover_outbox::ports::{DeadLetter, OutboxRow, StoreError};
+use handover_outbox::ports::{AuditFilter, DeadLetter, DeadLetterStatus, EndpointKey, OutboxRow, StoreError};
 use item::Visibility;
 use items::Items;
 
@@ -113,14 +114,53 @@ async fn add_events(
         items.of_duplicate(entry);
     }
     if visibility.operations {
-        items.of_webhooks(view.outbox_view().webhook_deliveries_of(&ids).await?);
+        for delivery in view.outbox_view().webhook_deliveries_of(&ids).await? {
+            // The delivery itself shows a single attempt.
+            let attempts = match delivery.attempts {
+                0 | 1 => Vec::new(),
+                _ => {
+                    let endpoint = EndpointKey { tenant, id: delivery.endpoint };
+                    view.outbox_view().webhook_attempts(endpoint, delivery.id).await?
+                }
+            };
+            items.of_webhook(delivery, attempts);
+        }
     }
     let keys: Vec<String> = ids.into_iter().map(String::from).collect();
     for dead_letter in dead_letters_of(view, &keys, tenant).await? {
-        items.of_dead_letter(dead_letter);
+        let discarded_by = match dead_letter.status {
+            DeadLetterStatus::Discarded if visibility.operations => discarded_by(view, &dead_letter).await?,
+            DeadLetterStatus::Discarded
+            | DeadLetterStatus::Open
+            | DeadLetterStatus::Replaying
+            | DeadLetterStatus::Replayed => None,
+        };
+        items.of_dead_letter(dead_letter, discarded_by, &history);
     }
     Ok(())
 }
+
+/// The operator who discarded a dead letter, from the audit log: its entry has the time of the decision.
+async fn discarded_by(
+    view: &mut dyn MarketView,
+    dead_letter: &DeadLetter,
+) -> Result<Option<String>, StoreError> {
+    let Some(at) = dead_letter.decided_at else { return Ok(None) };
+    let filter = AuditFilter {
+        tenant: Some(dead_letter.tenant),
+        changes: true,
+        from: Some(at),
+        to: Some(at + TimeDelta::microseconds(1)),
+    };
+    let found = view.outbox_view().audit_page(&filter, None, MAX_ENTRIES_OF_A_TIME).await?;
+    let discard = found.into_iter().map(|entry| entry.effect).find(|entry| entry.action == DISCARD);
+    Ok(discard.map(|entry| entry.actor))
+}
+
+/// Most changes by operators that have the same time.
+const MAX_ENTRIES_OF_A_TIME: u32 = 100;
+/// Audit action of a discard.
+const DISCARD: &str = "dead-letters.discard";
 
 /// An order or invoice, its payments and its refunds.
 fn aggregates_of(

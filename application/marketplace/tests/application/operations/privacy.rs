@@ -14,7 +14,7 @@ async fn shown(payload: &str) -> String {
     let process = world.process();
     let event = NewEvent { payload: payload.to_owned(), ..world.event("e-1", 1, &sample::changed(7)) };
     process.commit(vec![event]).await;
-    find_event(&process.app.outbox, &acting(&operator()), &event_id("e-1")).await.unwrap().payload
+    find_event(&process.app.outbox, &acting(&operator()), &event_id("e-1")).await.unwrap().row.payload
 }
 
 #[tokio::test(start_paused = true)]

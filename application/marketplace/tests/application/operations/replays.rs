@@ -7,7 +7,7 @@ use handover_outbox::ports::*;
 use super::failing_consumer::{dead_letter_fixture, next_record, park, with_scripted};
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
-use crate::support::{CommitFault, TENANT, World, message, millis, pass};
+use crate::support::{CommitFault, TENANT, World, event_id, message, millis, pass};
 
 #[tokio::test(start_paused = true)]
 async fn replayed_dead_letter_takes_effect_once_with_its_attempts_reset() {
@@ -16,7 +16,8 @@ async fn replayed_dead_letter_takes_effect_once_with_its_attempts_reset() {
     let world = &fixture.world;
     let before: Vec<QueueDepth> = world.broker.queues().await.unwrap();
     let replayed = fixture.replay(keys(&["e-1"])).await.unwrap();
-    assert_eq!(replayed, Replayed { matched: 1, replayed: 1, ..Replayed::default() });
+    let sent = vec![SentDeadLetter { queue: QUEUE.into(), consumer: NAME.into(), event: event_id("e-1") }];
+    assert_eq!(replayed, Replayed { matched: 1, replayed: 1, sent, ..Replayed::default() });
     let dead_letter = world.dead_letter(QUEUE, "e-1").await;
     assert_eq!(dead_letter.status, DeadLetterStatus::Replayed);
     assert_eq!(dead_letter.note.as_deref(), Some("the service is available again"));

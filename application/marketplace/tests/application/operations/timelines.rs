@@ -200,7 +200,9 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
         assert!(shown.items.is_sorted_by_key(|item| item.at));
         let of_event = shown.items.into_iter().filter(|it| it.event_id.as_ref() == Some(&shipped.event_id));
         let lines = of_event.filter(|item| item.kind == kind);
-        lines.map(|item| (item.what, item.status.unwrap(), item.attempts, item.detail)).collect::<Vec<_>>()
+        lines
+            .map(|item| (item.what, item.status.unwrap_or("-"), item.attempts, item.detail))
+            .collect::<Vec<_>>()
     };
     let line = |what: &str, status, attempts, detail: Option<&str>| {
         (what.to_owned(), status, Some(attempts), detail.map(str::to_owned))
@@ -394,7 +396,7 @@ async fn items_of_a_consumer_are_shown_only_to_readers_that_see_its_effects() {
         for (consumer, _) in consumers {
             let items = [
                 &format!("applied by {consumer}"),
-                "replayed to its consumer",
+                "replay confirmed by the broker",
                 &format!("duplicate ignored by {consumer}"),
                 "parked as dead letter",
             ];

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::ConsumeStatus;
+use handover_events::{ConsumeStatus, HistoryKind};
 use tracing::warn;
 
+use super::results::SentDeadLetter;
 use crate::consumers::retry_record;
 use crate::event_line::{EventFields, event_line};
+use crate::history::{self, RedrivenBy};
 use crate::message::outgoing_to;
 use crate::operations::changed_by_earlier_attempt;
 use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
 use crate::outbox::Outbox;
 use crate::ports::{
-    AuditEntry, Changed, DeadLetterStatus, Decision, OutboxRow, OutboxUnit, PublishOutcome, StoreError,
+    AuditEntry, Changed, DeadLetterStatus, Decision, HistoryEntry, OutboxRow, OutboxUnit, PublishOutcome,
+    StoreError,
 };
 use crate::transaction::{Attempt, with_tx};
 
@@ -28,6 +31,9 @@ pub(super) struct Ready {
     pub(super) key: String,
     pub(super) consumer: String,
     pub(super) event: OutboxRow,
+    /// Reason and time of the death that the replay follows.
+    pub(super) reason: String,
+    pub(super) died_at: DateTime<Utc>,
 }
 
 impl Ready {
@@ -35,6 +41,35 @@ impl Ready {
         let queue = self.queue.clone();
         let key = self.key.clone();
         Decision { queue, key, from: from.to_vec(), to, note: None, at }
+    }
+
+    fn sent(&self) -> SentDeadLetter {
+        SentDeadLetter {
+            queue: self.queue.clone(),
+            consumer: self.consumer.clone(),
+            event: self.event.event_id.clone(),
+        }
+    }
+
+    /// History entries of the death, which the next one overwrites in the dead letter, and of the replay.
+    fn history(&self, entry: &AuditEntry) -> [HistoryEntry; 2] {
+        let death = HistoryEntry {
+            tenant: self.event.aggregate.tenant,
+            event_id: self.event.event_id.clone(),
+            kind: HistoryKind::Failed,
+            consumer: Some(self.consumer.clone()),
+            attempts: 0,
+            detail: Some(self.reason.clone()),
+            at: self.died_at,
+        };
+        let by = RedrivenBy { actor: &entry.actor, reason: entry.reason.as_deref() };
+        let replay = HistoryEntry {
+            kind: HistoryKind::Redriven,
+            detail: Some(by.to_string()),
+            at: entry.at,
+            ..death.clone()
+        };
+        [death, replay]
     }
 
     fn refused(&self, why: impl Into<String>) -> Refused {
@@ -50,7 +85,7 @@ pub(super) struct Batch {
 
 #[derive(Default)]
 pub(super) struct BatchOutcome {
-    pub(super) replayed: u64,
+    pub(super) sent: Vec<SentDeadLetter>,
     pub(super) refused: Vec<Refused>,
     /// The publish failed, or the broker did not confirm in time.
     pub(super) broker_unreachable: bool,
@@ -77,7 +112,7 @@ impl Batch {
         for (dead_letter, outcome) in batch.dead_letters.iter().zip(outcomes) {
             match outcome {
                 BeginOutcome::Publish => to_publish.push(dead_letter),
-                BeginOutcome::Applied => end.replayed += 1,
+                BeginOutcome::Applied => end.sent.push(dead_letter.sent()),
                 BeginOutcome::Decided(why) => end.refused.push(dead_letter.refused(why)),
             }
         }
@@ -102,6 +137,7 @@ impl Batch {
         let earlier = changed_by_earlier_attempt(unit, attempt, &self.entry).await?;
         let mut outcomes = Vec::with_capacity(self.dead_letters.len());
         let mut records = Vec::new();
+        let mut entries = Vec::new();
         let mut changed = 0;
         for dead_letter in &self.dead_letters {
             // Change the dead letter before reading the log: a worker that marks the event DEAD again writes both;
@@ -114,6 +150,7 @@ impl Batch {
                 continue;
             }
             changed += 1;
+            entries.extend(dead_letter.history(&self.entry));
             let record = unit.consumption(&dead_letter.consumer, &dead_letter.event.event_id).await?;
             let status = record.as_ref().map(|record| record.status);
             if status == Some(ConsumeStatus::Success) {
@@ -140,6 +177,7 @@ impl Batch {
         if !records.is_empty() {
             unit.record(&records).await?;
         }
+        history::add(unit, attempt, entries).await?;
         if earlier.is_none() {
             unit.audit(&AuditEntry { changed, ..self.entry.clone() }).await?;
         }
@@ -266,7 +304,7 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
                     consumer = dead_letter.consumer,
                     "[DeadLetters] dead letter replayed"
                 );
-                end.replayed += 1;
+                end.sent.push(dead_letter.sent());
             }
             Some(why) => end.refused.push(dead_letter.refused(why)),
         }

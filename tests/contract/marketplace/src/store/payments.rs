@@ -3,6 +3,7 @@
 use handover_contract::samples::{SPECIAL_CHARACTERS, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
+use marketplace::ports::PaymentFilter;
 use marketplace_domain::{Money, Order, Payment, PaymentMethod, PaymentStatus, Reference};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -223,4 +224,49 @@ pub async fn payments_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     assert_eq!(of(1, 2).await, [payment(5, 2)]);
     assert_eq!(of(2, 1).await, [foreign]);
     assert_eq!(of(1, 3).await, []);
+}
+
+async fn page(rig: &dyn MarketRig, filter: PaymentFilter, before: Option<i64>, limit: u32) -> Vec<i64> {
+    let page = view(rig).await.payments_page(filter, before.map(payment_id), limit).await;
+    page.expect("cannot read a page of payments").iter().map(|payment| payment.id.get()).collect()
+}
+
+/// A page contains payments with ids below the given id, greatest id first.
+pub async fn payment_pages_are_ordered_by_descending_id(rig: &dyn MarketRig) {
+    add(rig, &[payment(12, 12), payment(3, 3), payment(MAX_ID, 1), payment(4, 4), payment(5, 5)]).await;
+    let all = PaymentFilter::default();
+    assert_eq!(page(rig, all, None, 2).await, [MAX_ID, 12]);
+    assert_eq!(page(rig, all, Some(12), 2).await, [5, 4]);
+    assert_eq!(page(rig, all, Some(4), 2).await, [3]);
+    assert_eq!(page(rig, all, Some(3), 2).await, [0; 0]);
+    let rows = view(rig).await.payments_page(all, Some(payment_id(5)), 1).await.unwrap();
+    assert_eq!(rows, [payment(4, 4)]);
+}
+
+/// Filters of a page apply together; rows that do not match do not count against the limit.
+pub async fn payment_pages_filter_by_tenant_status_and_bound(rig: &dyn MarketRig) {
+    for id in 1..=6 {
+        add(rig, &[Payment { tenant: tenant(1 + id % 2), ..payment(id, id) }]).await;
+    }
+    for id in [2, 3, 5] {
+        let started = stored(rig, id).await.unwrap();
+        settle(rig, &started, PaymentStatus::Failed, &format!("txn-{id}")).await;
+    }
+    let of_tenant = |id| PaymentFilter { tenant: Some(tenant(id)), ..PaymentFilter::default() };
+    let failed = |filter| PaymentFilter { status: Some(PaymentStatus::Failed), ..filter };
+    let above = |id, filter| PaymentFilter { above: Some(payment_id(id)), ..filter };
+    let all = PaymentFilter::default();
+    let expected: [(PaymentFilter, &[i64]); 7] = [
+        (all, &[6, 5, 4, 3, 2, 1]),
+        (of_tenant(1), &[6, 4, 2]),
+        (failed(all), &[5, 3, 2]),
+        (failed(of_tenant(2)), &[5, 3]),
+        (above(4, all), &[6, 5]),
+        (above(2, failed(all)), &[5, 3]),
+        (above(2, failed(of_tenant(1))), &[]),
+    ];
+    for (filter, ids) in expected {
+        assert_eq!(page(rig, filter, None, 100).await, ids, "{filter:?}");
+        assert_eq!(page(rig, filter, None, 1).await, ids[..ids.len().min(1)], "{filter:?}");
+    }
 }

@@ -131,6 +131,19 @@ impl OrderRepoWrapper for Unit {
 }
 
 impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
+    async fn payments_page(
+        &mut self,
+        filter: PaymentFilter,
+        before: Option<PaymentId>,
+        limit: u32,
+    ) -> Result<Vec<Payment>, StoreError> {
+        let ignores_bound = self.has(Fault::PaymentPagesIgnoreBound);
+        let filter = if ignores_bound { PaymentFilter { above: None, ..filter } } else { filter };
+        let before = self.first_below(before.map(PaymentId::get));
+        let before = before.and_then(|id| PaymentId::try_from(id).ok());
+        self.inner().payments_page(filter, before, limit).await
+    }
+
     async fn payments_of(
         &mut self,
         tenant: TenantId,

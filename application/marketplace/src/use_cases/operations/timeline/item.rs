@@ -23,7 +23,7 @@ pub enum TimelineKind {
     Effect,
     /// A consumer recorded an event in its consume log. Only for readers that see its effects.
     Consumed,
-    /// The event is delivered to a webhook endpoint. Only for operators.
+    /// A delivery of the event to a webhook endpoint, or one of several attempts at it. Only for operators.
     Webhook,
     /// A dead letter was created, replayed or discarded.
     DeadLetter,
@@ -67,6 +67,8 @@ pub struct TimelineItem {
     pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub consumer: Option<String>,
+    /// Operator who redrove or replayed the event. Only for operators.
+    pub actor: Option<String>,
     /// New status of the order, payment, refund, report, outbox row, consume-log record or dead letter.
     pub status: Option<&'static str>,
     /// Number of attempts so far to publish or to apply the event.

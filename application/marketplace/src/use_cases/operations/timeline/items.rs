@@ -1,22 +1,22 @@
 //! Converts rows into timeline items.
 
+mod of_operators;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 use marketplace_domain::event::ChangeKind;
 use marketplace_domain::{
-    Asset, AssetOperation, EventBody, GatewayReport, OperationKind, Payment, PaymentStatus, Refund,
-    RefundCause, RefundStatus,
+    Asset, AssetOperation, EventBody, OperationKind, Payment, PaymentStatus, Refund, RefundCause,
+    RefundStatus,
 };
 
 use super::item::{TimelineItem, TimelineKind, Visibility};
 use crate::consumer::{Consumer, EffectRow, RowDescription};
 use crate::use_cases::operations::Operations;
 use handover_outbox::MASK;
-use handover_outbox::ports::{
-    Consumed, DeadLetter, DeadLetterStatus, HistoryEntry, Numbered, OutboxRow, WebhookDelivery,
-};
+use handover_outbox::ports::{Consumed, HistoryEntry, OutboxRow};
 use handover_outbox::relay::envelope_of;
 
 const CONFIRMED: &str = "confirmed by the broker";
@@ -90,7 +90,8 @@ impl<'a> Items<'a> {
         let committed = new_item(row.create_time, TimelineKind::Event, what);
         self.push(&row.event_id, TimelineItem { detail, ..committed });
         let mut is_in_history = false;
-        for entry in history {
+        // An entry with a consumer is about a delivery.
+        for entry in history.filter(|entry| entry.consumer.is_none()) {
             let (status, what) = match entry.kind {
                 HistoryKind::Retry => (OutboxStatus::Retry, NOT_CONFIRMED),
                 HistoryKind::Failed => (OutboxStatus::Failed, FAILED),
@@ -99,7 +100,12 @@ impl<'a> Items<'a> {
                 HistoryKind::Duplicate => continue,
             };
             is_in_history = (status, entry.attempts) == (row.status, row.retry_count);
+            let actor = match entry.kind {
+                HistoryKind::Redriven => entry.detail.as_deref().map(actor_of),
+                HistoryKind::Retry | HistoryKind::Failed | HistoryKind::Sent | HistoryKind::Duplicate => None,
+            };
             let item = TimelineItem {
+                actor: self.for_operators(actor),
                 status: Some(status.as_str()),
                 attempts: Some(entry.attempts),
                 detail: self.for_operators(entry.detail.clone()),
@@ -127,26 +133,6 @@ impl<'a> Items<'a> {
         let attempts = Some(attempts);
         let published = new_item(at, TimelineKind::Published, what);
         self.push(&row.event_id, TimelineItem { status, attempts, detail, ..published });
-    }
-
-    /// Adds an item for each webhook delivery, with its state. Only for operators.
-    pub(super) fn of_webhooks(&mut self, deliveries: Vec<WebhookDelivery>) {
-        for delivery in deliveries {
-            let what = match delivery.redelivery {
-                0 => format!("webhook delivery {} to endpoint {}", delivery.id, delivery.endpoint),
-                number => {
-                    format!("webhook redelivery {number} ({}) to endpoint {}", delivery.id, delivery.endpoint)
-                }
-            };
-            let at = delivery.settle_time.unwrap_or(delivery.create_time);
-            let item = TimelineItem {
-                status: Some(delivery.state.as_str()),
-                attempts: Some(delivery.attempts),
-                detail: delivery.last_error,
-                ..new_item(at, TimelineKind::Webhook, what)
-            };
-            self.push(&delivery.event_id, item);
-        }
     }
 
     /// Adds the state of an event at a consumer.
@@ -188,41 +174,9 @@ impl<'a> Items<'a> {
         }
         let item = TimelineItem {
             consumer: Some(consumer.clone()),
-            status: Some(ConsumeStatus::Success.as_str()),
             ..new_item(entry.at, TimelineKind::Consumed, format!("duplicate ignored by {consumer}"))
         };
         self.push(&entry.event_id, item);
-    }
-
-    /// Adds the creation of a dead letter and, if there is one, the decision of an operator.
-    pub(super) fn of_dead_letter(&mut self, dead_letter: DeadLetter) {
-        let Ok(event) = dead_letter.key.parse::<EventId>() else { return };
-        let consumer = self.consumers.get(&dead_letter.queue).cloned();
-        if consumer.as_ref().is_some_and(|consumer| self.hidden.contains(consumer)) {
-            return;
-        }
-        let parked = TimelineItem {
-            consumer: consumer.clone(),
-            status: Some(DeadLetterStatus::Open.as_str()),
-            detail: self.for_operators(Some(dead_letter.reason)),
-            ..new_item(dead_letter.died_at, TimelineKind::DeadLetter, "parked as dead letter")
-        };
-        self.push(&event, parked);
-        let what = match dead_letter.status {
-            // There is no decision yet, or the event was dead-lettered again after the decision, so that the decision
-            // is obsolete.
-            DeadLetterStatus::Open => return,
-            DeadLetterStatus::Replaying => "replay in progress",
-            DeadLetterStatus::Replayed => "replayed to its consumer",
-            DeadLetterStatus::Discarded => "discarded by an operator",
-        };
-        let decided = TimelineItem {
-            consumer,
-            status: Some(dead_letter.status.as_str()),
-            detail: self.for_operators(dead_letter.note),
-            ..new_item(dead_letter.decided_at.unwrap_or(dead_letter.died_at), TimelineKind::DeadLetter, what)
-        };
-        self.push(&event, decided);
     }
 
     /// Adds the effects of a consumer.
@@ -279,26 +233,7 @@ impl<'a> Items<'a> {
                 ..new_item(refund.create_time, TimelineKind::Payment, what)
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
-        }
-    }
-
-    /// Adds an item for each report of the gateway with its present state. Its consequences have the same time and are
-    /// sorted after it.
-    pub(super) fn of_gateway_reports(&mut self, reports: Vec<Numbered<GatewayReport>>) {
-        let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
-        for Numbered { id, effect: report } in reports {
-            let result = report.result.as_deref().unwrap_or("an unknown result");
-            let what = format!("report {id} of the gateway: {} {result}; {}", report.kind, report.outcome);
-            let item = TimelineItem {
-                status: Some(report.state.as_str()),
-                amount: report.amount.map(|amount| amount.to_string()),
-                detail: report
-                    .closed
-                    .map(|closed| format!("closed by {}: {}", closed.operator, closed.reason)),
-                trace_id: Some(report.trace_id),
-                ..new_item(report.create_time, TimelineKind::GatewayReport, what)
-            };
-            self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+            self.of_refund_attempt(refund);
         }
     }
 
@@ -360,6 +295,11 @@ fn started(payment: &Payment) -> String {
     format!("payment of {} {} started", payment.amount, payment.currency.as_str())
 }
 
+/// The operator in the text of a redrive or replay, which may end with the reason.
+fn actor_of(text: &str) -> String {
+    text.split_once(": ").map_or(text, |(actor, _)| actor).to_owned()
+}
+
 /// Creates an item without optional fields.
 fn new_item(at: DateTime<Utc>, kind: TimelineKind, what: impl Into<String>) -> TimelineItem {
     TimelineItem {
@@ -368,6 +308,7 @@ fn new_item(at: DateTime<Utc>, kind: TimelineKind, what: impl Into<String>) -> T
         event_id: None,
         event_type: None,
         consumer: None,
+        actor: None,
         status: None,
         attempts: None,
         idempotency_key: None,
