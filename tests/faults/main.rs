@@ -15,7 +15,6 @@
 )]
 
 mod alerts;
-mod archive;
 mod backlog;
 mod canaries;
 mod cluster;

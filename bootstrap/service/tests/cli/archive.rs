@@ -1,5 +1,4 @@
-//! `outbox archive`, `outbox restore`, and the settings of the archive. A test of the faults archives and restores events with
-//! the same commands.
+//! `outbox archive`, `outbox restore`, and the settings of the archive.
 
 use serde_json::json;
 
