@@ -5,23 +5,12 @@ use std::fmt::{self, Display};
 
 use handover_outbox::ports::StoreError;
 
+use crate::dialect::CREATED;
 use crate::migrations::{Migrations, OUTBOX};
 use crate::schema::SchemaError;
 use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;
-
-/// The schema after all migrations of a part, for each engine: the lines of [`SqlStore::schema_lines`] for its tables. Empty
-/// if the part is not compared.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ExpectedSchema {
-    /// On SQLite.
-    pub sqlite: &'static str,
-    /// On MySQL and MariaDB.
-    pub mysql: &'static str,
-    /// On PostgreSQL.
-    pub postgres: &'static str,
-}
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,10 +132,6 @@ impl Session {
         Ok(lines)
     }
 }
-
-/// Kind of a row of [`Dialect::catalogue`](crate::dialect::Dialect::catalogue) whose definition is the statement that created the
-/// table: SQLite lists `CHECK` constraints nowhere else.
-pub(crate) const CREATED: &str = "created";
 
 fn line(table: &str, kind: &str, name: &str, definition: &str) -> String {
     format!("{table}\t{kind}\t{name}\t{definition}")

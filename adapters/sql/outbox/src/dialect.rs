@@ -52,6 +52,10 @@ pub enum Joining {
     CommonTableExpressions,
 }
 
+/// Kind of a row of [`Dialect::catalogue`] whose definition is the statement that created the table: SQLite lists `CHECK`
+/// constraints nowhere else.
+pub(crate) const CREATED: &str = "created";
+
 /// The SQL of one engine, where it differs from the others.
 pub trait Dialect: Send + Sync {
     /// The keyword before a query that returns its plan.

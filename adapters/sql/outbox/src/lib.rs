@@ -52,7 +52,7 @@ mod wakeup;
 
 pub use appending::AppendEvents;
 pub use broker::DatabaseBroker;
-pub use comparison::{ExpectedSchema, SchemaDifference, SchemaItem};
+pub use comparison::{SchemaDifference, SchemaItem};
 pub use dialect::{Claiming, Dialect, Joining, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -63,7 +63,7 @@ pub use engine_info::{ServerInfo, UnsuitableSetting};
 #[doc(hidden)]
 pub use handover_outbox::ports::StoreError;
 pub use lending::{HasConnection, lent_error};
-pub use migrations::{MigrationFile, Migrations};
+pub use migrations::{ExpectedSchema, MigrationFile, Migrations};
 pub use pending::PendingMigration;
 pub use pools::METRICS;
 pub use prefix::{InvalidTablePrefix, TablePrefix};

@@ -1,7 +1,5 @@
 //! The embedded migrations of one part of a database.
 
-use crate::comparison::ExpectedSchema;
-
 /// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters`, and those that begin with `outbox_` or
 /// `webhook_`.
 pub(crate) static OUTBOX: Migrations = Migrations {
@@ -126,6 +124,18 @@ pub struct Migrations {
     pub postgres: &'static [MigrationFile],
     /// The schema after all migrations.
     pub schema: ExpectedSchema,
+}
+
+/// The schema after all migrations of a part, for each engine: the lines of [`SqlStore::schema_lines`](crate::SqlStore::schema_lines) for its tables. Empty
+/// if the part is not compared.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ExpectedSchema {
+    /// On SQLite.
+    pub sqlite: &'static str,
+    /// On MySQL and MariaDB.
+    pub mysql: &'static str,
+    /// On PostgreSQL.
+    pub postgres: &'static str,
 }
 
 /// The version of the newest migration; 0 if there are none.

@@ -22,7 +22,7 @@ pub(super) const CATALOGUE: &str = "\
 
 #[cfg(test)]
 mod tests {
-    use crate::comparison::CREATED;
+    use crate::dialect::CREATED;
 
     #[test]
     fn query_names_the_kind_of_created_tables() {
