@@ -246,8 +246,11 @@ impl World {
     }
 
     async fn invoice_operators(&self) {
+        if !self.run_settings.has_invoices {
+            return;
+        }
         let actor_state = self.actor_state();
-        while self.run_settings.has_invoices {
+        loop {
             self.faults.sleep(self.faults.random.millis(300..2_000)).await;
             let app = self.app(self.faults.random.index(self.slots.len()));
             let patience = Duration::from_secs(10);

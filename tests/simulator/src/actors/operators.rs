@@ -72,14 +72,13 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
         let operator = operator(faults, tenant);
         let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
         let failed = match outbox(&app.outbox, &operator, filter, None, 100).await {
-            Ok(failed) => failed.items,
+            Ok(failed) => failed.items.into_iter().map(|listed| listed.row),
             Err(error) => {
                 require_success(faults, "read", Err(error));
                 continue;
             }
         };
         let aggregates: BTreeSet<(String, AggregateId)> = failed
-            .into_iter()
             .filter(|row| is_unpublishable(&row.event_id))
             .map(|row| (row.aggregate.kind, row.aggregate.id))
             .collect();
@@ -187,7 +186,8 @@ async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Ope
 async fn read(app: &App, faults: &Faults, tenant: TenantId) {
     let operator = operator(faults, tenant);
     if let Ok(rows) = outbox(&app.outbox, &operator, OutboxFilter::default(), None, 50).await
-        && let Some(row) = rows.items.iter().find(|row| row.aggregate.tenant != tenant)
+        && let Some(row) =
+            rows.items.iter().map(|listed| &listed.row).find(|row| row.aggregate.tenant != tenant)
     {
         faults.violation(format!("an operator of tenant {tenant} saw {} of another tenant", row.event_id));
     }
