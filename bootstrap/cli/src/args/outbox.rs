@@ -68,7 +68,7 @@ redriven is archived again within a day. The action is recorded in the audit log
 Examples:
   handover outbox restore --event 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --reason \"the reader asked\"
   handover outbox restore --aggregate Book 17 --reason \"the reader asked\"
-  handover outbox restore --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --reason \"lost by the receiver\"";
+  handover outbox restore --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --reason lost";
 
 /// Subcommands of `outbox`.
 #[derive(Debug, Clone, Subcommand)]
