@@ -148,16 +148,14 @@ pub enum Failure {
     why: "the database file was not created yet, or is in another folder",
     do: "start the service here once (or run `handover migrate`), or name the file with --database";
 
-    /// The folder of the archive cannot be created.
-    ArchiveFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// Error of the operating system.
-        cause: io::Error,
+    /// The archive cannot be opened.
+    Archive {
+        /// Place, cause and remedy.
+        cause: handover_archive::OpenError,
     } => Exit::Failed,
-    what: format!("cannot create the folder {} of the archive: {cause}", folder.display()),
-    why: "archive.url names this folder, in which settled events are stored before they leave the database",
-    do: folder_remedy(folder, cause);
+    what: cause.to_string(),
+    why: "archive.url names this place, in which settled events are stored before they leave the database",
+    do: "correct archive.url or what the message names, or remove archive.url: then no event is archived";
 
     /// A newer version of the program migrated the database.
     SchemaNewer {

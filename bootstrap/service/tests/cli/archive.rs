@@ -11,9 +11,12 @@ fn archive_needs_a_folder_and_valid_settings() {
     for command in ["outbox archive --dry-run", "outbox restore --event e-1 --reason test"] {
         world.run(command).refused(2, &["the archive is off: archive.url is not set", "set archive.url"]);
     }
-    let world = world.set("HANDOVER_ARCHIVE__AFTER", "59m").set("HANDOVER_ARCHIVE__URL", "s3://bucket");
-    let settings = ["archive.after", "\"1h\" to", "archive.url", "write file: and the path of a folder"];
+    let world = world.set("HANDOVER_ARCHIVE__AFTER", "59m").set("HANDOVER_ARCHIVE__URL", "ftp://bucket");
+    let settings = ["archive.after", "\"1h\" to", "archive.url", "write file:archive"];
     world.run("outbox archive").refused(2, &settings);
+    let bucket = "s3://bucket/outbox?region=eu-central-1";
+    let bucket = World::new().set("HANDOVER_ARCHIVE__URL", bucket).run("config show --output json").json();
+    assert!(bucket.to_string().contains("s3://bucket/outbox?region=eu-central-1"), "{bucket}");
 }
 
 #[test]
