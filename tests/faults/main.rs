@@ -15,6 +15,7 @@
 )]
 
 mod alerts;
+mod archive;
 mod backlog;
 mod canaries;
 mod cluster;
