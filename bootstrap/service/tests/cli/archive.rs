@@ -16,7 +16,7 @@ fn archive_needs_a_folder_and_valid_settings() {
     world.run("outbox archive").refused(2, &settings);
     let bucket = "s3://bucket/outbox?region=eu-central-1";
     let bucket = World::new().set("HANDOVER_ARCHIVE__URL", bucket).run("config show --output json").json();
-    assert!(bucket.to_string().contains("s3://bucket/outbox?region=eu-central-1"), "{bucket}");
+    assert!(bucket.to_string().contains("s3://bucket/outbox"), "{bucket}");
 }
 
 #[test]
