@@ -68,7 +68,7 @@ pub enum CommandFailure {
     /// The program archives no events.
     NoArchive {} => Exit::Usage,
     what: "the archive is off: archive.url is not set".to_owned(),
-    why: "the command needs the folder of the archive, which is the same for all processes of a database",
+    why: "the command needs the files of the archive, whose place is the same for all processes of a database",
     do: "set archive.url in the configuration of every process, for example to file:/srv/archive";
 
     /// The files of the archive could not be used.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_events::{TenantId, Trace};
 use handover_outbox::operations::{
     AlertState, OperationError, Operator, Reason, acknowledge_alert, alerts, stat_history, stats,
 };
@@ -19,6 +18,7 @@ use handover_outbox::topology::Topology;
 use handover_outbox::{Alert, Limit, Metric, Outbox, Severity, Tasks, Transactor};
 
 use crate::library::{Library, eventually};
+use crate::operators::platform;
 use crate::{lent, log};
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -81,16 +81,6 @@ fn gauge(state: &StateMetrics, metric: &Metric, alert: &str) -> Option<f64> {
 
 fn alert_lines() -> Vec<String> {
     log::lines().into_iter().filter(|line| line.contains("[ALERT]")).collect()
-}
-
-fn platform() -> Operator {
-    Operator {
-        name: "user:9".to_owned(),
-        tenant: TenantId::DEFAULT,
-        sees_all_tenants: true,
-        sees_personal_data: false,
-        trace: Trace { trace_id: "t".to_owned(), traceparent: None },
-    }
 }
 
 fn reason() -> Reason {
