@@ -18,6 +18,8 @@ const ROWS_PER_UNIT: usize = 500;
 /// First id of buyers; the ids of sellers begin at 1.
 const FIRST_BUYER: i64 = 1_000_000;
 const USERS: i64 = 1_000;
+/// Number of buyers.
+pub(crate) const BUYERS: u32 = 1_000;
 
 /// The buyer of the n-th order.
 pub(crate) fn buyer(n: u32) -> Result<UserId, BenchError> {

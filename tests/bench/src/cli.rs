@@ -8,13 +8,17 @@ use handover_runtime::terminal::{Common, OutputArgs};
 
 const HELP: &str = "\
 Every figure is compared with a baseline on the same servers: the same work directly with the
-drivers, except for growth. The ratio is the cost of ordering, leases, exactly-once and repair.
+drivers, except for growth and held. The ratio is the cost of ordering, leases, exactly-once and repair.
   orders    the use case; baseline: the same six statements in one transaction
-  drain     the relay; baseline: claim a batch, publish it at once, mark it; no ordering or fencing
+  drain     the relay; baseline: claim a batch, publish it at once, mark it; no ordering or fencing;
+            the better of one and two connections
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
   latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
   growth    drain with SENT rows in the outbox; baseline: drain with an empty outbox
   webhooks  the dispatcher, 50 endpoints; baseline: sign, post, and record each result in a transaction
+  chain     orders over HTTP with idempotency keys, until each has its effect, half as many as
+            --events; baseline: a server, a relay and a consumer that do the same
+  held      drain, consume and chain beside an open transaction; baseline: the same without it
 
 Without --database it creates a database in a temporary folder. A database on a server must have no
 tables, queues on RabbitMQ must be missing or empty. Everything created there is dropped at the
@@ -23,7 +27,7 @@ only warnings are logged. The table shows the median of the rounds and their spr
 load on the machine is visible.
 
 Examples:
-  handover-bench                                   all modes on SQLite, about three minutes
+  handover-bench                                   all modes on SQLite, about eight minutes
   handover-bench drain consume --database postgres://shop@db/bench --broker amqp://shop@mq/bench
   handover-bench orders --clients 8 --seconds 10 --rounds 5
   handover-bench growth --rows 1000000,5000000
@@ -44,12 +48,24 @@ pub enum Mode {
     Growth,
     /// Send a backlog of webhooks until the result of each is recorded
     Webhooks,
+    /// Place orders over HTTP until the effect of each is applied
+    Chain,
+    /// `drain`, `consume` and `chain` beside a transaction that stays open
+    Held,
 }
 
 impl Mode {
     /// All modes in the order in which they run.
-    pub(crate) const ALL: [Mode; 6] =
-        [Mode::Orders, Mode::Drain, Mode::Consume, Mode::Latency, Mode::Growth, Mode::Webhooks];
+    pub(crate) const ALL: [Mode; 8] = [
+        Mode::Orders,
+        Mode::Drain,
+        Mode::Consume,
+        Mode::Latency,
+        Mode::Growth,
+        Mode::Webhooks,
+        Mode::Chain,
+        Mode::Held,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -59,6 +75,8 @@ impl Mode {
             Mode::Latency => "latency",
             Mode::Growth => "growth",
             Mode::Webhooks => "webhooks",
+            Mode::Chain => "chain",
+            Mode::Held => "held",
         }
     }
 }

@@ -49,14 +49,14 @@ pub(crate) async fn measure(
 }
 
 /// Fills the queue through the outbox, because the consumer of the service compares each message with its outbox row.
-async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
+pub(crate) async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
     fixture.clear().await?;
     backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Paid).await?;
     drain::drain(fixture, plan.events, plan.batch).await?;
     fixture.analyze().await
 }
 
-async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
+pub(crate) async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
     let subscribers = app.subscribers();

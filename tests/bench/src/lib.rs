@@ -9,6 +9,7 @@
 mod backlog;
 pub mod baseline;
 mod baseline_turns;
+mod chain;
 pub mod cli;
 mod consume;
 mod drain;
@@ -16,6 +17,7 @@ mod error;
 pub mod event_latencies;
 mod fixture;
 mod growth;
+mod held;
 mod latency;
 pub mod measurement;
 pub mod memory;
@@ -128,6 +130,8 @@ async fn measure_all(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Res
             Mode::Latency => latency::measure(plan, fixture, progress).await?,
             Mode::Growth => growth::measure(plan, fixture, progress).await?,
             Mode::Webhooks => webhooks::measure(plan, fixture, progress).await?,
+            Mode::Chain => chain::measure(plan, fixture, progress).await?,
+            Mode::Held => held::measure(plan, fixture, progress).await?,
         });
     }
     let servers = fixture.describe().await?;

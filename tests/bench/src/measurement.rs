@@ -67,6 +67,15 @@ impl Measurement {
         self
     }
 
+    /// This result, or the other one if that is faster.
+    #[must_use]
+    pub(crate) fn or_faster(self, other: Option<Measurement>) -> Measurement {
+        match other {
+            Some(other) if other.rate() > self.rate() => other,
+            Some(_) | None => self,
+        }
+    }
+
     fn rate(&self) -> f64 {
         per_second(self.count, self.duration)
     }

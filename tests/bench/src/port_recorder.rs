@@ -77,7 +77,7 @@ impl PortRecorder {
         self.wait_for(&self.0.confirms, count).await
     }
 
-    /// Waits until `count` messages were acked.
+    /// Waits until `count` messages were acked; if a queue was named in [`PortRecorder::broker`], of that queue.
     pub(crate) async fn wait_for_acks(&self, count: u64) {
         self.wait_for(&self.0.acks, count).await
     }
@@ -196,7 +196,8 @@ impl Broker for RecordedBroker {
         self.recorder.0.subscribed.get_or_init(Instant::now);
         let inner = in_broker(self.inner.subscribe(queue, prefetch)).await?;
         let events = (self.event_queue == Some(queue)).then(Mutex::default);
-        Ok(Box::new(RecordedSubscription { inner, recorder: self.recorder.clone(), events }))
+        let counts_acks = self.event_queue.is_none_or(|named| named == queue);
+        Ok(Box::new(RecordedSubscription { inner, recorder: self.recorder.clone(), events, counts_acks }))
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
@@ -213,6 +214,7 @@ struct RecordedSubscription {
     recorder: PortRecorder,
     /// The event of each unsettled delivery, if times of single events are recorded.
     events: Option<Mutex<HashMap<DeliveryTag, String>>>,
+    counts_acks: bool,
 }
 
 #[async_trait]
@@ -245,7 +247,9 @@ impl Subscription for RecordedSubscription {
         }
         in_broker(self.inner.ack(tags)).await?;
         add_elapsed(&self.recorder.0.acking_us, started);
-        self.recorder.add_acks(tags.len());
+        if self.counts_acks {
+            self.recorder.add_acks(tags.len());
+        }
         Ok(())
     }
 

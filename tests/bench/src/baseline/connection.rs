@@ -121,13 +121,31 @@ impl Connection {
         on!(self, begin())
     }
 
+    /// Begins a transaction that sees the database as it is now, and stays open.
+    pub(crate) async fn hold(&mut self) -> Result<(), BaselineError> {
+        let begin = match self.engine() {
+            Engine::Sqlite => "BEGIN",
+            Engine::MySql => {
+                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT"
+            }
+            Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        };
+        self.execute(begin).await?;
+        self.number("SELECT count(*) FROM outbox_events").await.map(drop)
+    }
+
     pub(crate) async fn commit(&mut self) -> Result<(), BaselineError> {
         self.execute("COMMIT").await.map(drop)
     }
 
     /// Places an order in one transaction: reads and updates the product, inserts the order and its two events.
     pub(crate) async fn place(&mut self, order: &Order) -> Result<Placed, BaselineError> {
-        on!(self, place(order))
+        on!(self, place(order, None))
+    }
+
+    /// As [`Connection::place`], with an idempotency key and the response that is stored with it.
+    pub(crate) async fn place_once(&mut self, order: &Order, key: &str) -> Result<Placed, BaselineError> {
+        on!(self, place(order, Some(key)))
     }
 
     /// Locks and returns the next pending events, at most `limit`.

@@ -87,7 +87,7 @@ pub(crate) struct Placed {
     pub(crate) seller: i64,
     pub(crate) price_minor: i64,
     /// Name and duration of each statement.
-    pub(crate) steps: [(&'static str, Duration); 6],
+    pub(crate) steps: Vec<(&'static str, Duration)>,
 }
 
 impl Order {
@@ -98,6 +98,20 @@ impl Order {
 
     pub(crate) fn trace_id(&self) -> String {
         format!("bench-{:016x}", self.id)
+    }
+
+    /// Stands for the hash of the request's body, with its length.
+    pub(crate) fn body_hash(&self) -> String {
+        format!("{:064x}", self.product_id)
+    }
+
+    /// Body of the response, about as long as that of the service.
+    pub(crate) fn response(&self, placed: &Placed) -> String {
+        format!(
+            "{{\"code\":\"00000\",\"message\":\"success\",\"data\":{{{},\"status\":\"pending\"}},\"traceId\":\"{}\"}}",
+            self.facts(placed.seller, placed.price_minor),
+            self.trace_id(),
+        )
     }
 
     pub(crate) fn event_id(&self, n: u8) -> String {

@@ -60,6 +60,7 @@ macro_rules! engine {
             pub(crate) async fn place(
                 connection: &mut Connection,
                 order: &Order,
+                key: Option<&str>,
             ) -> Result<Placed, BaselineError> {
                 let mut at = Instant::now();
                 let mut lap = || std::mem::replace(&mut at, Instant::now()).elapsed();
@@ -123,16 +124,32 @@ macro_rules! engine {
                 });
                 append.build().execute(&mut *connection).await?;
                 let appending = lap();
-                raw(connection, "COMMIT").await?;
-                let steps = [
+                let mut steps = vec![
                     ("begin", beginning),
                     ("read products", reading),
                     ("change products", updating),
                     ("insert orders", inserting),
                     ("insert outbox_events", appending),
-                    ("commit", lap()),
                 ];
-                Ok(Placed { seller, price_minor: price, steps })
+                let placed = Placed { seller, price_minor: price, steps: Vec::new() };
+                if let Some(key) = key {
+                    let mut claim = Builder::new(
+                        "INSERT INTO idempotency_keys (tenant_id, user_id, route, idempotency_key, body_hash, token, \
+                         status, answer_status, answer, trace_id, create_time, expire_time) ",
+                    );
+                    claim.push_values([()], |mut row, ()| {
+                        row.push_bind(order.tenant_id).push_bind(order.buyer_id).push_bind("POST /api/v1/orders");
+                        row.push_bind(key.to_owned()).push_bind(order.body_hash()).push_bind(order.trace_id());
+                        row.push_bind("SUCCESS").push_bind(201i64).push_bind(order.response(&placed));
+                        row.push_bind(order.trace_id()).push_bind(now());
+                        row.push_bind(write(order.at + chrono::TimeDelta::days(1)));
+                    });
+                    claim.build().execute(&mut *connection).await?;
+                    steps.push(("insert idempotency_keys", lap()));
+                }
+                raw(connection, "COMMIT").await?;
+                steps.push(("commit", lap()));
+                Ok(Placed { steps, ..placed })
             }
 
             pub(crate) async fn claim(connection: &mut Connection, limit: u32) -> Result<Vec<Event>, BaselineError> {

@@ -4,9 +4,10 @@ use super::connection::{Connection, Engine};
 use super::error::BaselineError;
 
 /// Tables that measurements insert into.
-const FILLED: [&str; 11] = [
+const FILLED: [&str; 12] = [
     "products",
     "orders",
+    "idempotency_keys",
     "outbox_events",
     "event_consume_log",
     "shipments",

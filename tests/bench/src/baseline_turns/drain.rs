@@ -1,73 +1,89 @@
 //! The relay of the baseline: claims a batch, publishes it, marks it as SENT and commits, until no event is pending. It
 //! has no ordering, leases or fencing.
 
-use chrono::TimeDelta;
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
-use marketplace::queues::EXCHANGE;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
 
-use super::{queues, routing_key};
-use crate::baseline::Event;
-use crate::error::{BenchError, baseline_error};
+use super::routes::Routes;
+use crate::baseline::{BaselineError, Connection, RabbitConnection};
+use crate::error::{BenchError, baseline_error, service_error};
 use crate::fixture::Fixture;
 use crate::measurement::Measurement;
 
-/// Publishes all pending events, `batch` at a time.
-pub(crate) async fn drain(fixture: &Fixture, batch: u32) -> Result<Measurement, BenchError> {
-    let mut connection = fixture.connection().await?;
-    let rabbitmq = fixture.rabbitmq().await?;
-    let failed = || baseline_error("the drain of the baseline");
-    let mut claiming = Duration::ZERO;
-    let mut publishing = Duration::ZERO;
-    let mut marking = Duration::ZERO;
-    let mut count = 0;
+/// Number of events that a relay published, and the time of each step.
+#[derive(Default)]
+pub(super) struct Drained {
+    count: u64,
+    claiming: Duration,
+    publishing: Duration,
+    marking: Duration,
+}
+
+/// Publishes all pending events, `batch` at a time, with as many relays as `relays`, each with its own connections.
+pub(crate) async fn drain(fixture: &Fixture, batch: u32, relays: u32) -> Result<Measurement, BenchError> {
+    let routes = Routes::of(fixture);
+    let mut running = JoinSet::new();
+    let mut opened = Vec::new();
+    for _ in 0..relays {
+        opened.push((fixture.connection().await?, fixture.rabbitmq().await?));
+    }
     let started = Instant::now();
-    loop {
-        let step = Instant::now();
-        connection.begin().await.map_err(failed())?;
-        let events = connection.claim(batch).await.map_err(failed())?;
-        claiming += step.elapsed();
-        if events.is_empty() {
-            connection.commit().await.map_err(failed())?;
-            break;
-        }
-        let keys = events
-            .iter()
-            .map(|event| routing_key(fixture, &event.event_type))
-            .collect::<Result<Vec<_>, _>>()?;
-        let step = Instant::now();
-        match &rabbitmq {
-            Some(rabbitmq) => {
-                let keyed: Vec<(&str, &Event)> = keys.iter().map(String::as_str).zip(&events).collect();
-                let published = rabbitmq.publish(EXCHANGE, &keyed).await;
-                published.map_err(baseline_error("the publisher of the baseline"))?;
+    for (mut connection, rabbitmq) in opened {
+        let routes = routes.clone();
+        running.spawn(async move {
+            let mut drained = Drained::default();
+            while publish_batch(&mut connection, rabbitmq.as_ref(), &routes, batch, &mut drained).await? > 0 {
             }
-            None => {
-                let now = SystemClock.now();
-                let mut rows = Vec::new();
-                for (key, event) in keys.iter().zip(&events) {
-                    rows.extend(queues(fixture, key).into_iter().map(|(queue, ttl)| {
-                        let expires = ttl.and_then(|ttl| Some(now + TimeDelta::from_std(ttl).ok()?));
-                        (queue, expires, event)
-                    }));
-                }
-                connection.enqueue(&rows).await.map_err(failed())?;
-            }
-        }
-        publishing += step.elapsed();
-        count += u64::try_from(events.len()).unwrap_or(0);
-        let step = Instant::now();
-        connection.mark_sent(&events, SystemClock.now()).await.map_err(failed())?;
-        connection.commit().await.map_err(failed())?;
-        marking += step.elapsed();
+            Ok::<_, BaselineError>((drained, rabbitmq))
+        });
+    }
+    let mut all = Drained::default();
+    let mut rabbitmqs = Vec::new();
+    while let Some(done) = running.join_next().await {
+        let (drained, rabbitmq) =
+            done.map_err(service_error)?.map_err(baseline_error("the drain of the baseline"))?;
+        all.count += drained.count;
+        all.claiming += drained.claiming;
+        all.publishing += drained.publishing;
+        all.marking += drained.marking;
+        rabbitmqs.extend(rabbitmq);
     }
     let duration = started.elapsed();
-    if let Some(rabbitmq) = rabbitmq {
+    for rabbitmq in rabbitmqs {
         rabbitmq.close().await.map_err(baseline_error("RabbitMQ"))?;
     }
-    Ok(Measurement::new(count, duration)
-        .with_step("claim", claiming)
-        .with_step("publish", publishing)
-        .with_step("mark and commit", marking))
+    Ok(Measurement::new(all.count, duration)
+        .by_workers(relays)
+        .with_step("claim", all.claiming)
+        .with_step("publish", all.publishing)
+        .with_step("mark and commit", all.marking))
+}
+
+/// Publishes at most `batch` pending events and returns their number.
+pub(super) async fn publish_batch(
+    connection: &mut Connection,
+    rabbitmq: Option<&RabbitConnection>,
+    routes: &Routes,
+    batch: u32,
+    drained: &mut Drained,
+) -> Result<usize, BaselineError> {
+    let step = Instant::now();
+    connection.begin().await?;
+    let events = connection.claim(batch).await?;
+    drained.claiming += step.elapsed();
+    if events.is_empty() {
+        connection.commit().await?;
+        return Ok(0);
+    }
+    let step = Instant::now();
+    routes.publish(connection, rabbitmq, &events).await?;
+    drained.publishing += step.elapsed();
+    let step = Instant::now();
+    connection.mark_sent(&events, SystemClock.now()).await?;
+    connection.commit().await?;
+    drained.marking += step.elapsed();
+    drained.count += u64::try_from(events.len()).unwrap_or(0);
+    Ok(events.len())
 }

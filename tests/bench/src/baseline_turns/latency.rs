@@ -5,18 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
 use marketplace::consumers::INVENTORY_QUEUE;
-use marketplace::queues::EXCHANGE;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{queues, routing_key};
+use super::routes::Routes;
 use crate::backlog;
-use crate::baseline::{BaselineError, Connection, Event, Order, RabbitConnection};
+use crate::baseline::{BaselineError, Connection, Order, RabbitConnection};
 use crate::error::{BenchError, baseline_error, service_error};
 use crate::event_latencies::Latencies;
 use crate::fixture::Fixture;
@@ -25,12 +23,6 @@ use crate::port_recorder::EventTimes;
 /// The consumer's name in the consume log.
 const CONSUMER: &str = "inventory";
 const PREFETCH: u16 = 20;
-
-/// Routing of one type of event: its key and, for the database broker, its queues with their TTL.
-struct Route {
-    key: String,
-    queues: Vec<(String, Option<TimeDelta>)>,
-}
 
 /// The commit time of an event, and the times at which it passed the broker.
 #[derive(Clone, Copy)]
@@ -45,7 +37,7 @@ pub(crate) struct LatencyRun {
     /// Has as many permits as `idle` has connections at the start.
     permits: Semaphore,
     rabbitmq: Option<RabbitConnection>,
-    routes: HashMap<&'static str, Route>,
+    routes: Routes,
     /// Recorded times by event id.
     recorded: Mutex<HashMap<String, Recorded>>,
     enqueued: Notify,
@@ -110,20 +102,11 @@ impl LatencyRun {
         for _ in 0..fixture.connections() {
             idle.push(fixture.connection().await?);
         }
-        let mut routes = HashMap::new();
-        for event_type in ["ORDER_CREATED", "ORDER_TIMEOUT"] {
-            let key = routing_key(fixture, event_type)?;
-            let queues = queues(fixture, &key)
-                .into_iter()
-                .map(|(queue, ttl)| (queue.to_owned(), ttl.and_then(|ttl| TimeDelta::from_std(ttl).ok())))
-                .collect();
-            routes.insert(event_type, Route { key, queues });
-        }
         Ok(LatencyRun {
             permits: Semaphore::new(idle.len()),
             idle: Mutex::new(idle),
             rabbitmq: fixture.rabbitmq().await?,
-            routes,
+            routes: Routes::of(fixture),
             recorded: Mutex::default(),
             enqueued: Notify::new(),
         })
@@ -136,31 +119,7 @@ impl LatencyRun {
         let committed = Instant::now();
         let events = order.events(&placed);
         let created = events.first().map(|event| event.event_id.clone()).unwrap_or_default();
-        match &self.rabbitmq {
-            Some(rabbitmq) => {
-                let keyed: Vec<(&str, &Event)> = events
-                    .iter()
-                    .filter_map(|event| {
-                        Some((self.routes.get(event.event_type.as_str())?.key.as_str(), event))
-                    })
-                    .collect();
-                rabbitmq.publish(EXCHANGE, &keyed).await?;
-            }
-            None => {
-                let now = SystemClock.now();
-                let mut rows = Vec::new();
-                for event in &events {
-                    let queues = self.routes.get(event.event_type.as_str()).map(|route| &route.queues);
-                    rows.extend(
-                        queues
-                            .into_iter()
-                            .flatten()
-                            .map(|(queue, ttl)| (queue.as_str(), ttl.map(|ttl| now + ttl), event)),
-                    );
-                }
-                connection.enqueue(&rows).await?;
-            }
-        }
+        self.routes.publish(&mut connection, self.rabbitmq.as_ref(), &events).await?;
         let confirmed = Instant::now();
         lock(&self.idle).push(connection);
         let mut recorded = lock(&self.recorded);

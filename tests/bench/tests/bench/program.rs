@@ -91,6 +91,8 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         .chain([("drain", "300 events"), ("consume", "300 events")])
         .chain(latency.iter().map(|what| ("latency", what.as_str())))
         .chain([("growth", "500 sent rows"), ("webhooks", "300 deliveries, 50 endpoints")])
+        .chain([("chain", "150 orders, 16 connections")])
+        .chain([("held", "drain"), ("held", "consume"), ("held", "chain")])
         .collect();
     assert_eq!(named, expected);
     for figure in figures {
@@ -117,6 +119,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         ("consume", "steps", ["wait", "insert event_consume_log", "insert shipments"]),
         ("webhooks", "steps", ["read webhook_endpoints", "insert webhook_attempts", "commit"]),
         ("webhooks", "ceilingSteps", ["post", "wait for a connection", "record"]),
+        ("chain", "steps", ["insert event_consume_log", "change outbox_events", "commit"]),
         ("latency", "steps", ["1: commit to publish", "2: publish to delivery", "3: delivery to effect"]),
     ] {
         let steps = steps(mode, which);
