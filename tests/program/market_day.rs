@@ -95,7 +95,9 @@ fn run_demo(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
 async fn market_day_verdict_is_confirmed_by_final_check() {
     let orders = if long() { 2_000 } else { 60 };
     let Day { snapshot, .. } = &Day::run_demo(orders).await;
-    assert_eq!(snapshot.number("SELECT count(*) FROM orders").await, orders);
+    // Two past months are invoiced.
+    let invoiced = snapshot.number("SELECT sum(order_count) FROM invoices").await;
+    assert_eq!((snapshot.number("SELECT count(*) FROM orders").await, invoiced), (orders + 4, 4));
     assert_eq!(snapshot.unfinished_work().await.unwrap(), Vec::<String>::new());
     let explained = "SELECT message_key FROM dead_letters WHERE status = 'DISCARDED' AND note IS NOT NULL";
     assert_eq!(snapshot.rows(explained).await.unwrap().len(), 1);
@@ -121,6 +123,8 @@ async fn market_day_verdict_is_confirmed_by_final_check() {
         "SELECT count(*) FROM coupons WHERE status = 'USED'",
         "SELECT count(*) FROM refunds WHERE status = 'FAILED'",
         "SELECT count(*) FROM refunds WHERE status = 'SUCCESS' AND cause = 'late_payment'",
+        "SELECT count(*) FROM invoices WHERE status = 'paid'",
+        "SELECT count(*) FROM invoices WHERE status = 'refunded'",
     ] {
         assert!(snapshot.number(happened).await > 0, "{happened}");
     }

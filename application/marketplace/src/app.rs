@@ -83,7 +83,8 @@ impl App {
         let topology = consumers::topology_of(&consumers, pending_timeout);
         let outbox = Outbox::new(tx.outbox(), broker, topology).with_registry(registry).with_texts(texts());
         let ids = Arc::new(Ids::new(tx.clone()));
-        let payments = Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone() };
+        let payments =
+            Payments { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone(), pending_timeout };
         let invoicing = Invoicing { tx: tx.clone(), ids: Arc::clone(&ids), events: events.clone(), fee_rate };
         App {
             outbox: consumers.subscribers(&handlers).iter().fold(outbox, Outbox::with_handler_of),

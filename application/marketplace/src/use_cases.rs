@@ -30,7 +30,7 @@ pub use list_product::ListProduct;
 pub use ordering::{CancelOrder, Ordering};
 pub use payments::Payments;
 pub use place_order::PlaceOrder;
-pub use queries::{AccountBalance, OrderPayments, Queries};
+pub use queries::{AccountBalance, OrderPayment, OrderPayments, Queries};
 pub use refund_invoice::RefundInvoice;
 pub use request_refund::RequestRefund;
 pub use settle_payment::SettlePayment;

@@ -80,6 +80,12 @@ impl StateMetrics {
         state
     }
 
+    /// The values that this process read last in the text format of Prometheus, without those of other metrics: a `/metrics` appends them to
+    /// the text of its recorder. Empty unless this process leads.
+    pub fn exposition(&self) -> String {
+        sample::exposition(&self.samples())
+    }
+
     /// The values that this process read last; none unless it leads.
     pub fn samples(&self) -> Vec<Sample> {
         let leadership = self.leader.leadership();

@@ -11,7 +11,8 @@ configuration and changes no other files. Buyers pay, cancel or never pay. About
 coupons, wallet balance or points that an operator granted, and some of these use more than the buyer has. \
 Some orders are refunded, and late payments are refunded automatically. 64 buyers order one lamp at once, \
 every tenth delivery is duplicated, the broker is unreachable for three seconds, and one message is \
-corrupted. Then the demo compares the database with the guarantees and with the responses that clients \
+corrupted. Two past months with completed orders are invoiced; one invoice is paid, the other one is paid and \
+refunded. Then the demo compares the database with the guarantees and with the responses that clients \
 received: for example, the ledger sums to zero, every hold is resolved, and refunds equal the captured \
 amounts.
 

@@ -27,7 +27,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(super) use self::gateway::Report;
+use super::plan::Plan;
 use handover_runtime::Failure;
+use marketplace_wiring::Service;
 use marketplace_wiring::secrets::{Secrets, refused};
 
 /// Maximum number of concurrent requests: 64 buyers order the same lamp at the same moment.
@@ -118,6 +120,14 @@ pub(super) struct Api {
 }
 
 impl Api {
+    /// The client of a service, with a token for each user of the plan.
+    pub(super) fn of(service: &Service, plan: &Plan) -> Result<Api, Failure> {
+        let (Some(address), Some(secrets)) = (service.address(), service.secrets()) else {
+            return Err(Failure::Http { message: "the service does not listen".to_owned() });
+        };
+        Api::sign_in(address, secrets, &plan.users(), plan.operator)
+    }
+
     /// Issues tokens to these users and to the operator.
     pub(super) fn sign_in(
         address: SocketAddr,
@@ -126,12 +136,13 @@ impl Api {
         operator: UserId,
     ) -> Result<Api, Failure> {
         let signer = secrets.tokens.signer()?;
-        let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
+        let of_operator: &[Role] = &[Role::Operator, Role::Platform];
+        let roles = users.iter().map(|user| (*user, &[Role::User][..])).chain([(operator, of_operator)]);
         let tokens = roles
-            .map(|(user, role)| {
+            .map(|(user, roles)| {
                 let now = SystemClock.now();
-                let token =
-                    signer.issue(user.get(), TenantId::DEFAULT, &[role.as_str()], TOKEN_LIFETIME, now);
+                let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+                let token = signer.issue(user.get(), TenantId::DEFAULT, &roles, TOKEN_LIFETIME, now);
                 Ok((user, token.map_err(|error| refused("auth.jwt-secret", &error))?))
             })
             .collect::<Result<_, Failure>>()?;

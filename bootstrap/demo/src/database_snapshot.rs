@@ -2,6 +2,7 @@
 //! service.
 
 mod assets;
+mod invoices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,7 @@ use marketplace::ports::{
 use marketplace_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, UserId};
 
 pub(super) use assets::Assets;
+pub(super) use invoices::InvoiceRows;
 
 /// Maximum number of rows that one query reads.
 const PAGE: u32 = 1_000;
@@ -43,6 +45,7 @@ pub(super) struct DatabaseSnapshot {
     pub(super) credit: BTreeMap<UserId, BuyerCredit>,
     pub(super) dead_letters: Vec<DeadLetter>,
     pub(super) assets: Assets,
+    pub(super) invoices: Vec<InvoiceRows>,
     /// Deliveries of events to the receiver of webhooks.
     pub(super) webhooks: Vec<WebhookDelivery>,
 }
@@ -58,6 +61,7 @@ impl DatabaseSnapshot {
             consumed: consumed(view).await?,
             dead_letters: dead_letters(view).await?,
             products: products(view).await?,
+            invoices: InvoiceRows::read(view).await?,
             ..DatabaseSnapshot::default()
         };
         for user in users {

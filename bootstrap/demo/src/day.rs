@@ -6,11 +6,13 @@ use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 use marketplace::App;
 use marketplace::ports::MarketStore;
+use marketplace_domain::UserId;
 
 use super::broker_faults::BrokerFaults;
-use super::client::{ApiResponse, NoResponse};
-use super::journal::ClientRecord;
+use super::client::{Api, ApiResponse, NoResponse};
+use super::journal::{ClientRecord, Journal};
 use super::market::{Market, Offer, TradingPace};
+use super::past_months::PastMonths;
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
 use super::webhook_receiver::WebhookReceiver;
@@ -31,7 +33,7 @@ pub(super) struct Day<'a> {
     pub(super) store: &'a MarketStore,
     pub(super) faults: &'a BrokerFaults,
     pub(super) market: &'a Market,
-    pub(super) receiver: &'a WebhookReceiver,
+    pub(super) past: &'a PastMonths,
 }
 
 impl Day<'_> {
@@ -39,7 +41,6 @@ impl Day<'_> {
     pub(super) async fn play(&self, plan: &Plan) -> Result<ClientRecord, StoreError> {
         let progress = &self.market.progress;
         self.faults.corrupt_nth_payment(plan.corrupted_payment);
-        let endpoint = self.receive_webhooks(plan).await;
         progress.phase("granting assets to buyers", plan.asset_grants.count());
         let coupons = self.market.grant_assets(&plan.asset_grants).await;
         progress.phase("listing products", plan.deals.len() + 1);
@@ -64,10 +65,12 @@ impl Day<'_> {
         self.market.trade(after, TradingPace::Full).await;
         progress.phase("refunding late payments", 0);
         self.market.report_unplanned_refunds().await;
+        progress.phase("invoices of past months", self.past.months.len());
+        self.market.settle_invoices(&self.past.months).await;
         progress.phase("waiting for unpaid orders to be cancelled", 0);
         wait(WaitFor::NoUnpaidOrders, self.app, self.store, progress).await?;
         progress.phase("settling events", 0);
-        let enabling = self.keep_enabled(plan, endpoint.as_deref());
+        let enabling = self.keep_enabled(plan, self.past.endpoint.as_deref());
         tokio::select! {
             settled = wait(WaitFor::Idle, self.app, self.store, progress) => settled?,
             () = enabling => {}
@@ -88,30 +91,6 @@ impl Day<'_> {
             self.market.progress.rename("broker reachable again");
         };
         tokio::join!(outage, self.market.trade(offers, TradingPace::Over(OUTAGE)));
-    }
-
-    /// The operator creates an endpoint for the receiver. Returns its id.
-    async fn receive_webhooks(&self, plan: &Plan) -> Option<String> {
-        let Market { api, journal, .. } = self.market;
-        let created = api.create_endpoint(plan.operator, &self.receiver.url()).await;
-        let created = acknowledged("webhook", created);
-        let text = |response: &ApiResponse, field: &str| {
-            response.data.get(field).and_then(|value| value.as_str()).map(str::to_owned)
-        };
-        match created {
-            Ok(response) => {
-                let is_secret =
-                    text(&response, "secret").is_some_and(|secret| self.receiver.verify_with(&secret));
-                if !is_secret {
-                    journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
-                }
-                text(&response, "endpointId")
-            }
-            Err(unexpected) => {
-                journal.note(|record| record.unexpected.push(unexpected));
-                None
-            }
-        }
     }
 
     /// The operator enables the endpoint again when it was disabled because the receiver said that it is gone.
@@ -157,6 +136,32 @@ impl Day<'_> {
         match acknowledged("discard", api.discard(plan.operator, &keys, EXPLANATION).await) {
             Ok(_) => progress.print_line(&format!("discarded: {EXPLANATION}")),
             Err(unexpected) => journal.note(|record| record.unexpected.push(unexpected)),
+        }
+    }
+}
+
+/// The operator creates an endpoint for the receiver. Returns its id.
+pub(super) async fn receive_webhooks(
+    api: &Api,
+    journal: &Journal,
+    operator: UserId,
+    receiver: &WebhookReceiver,
+) -> Option<String> {
+    let created = api.create_endpoint(operator, &receiver.url()).await;
+    let text = |response: &ApiResponse, field: &str| {
+        response.data.get(field).and_then(|value| value.as_str()).map(str::to_owned)
+    };
+    match acknowledged("webhook", created) {
+        Ok(response) => {
+            let is_secret = text(&response, "secret").is_some_and(|secret| receiver.verify_with(&secret));
+            if !is_secret {
+                journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
+            }
+            text(&response, "endpointId")
+        }
+        Err(unexpected) => {
+            journal.note(|record| record.unexpected.push(unexpected));
+            None
         }
     }
 }

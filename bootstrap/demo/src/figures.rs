@@ -18,7 +18,7 @@ pub(super) struct Figures {
     /// Orders per second, outside the broker outage; an order is counted when all its requests are done.
     pub(super) orders_per_second: f64,
     /// Median time from the creation of an event to its effect, in milliseconds. Effects that the outage may have
-    /// delayed and effects of the event whose message was corrupted are excluded.
+    /// delayed, effects of the event whose message was corrupted, and those of past months are excluded.
     pub(super) commit_to_effect_p50_ms: i64,
     /// 99th percentile of the time from the creation of an event to its effect, with the same exclusions.
     pub(super) commit_to_effect_p99_ms: i64,
@@ -44,13 +44,15 @@ impl Figures {
         clients: &ClientRecord,
         database: &DatabaseSnapshot,
         injected: &InjectedFaults,
+        begun: DateTime<Utc>,
         duration: Duration,
     ) -> Figures {
         let created: BTreeMap<&EventId, DateTime<Utc>> =
             database.events.iter().map(|event| (&event.event_id, event.create_time)).collect();
         let effects = effects(database);
         let is_delayed = |event: &EventId, from: DateTime<Utc>, until: DateTime<Utc>| {
-            injected.outage.is_some_and(|(lost, restored)| from < restored && lost < until)
+            from < begun
+                || injected.outage.is_some_and(|(lost, restored)| from < restored && lost < until)
                 || injected.corrupted.as_ref().is_some_and(|corrupted| corrupted.event == *event)
         };
         let mut latencies_ms: Vec<i64> = effects

@@ -13,6 +13,7 @@ mod figures;
 mod gateway_switch;
 mod journal;
 mod market;
+mod past_months;
 mod plan;
 mod random_numbers;
 mod report;
@@ -53,6 +54,7 @@ use market::Market;
 use marketplace_wiring::adapters::{AdapterWrappers, PARTS};
 use marketplace_wiring::settings::Config;
 use marketplace_wiring::{ROLES, Service};
+use past_months::PastMonths;
 use plan::{InvalidPlan, Plan};
 use report::Report;
 use verdict::{ConsumerEvents, Evidence, Expectations};
@@ -92,12 +94,26 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
             move |gateway| gateway_switch.wrap(gateway)
         }),
     };
+    let orders = usize::try_from(arguments.orders).unwrap_or(usize::MAX);
+    let plan = Plan::draw(seed, orders)?;
+    let journal = Arc::<Journal>::default();
+    let receiver = WebhookReceiver::start().await?;
+    let past = past_months::play(&config, &plan, &journal, &receiver).await?;
     let mut service = Service::start_with_wrappers(&config, &Roles::all(&ROLES), wrappers).await?;
     let progress = Progress::start()?;
     progress.print_line(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
-        let demo = Demo { arguments, seed, config: &config, faults: &faults, progress: &progress };
-        let exit = demo.play(&service, &folder).await;
+        let demo = Demo {
+            arguments,
+            seed,
+            config: &config,
+            faults: &faults,
+            progress: &progress,
+            plan: &plan,
+            past: &past,
+            receiver: &receiver,
+        };
+        let exit = demo.play(&service, journal, &folder).await;
         gateway_switch.enable();
         exit
     };
@@ -163,30 +179,28 @@ struct Demo<'a> {
     config: &'a Config,
     faults: &'a BrokerFaults,
     progress: &'a Progress,
+    plan: &'a Plan,
+    past: &'a PastMonths,
+    receiver: &'a WebhookReceiver,
 }
 
 impl Demo<'_> {
-    async fn play(&self, service: &Service, folder: &Folder) -> Result<Exit, Failure> {
+    async fn play(&self, service: &Service, journal: Arc<Journal>, folder: &Folder) -> Result<Exit, Failure> {
         let begun = Instant::now();
-        let orders = usize::try_from(self.arguments.orders).unwrap_or(usize::MAX);
-        let plan = Plan::draw(self.seed, orders)?;
-        let (Some(address), Some(secrets)) = (service.address(), service.secrets()) else {
-            return Err(Failure::Http { message: "the service does not listen".to_owned() });
-        };
-        let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
-        let receiver = WebhookReceiver::start().await?;
+        let Demo { plan, past, receiver, .. } = *self;
+        let api = Arc::new(Api::of(service, plan)?);
         let market = Market {
             api: Arc::clone(&api),
             operator: plan.operator,
-            journal: Arc::<Journal>::default(),
+            journal,
             progress: self.progress.clone(),
         };
         // A separate connection: it sees only what was committed to the file.
         let read_only = AttachedDatabase::readable(&self.config.database, PARTS).await?;
         let app = service.app();
         let store = SqlMarket::on(read_only.store.clone());
-        let day = Day { app, store: &store, faults: self.faults, market: &market, receiver: &receiver };
-        let clients = day.play(&plan).await.map_err(Failure::database(&read_only.choice))?;
+        let day = Day { app, store: &store, faults: self.faults, market: &market, past };
+        let clients = day.play(plan).await.map_err(Failure::database(&read_only.choice))?;
 
         self.progress.phase("reading the database", 0);
         let database = DatabaseSnapshot::read(&store, &plan.users())
@@ -195,11 +209,12 @@ impl Demo<'_> {
         let injected = self.faults.injected();
         let promises = verdict::check_all(&Evidence {
             expected: Expectations {
-                orders,
+                orders: plan.deals.len() + 1 + past.orders,
                 lamp_buyers: plan.lamp_buyers.len(),
                 payment_timeout: self.config.rules.pending_timeout,
                 cancel_delay_limit: CANCEL_DELAY_LIMIT + CANCEL_DELAY_LIMIT_PER_ORDER * self.arguments.orders,
                 outage: day::OUTAGE,
+                invoices: past.months.len(),
             },
             clients: &clients,
             database: &database,
@@ -209,14 +224,14 @@ impl Demo<'_> {
             webhooks: &receiver.record(),
         });
         read_only.store.close().await;
-        let figures = Figures::of(&clients, &database, &injected, begun.elapsed());
+        let figures = Figures::of(&clients, &database, &injected, past.ended, begun.elapsed());
         let kept = match folder {
             Folder::Temporary(_) => None,
             Folder::Kept(path) => Some(path.as_path()),
         };
-        let report = Report::new(promises, figures, self.seed, orders, kept);
+        let report = Report::new(promises, figures, self.seed, plan.deals.len() + 1, kept);
         self.progress.end();
-        self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, &plan))).await
+        self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, plan))).await
     }
 
     /// Prints the report to stdout and broken promises to stderr; the exit code is 1 if a promise is broken.

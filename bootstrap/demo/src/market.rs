@@ -1,6 +1,7 @@
 //! Buyers, sellers, operators and the gateway: they send requests to the API and record its responses.
 
 mod asset_grants;
+mod invoices;
 mod order_steps;
 
 use std::sync::Arc;

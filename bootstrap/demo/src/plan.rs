@@ -10,6 +10,9 @@ pub(super) use assets::{AssetGrants, PlannedCoupon};
 use assets::{AssetUse, assign_assets};
 pub(super) use deal::{AssetCoverage, Deal, InvalidPlan, PlannedAssets, Scenario};
 
+/// Orders of each past month, and their price: 2000.00.
+const PAST_DEALS: usize = 2;
+const PAST_MINOR: i64 = 200_000;
 /// Number of ordinary buyers and sellers; their ids are 1 to 50.
 const USERS: i64 = 50;
 /// Number of buyers who order one and the same lamp at the same moment; their ids are 1001 to 1064.
@@ -86,6 +89,8 @@ pub(super) struct Plan {
     users: Vec<UserId>,
     /// Planned sales, in the sequence in which the orders are placed.
     pub(super) deals: Vec<Deal>,
+    /// Sales of each month before the day.
+    pub(super) past_deals: Vec<Deal>,
     /// Sale of the lamp that all `lamp_buyers` order. Its `buyer` is a placeholder: the market replaces it with the
     /// buyer whose order is accepted.
     pub(super) lamp: Deal,
@@ -146,6 +151,7 @@ impl Plan {
             reported_twice: true,
         };
         Ok(Plan {
+            past_deals: past_deals(&users)?,
             users,
             deals,
             lamp,
@@ -161,6 +167,22 @@ impl Plan {
     pub(super) fn users(&self) -> Vec<UserId> {
         [self.users.as_slice(), &self.lamp_buyers, &self.underfunded, &[self.lamp.seller]].concat()
     }
+}
+
+/// Sales between neighbours, which draw no random numbers: the day of a seed does not depend on them.
+fn past_deals(users: &[UserId]) -> Result<Vec<Deal>, InvalidPlan> {
+    let deal = |((seller, buyer), title): ((&UserId, &UserId), &str)| {
+        Ok(Deal {
+            seller: *seller,
+            buyer: *buyer,
+            title: format!("{title} of a past month"),
+            price: Money::from_minor(PAST_MINOR).map_err(|_| InvalidPlan)?,
+            scenario: Scenario::Completed,
+            assets: PlannedAssets::NOTHING,
+            reported_twice: false,
+        })
+    };
+    users.iter().zip(users.iter().skip(1)).zip(TITLES).take(PAST_DEALS).map(deal).collect()
 }
 
 fn user_ids(first: i64, count: i64) -> Result<Vec<UserId>, InvalidPlan> {

@@ -7,6 +7,7 @@ mod effects;
 mod event_histories;
 mod events;
 mod holds;
+mod invoices;
 mod ledger;
 mod orders;
 mod promise;
@@ -40,6 +41,7 @@ pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
         ledger::earned(evidence),
         refunds::equal_captured(evidence),
         refunds::excess_captures(evidence),
+        invoices::settled(evidence),
         events::duplicates(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),

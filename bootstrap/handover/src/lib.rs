@@ -53,6 +53,7 @@ pub use handover_events::{
 pub use handover_macros::EventType as Event;
 pub use handover_outbox::BoxFuture;
 pub use handover_outbox::consumers::Applied;
+pub use handover_outbox::state::StateMetrics;
 pub use layer::{Call, Layer};
 pub use outbox::Outbox;
 pub use parts::Role;

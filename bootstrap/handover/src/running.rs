@@ -1,8 +1,10 @@
 //! The running tasks of an outbox.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use handover_outbox::Outbox as Services;
+use handover_outbox::state::{DatabaseState, StateMetrics};
 use handover_sql::SqlStore;
 
 use crate::enqueue::Enqueuer;
@@ -36,6 +38,26 @@ impl<DB> Running<DB> {
     /// The services of the toolkit under this crate: relay, consumers and operations work on them.
     pub fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// Reads the state of the whole deployment at this interval: rows by status, queues with their oldest message, dead letters, jobs,
+    /// webhooks, the database's oldest transaction. One of all processes that call this, the leader, reads and exports it; the
+    /// others export none. Call it once per process. The process also reports its figures of the last minutes to the database, for `stats`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use handover::Running;
+    /// # use sqlx::Sqlite;
+    ///
+    /// fn metrics(running: &Running<Sqlite>) -> impl Fn() -> String {
+    ///     let state = running.state_metrics(Duration::from_secs(15));
+    ///     // The body of `/metrics`: append it to the text of your recorder.
+    ///     move || state.exposition()
+    /// }
+    /// ```
+    pub fn state_metrics(&self, interval: Duration) -> StateMetrics {
+        let database = DatabaseState::new(Arc::new(self.store.clone()));
+        StateMetrics::start(&self.services, vec![Arc::new(database)], interval)
     }
 
     /// Finishes the work in progress, then closes the connections. An error if that takes longer than `limit`: the tasks

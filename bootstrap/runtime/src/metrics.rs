@@ -1,12 +1,11 @@
 //! Metrics for Prometheus, exported at `/metrics`: counters, gauges and histograms of this process, collected once the program
 //! installs the recorder, and the state of the deployment while this process leads.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use handover_http::routes::metrics::Render;
-use handover_outbox::state::{self, DatabaseState, Sample, StateMetrics, StateSource};
+use handover_outbox::state::{self, DatabaseState, StateMetrics, StateSource};
 use handover_outbox::{BUCKETS, ConsumerQueue, METRICS, Metric, MetricKind, Outbox};
 use handover_sql::SqlStore;
 use handover_system::LOG_LINES_DROPPED;
@@ -71,39 +70,8 @@ pub fn render(state: Option<StateMetrics>) -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
     Some(Arc::new(move || {
         metrics::counter!(LOG_LINES_DROPPED.name).absolute(dropped_lines());
-        let samples = state.as_ref().map(StateMetrics::samples).unwrap_or_default();
-        collector.render() + &exposition(&samples)
+        collector.render() + &state.as_ref().map(StateMetrics::exposition).unwrap_or_default()
     }))
-}
-
-/// These values in the text format of Prometheus, which the recorder writes for the others.
-fn exposition(samples: &[Sample]) -> String {
-    let mut sorted: Vec<&Sample> = samples.iter().collect();
-    // The samples of a metric must follow each other.
-    sorted.sort_by_key(|sample| sample.metric.name);
-    let mut text = String::new();
-    let mut described = "";
-    for Sample { metric, labels, value } in sorted {
-        let name = metric.exported_name();
-        if described != metric.name {
-            described = metric.name;
-            // Writing to a string cannot fail.
-            let _ = write!(text, "# HELP {name} {}\n# TYPE {name} gauge\n", metric.help);
-        }
-        let labels: Vec<String> = metric
-            .labels
-            .iter()
-            .zip(labels)
-            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-            .collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(text, "{name}{labels} {value}");
-    }
-    text
-}
-
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Registers the metrics of this process with an initial value, sets the gauges of the store's connection pools, and reads the
@@ -155,22 +123,5 @@ fn register(metric: &Metric, consumers: &[ConsumerQueue]) {
         (MetricKind::Gauge, []) => metrics::gauge!(metric.name).set(0.0),
         // Their labels are known when they are set.
         (MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram | MetricKind::State, _) => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ROWS: Metric = Metric::state("test.rows", "Rows by table.").by(&["table", "state"]);
-    const AGE: Metric = Metric::state("test.age.seconds", "Age.");
-
-    #[test]
-    fn samples_of_a_metric_follow_each_other_with_their_labels_escaped() {
-        let samples = [ROWS.sample(["a", "x"], 1.0), AGE.sample([], 2.5), ROWS.sample(["\"b\\\n", "y"], 3.0)];
-        let expected = "# HELP test_age_seconds Age.\n# TYPE test_age_seconds gauge\ntest_age_seconds 2.5\n\
-                        # HELP test_rows Rows by table.\n# TYPE test_rows gauge\n\
-                        test_rows{table=\"a\",state=\"x\"} 1\ntest_rows{table=\"\\\"b\\\\\\n\",state=\"y\"} 3\n";
-        assert_eq!(exposition(&samples), expected);
     }
 }

@@ -16,4 +16,4 @@ pub mod settings;
 pub use failure::MarketFailure;
 pub use reload::reload;
 pub use secrets::Secrets;
-pub use service::{ROLES, Service, Starting};
+pub use service::{API, ROLES, Service, Starting};

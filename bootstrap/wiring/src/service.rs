@@ -30,7 +30,8 @@ use crate::edge::{Api, ApiParts};
 use crate::secrets::Secrets;
 use crate::settings::Config;
 
-const API: &str = "api";
+/// Name of the role that serves the API.
+pub const API: &str = "api";
 /// The periodic jobs: sweeps, refunds, consistency scans.
 const JOBS: &str = "jobs";
 

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use handover_events::IdError;
 use handover_http::path::integer;
 use handover_http::refusal::Refusal;
-use marketplace_domain::{InvoiceId, OrderId, ProductId, RefundId, UserId};
+use marketplace_domain::{InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
 
 use crate::refusal::not_found;
 
@@ -27,6 +27,10 @@ impl InPath for InvoiceId {
     const WHAT: &'static str = "invoice";
 }
 
+impl InPath for PaymentId {
+    const WHAT: &'static str = "payment";
+}
+
 impl InPath for RefundId {
     const WHAT: &'static str = "refund";
 }
@@ -42,11 +46,31 @@ impl<S: Send + Sync, I: InPath + Send> FromRequestParts<S> for PathId<I> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let refused = || not_found(I::WHAT);
-        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| refused())?;
-        let number = integer(&text).ok_or_else(refused)?;
-        I::try_from(number).map(PathId).map_err(|_| refused())
+        let text = Path::<String>::from_request_parts(parts, state).await;
+        let Path(text) = text.map_err(|_| not_found(I::WHAT))?;
+        id(&text).map(PathId)
     }
+}
+
+/// Extracts an order and one of its payments from the path.
+pub(crate) struct PathPayment {
+    pub(crate) order: OrderId,
+    pub(crate) payment: PaymentId,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathPayment {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let texts = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((order, payment)) = texts.map_err(|_| not_found(OrderId::WHAT))?;
+        Ok(PathPayment { order: id(&order)?, payment: id(&payment)? })
+    }
+}
+
+fn id<I: InPath>(text: &str) -> Result<I, Refusal> {
+    let number = integer(text).and_then(|number| I::try_from(number).ok());
+    number.ok_or_else(|| not_found(I::WHAT))
 }
 
 /// The number of a row that has no type of its own, used as a path parameter.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
-    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Payment, Product,
-    ProductId, ProductStatus, Purse, Refund, ShipmentState,
+    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderNo, OrderStatus, Payment, PaymentId,
+    Product, ProductId, ProductStatus, Purse, Refund, ShipmentState,
 };
 
 use super::UseCaseError;
@@ -32,6 +32,20 @@ pub struct OrderPayments {
     pub payments: Vec<Payment>,
     /// Time at which the order is cancelled if it is not paid; `None` unless it is `pending`.
     pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// A payment, and the deadline of its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderPayment {
+    pub payment: Payment,
+    /// Time at which the order is cancelled if it is not paid; `None` unless it is `pending`, and for the payment of an invoice.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl From<OrderPayment> for Payment {
+    fn from(found: OrderPayment) -> Payment {
+        found.payment
+    }
 }
 
 impl Queries {
@@ -201,6 +215,19 @@ impl Queries {
         let order = self.find_order(context, id).await?;
         let payments = self.tx.view().await?.payments_of(order.tenant, &[order.id]).await?;
         Ok(OrderPayments { payments, expires_at: payment_deadline(&order, self.pending_timeout) })
+    }
+
+    /// Returns a payment of an order that the caller bought or sold.
+    pub async fn payment(
+        &self,
+        context: &CommandContext,
+        id: OrderId,
+        payment: PaymentId,
+    ) -> Result<OrderPayment, UseCaseError> {
+        let OrderPayments { payments, expires_at } = self.payments(context, id).await?;
+        let found = payments.into_iter().find(|found| found.id == payment);
+        let payment = found.ok_or(UseCaseError::NotFound { what: "payment" })?;
+        Ok(OrderPayment { payment, expires_at })
     }
 
     /// Returns the refunds of an order, sorted by id, for its parties. They do not see what an operator wrote.

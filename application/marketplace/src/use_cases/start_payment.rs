@@ -1,5 +1,7 @@
 //! Use cases: the buyer starts the payment of an order, an operator that of an invoice.
 
+use std::time::Duration;
+
 use handover_events::{TenantId, Trace};
 use handover_outbox::Attempt;
 use handover_outbox::operations::{Action, Operator, present_fields, record_already_done};
@@ -10,6 +12,7 @@ use marketplace_domain::{
 };
 
 use super::invoicing::is_visible;
+use super::queries::{OrderPayment, payment_deadline};
 use super::settle_payment::{SettlementContext, apply, require_locked_assets};
 use super::{PaymentCommandRefusal, Payments, UseCaseError};
 use crate::claim::Call;
@@ -35,12 +38,13 @@ pub struct PayInvoice {
 
 impl Payments {
     /// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one,
-    /// it is returned, unless the command names another method. If assets cover the whole price, the order is paid immediately, without the gateway.
+    /// it is returned, unless the command names another method. If assets cover the whole price, the order is paid immediately, without
+    /// the gateway.
     pub async fn start(
         &self,
-        call: impl Into<Call<'_, Payment>>,
+        call: impl Into<Call<'_, OrderPayment>>,
         command: StartPayment,
-    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+    ) -> Result<OrderPayment, UseCaseError<PaymentCommandRefusal>> {
         let call = call.into();
         let payer = Payer::Buyer { user: call.context.require_user()?, order: command.order };
         self.start_by(&call, payer, command.method).await
@@ -65,12 +69,12 @@ impl Payments {
             .await
     }
 
-    async fn start_by(
+    async fn start_by<T: From<OrderPayment> + Send + Sync + 'static>(
         &self,
-        call: &Call<'_, Payment>,
+        call: &Call<'_, T>,
         payer: Payer,
         method: Option<PaymentMethod>,
-    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+    ) -> Result<T, UseCaseError<PaymentCommandRefusal>> {
         with_unused_ids(&self.ids, || async {
             let attempted = AttemptedPayment {
                 payer: payer.clone(),
@@ -81,9 +85,12 @@ impl Payments {
                 refund: (self.ids.next(IdKind::Refund).await?, self.ids.reference()),
                 event_factory: self.events.factory(call.context, 2),
                 trace: call.context.trace.clone(),
+                pending_timeout: self.pending_timeout,
             };
-            call.run(&self.tx, attempted, |unit, attempted, attempt| Box::pin(attempted.run(unit, attempt)))
-                .await
+            call.run(&self.tx, attempted, |unit, attempted, attempt| {
+                Box::pin(async move { attempted.run(unit, attempt).await.map(T::from) })
+            })
+            .await
         })
         .await
     }
@@ -142,6 +149,7 @@ struct AttemptedPayment {
     refund: (RefundId, Reference),
     event_factory: EventFactory,
     trace: Trace,
+    pending_timeout: Duration,
 }
 
 impl AttemptedPayment {
@@ -149,8 +157,10 @@ impl AttemptedPayment {
         &self,
         unit: &mut Work,
         attempt: Attempt,
-    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+    ) -> Result<OrderPayment, UseCaseError<PaymentCommandRefusal>> {
         let payable = self.payer.payable(unit, self.tenant).await?;
+        let expires_at = payable.order().and_then(|order| payment_deadline(order, self.pending_timeout));
+        let pending = |payment| OrderPayment { payment, expires_at };
         if attempt.may_be_committed()
             && let Some(before) = unit.payment_by_id(self.id).await?
         {
@@ -158,7 +168,11 @@ impl AttemptedPayment {
             // (in microseconds) was written by an earlier attempt.
             let written = (before.tenant, before.of, before.create_time);
             let is_ours = written == (payable.tenant(), payable.id(), self.event_factory.now);
-            return if is_ours { Ok(before) } else { Err(id_in_use(IdKind::Payment, self.id.get()).into()) };
+            return if is_ours {
+                Ok(pending(before))
+            } else {
+                Err(id_in_use(IdKind::Payment, self.id.get()).into())
+            };
         }
         match &payable {
             _ if payable.is_pending() => {}
@@ -179,7 +193,7 @@ impl AttemptedPayment {
             if let Some(entry) = &entry {
                 record_already_done(unit.outbox(), attempt, entry).await?;
             }
-            return Ok(running);
+            return Ok(pending(running));
         }
         let payment = self.payment_of(&payable);
         if let (true, Payable::Order(order)) = (payment.amount == Money::ZERO, &payable) {
@@ -191,7 +205,7 @@ impl AttemptedPayment {
             unit.outbox().audit(entry).await?;
         }
         if payment.amount > Money::ZERO {
-            return Ok(payment);
+            return Ok(pending(payment));
         }
         let report = Settlement {
             transaction_id: format!("without-gateway-{}", self.id),
@@ -201,7 +215,8 @@ impl AttemptedPayment {
         let AttemptedPayment { event_factory, refund, .. } = self;
         let settlement = SettlementContext { actor: OrderActor::System, event_factory, refund: *refund };
         let decision = payment.decide(&report, &payable, 0, None, event_factory.now);
-        apply(unit, &payment, &payable, decision, settlement).await
+        let payment = apply(unit, &payment, &payable, decision, settlement).await?;
+        Ok(OrderPayment { payment, expires_at: None })
     }
 
     fn payment_of(&self, payable: &Payable) -> Payment {

@@ -257,7 +257,7 @@ impl Process {
 
     pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {
         let command = StartPayment { order, method: Some(PaymentMethod::Card) };
-        self.app.payments.start(&by(BUYER), command).await.unwrap()
+        self.app.payments.start(&by(BUYER), command).await.unwrap().payment
     }
 
     /// Settles a payment with this report of the gateway.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::PARTITIONS;
 
 use super::database::{DEAD_ROWS, HISTORY_LENGTH, OLDEST_TRANSACTION};
@@ -42,8 +42,9 @@ const UNACKED: Metric = Metric::state(
 .by(QUEUE);
 const OLDEST_READY: Metric = Metric::state(
     "handover.queue.oldest.ready.seconds",
-    "Age of the first message that waits in the queue, since it entered the queue, in seconds; 0: none waits. Absent while \
-     messages wait at RabbitMQ, which does not show their age",
+    "Age of the first message that waits in the queue, since it entered the queue, in seconds; 0: none waits. RabbitMQ does not \
+     show it: there it is the time since the confirm of the oldest event that the consumer has not recorded, and absent if every \
+     waiting message repeats a recorded event",
 )
 .by(QUEUE);
 const CONSUMERS: Metric = Metric::state("handover.queue.consumers", "Subscriptions of the queue").by(QUEUE);
@@ -210,7 +211,7 @@ impl StateSource for Deployment {
         read_webhooks(view.outbox_view(), now, &mut samples).await?;
         // The view is dropped before the broker is queried, because the broker may use the same database.
         drop(view);
-        self.read_broker(&mut samples).await;
+        self.read_broker(&mut samples).await?;
         Ok(samples)
     }
 }
@@ -289,7 +290,7 @@ impl Deployment {
         }
     }
 
-    async fn read_broker(&self, samples: &mut Vec<Sample>) {
+    async fn read_broker(&self, samples: &mut Vec<Sample>) -> Result<(), StoreError> {
         let queues = broker_timeout(self.outbox.broker.queues()).await;
         let is_blocked = self.outbox.broker.blocked().await.is_some();
         samples.push(BROKER_REACHABLE.sample([], if queues.is_ok() { 1.0 } else { 0.0 }));
@@ -304,11 +305,45 @@ impl Deployment {
                 let unattended = if queue.consumers == 0 { queue.ready } else { 0 };
                 samples.push(UNATTENDED.sample([&queue.name], count(unattended)));
             }
-            if queue.ready == 0 || queue.oldest_ready.is_some() {
-                let age = age_seconds(queue.oldest_ready, self.outbox.now());
+            let oldest = match queue.oldest_ready {
+                None if queue.ready > 0 => self.oldest_unconsumed(&queue.name).await?,
+                shown => shown,
+            };
+            if queue.ready == 0 || oldest.is_some() {
+                let age = age_seconds(oldest, self.outbox.now());
                 samples.push(OLDEST_READY.sample([&queue.name], age));
             }
         }
+        Ok(())
+    }
+
+    /// Time at which the oldest event without a record of its consumer entered this queue. A delay queue in front of it has
+    /// kept the message for its time to live.
+    async fn oldest_unconsumed(&self, queue: &str) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let Some(subscriber) = self.outbox.consumers().iter().rfind(|it| it.queue == queue) else {
+            return Ok(None);
+        };
+        let mut view = self.outbox.view().await?;
+        let view = view.outbox_view();
+        let consumer = subscriber.consumer.as_str();
+        let Some(position) = view.consumer_subscription(consumer).await? else { return Ok(None) };
+        let types: Vec<&str> = subscriber.event_types.iter().map(String::as_str).collect();
+        let (after_id, checked_until) = (position.after_id, position.checked_until);
+        let oldest = view
+            .unconsumed_events(consumer, &types, after_id, checked_until, self.outbox.now(), 1)
+            .await?
+            .pop();
+        let sent = oldest.and_then(|event| event.sent_time);
+        Ok(sent.and_then(|sent| sent.checked_add_signed(self.delay_before(queue))))
+    }
+
+    fn delay_before(&self, queue: &str) -> TimeDelta {
+        let queues = &self.outbox.topology().queues;
+        let bindings = queues.iter().find(|spec| spec.name == queue).map(|spec| spec.bindings.as_slice());
+        let leads_here = |key: &String| bindings.is_some_and(|bindings| bindings.contains(key));
+        let before = queues.iter().filter(|spec| spec.dead_letter_key.as_ref().is_some_and(leads_here));
+        let longest = before.filter_map(|spec| spec.ttl).max();
+        longest.and_then(|delay| TimeDelta::from_std(delay).ok()).unwrap_or_default()
     }
 
     fn read_outages(&self, is_unreachable: bool, is_blocked: bool, samples: &mut Vec<Sample>) {

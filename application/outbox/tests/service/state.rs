@@ -1,5 +1,6 @@
 //! State of the deployment as metrics: what is read, and by which process.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::{
-    DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, StoreError, UnitOfWork,
+    Broker, BrokerError, DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, Outgoing,
+    PublishOutcome, QueueDepth, StoreError, Subscription, UnitOfWork,
 };
 use handover_outbox::state::{DatabaseState, STATE_TIME, Sample, StateMetrics, StateSource};
 use handover_outbox::topology::Topology;
@@ -47,6 +49,56 @@ async fn state_has_rows_queues_and_the_age_of_the_oldest_due_event() {
     library.start_relay();
     eventually(async || value(&state, "handover.outbox.rows", &["FAILED"]) == Some(1.0)).await;
     assert_eq!(value(&state, "handover.outbox.partitions.without.owner", &[]), Some(0.0));
+    library.tx.tasks().stop().await;
+}
+
+/// A broker that does not show the age of messages, like RabbitMQ.
+struct WithoutAges(Arc<dyn Broker>);
+
+#[async_trait]
+impl Broker for WithoutAges {
+    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        self.0.declare(topology).await
+    }
+
+    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        self.0.publish(window).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError> {
+        self.0.subscribe(queue, prefetch).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
+        let mut queues = self.0.queues().await?;
+        queues.iter_mut().for_each(|queue| queue.oldest_ready = None);
+        Ok(queues)
+    }
+
+    async fn blocked(&self) -> Option<String> {
+        self.0.blocked().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_of_a_queue_is_that_of_the_oldest_event_without_a_record_if_the_broker_does_not_show_it() {
+    let mut library = Library::sending([lent()]).with(&loans());
+    library.outbox.broker = Arc::new(WithoutAges(Arc::clone(&library.outbox.broker)));
+    library.prepare().await;
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    let age = || value(&state, "handover.queue.oldest.ready.seconds", &[QUEUE]);
+    eventually(async || age() == Some(0.0)).await;
+    library.commit(vec![library.event("lent", "BOOK_LENT", 1, 1, "{}")]).await;
+    library.start_relay();
+    library.outbox.tx.sleep(Duration::from_secs(100)).await;
+    let waiting = age().unwrap();
+    assert!((70.0..=100.0).contains(&waiting), "{waiting}");
+    library.start();
+    eventually(async || age() == Some(0.0)).await;
     library.tx.tasks().stop().await;
 }
 

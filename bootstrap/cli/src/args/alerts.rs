@@ -20,7 +20,8 @@ Examples:
 
 pub(crate) const STATS_HELP: &str = "\
 Figures of the last minutes are those of all running processes. With --since: the mean and the highest value of each \
-state metric over time; samples of one minute are kept for 24 hours, of ten minutes for 14 days.
+state metric over time; samples of one minute are kept for 24 hours, of ten minutes for 14 days. Before the first \
+minute has ended, the present figures are shown.
 
 Examples:
   handover stats

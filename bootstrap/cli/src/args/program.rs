@@ -21,6 +21,10 @@ are copied, too. An existing file is never overwritten. Meanwhile `serve` contin
 is complete. A database on a server has its own program: \
 mariadb-dump --single-transaction (mysqldump) or pg_dump.
 
+To restore, stop the service, move the database file and its -wal and -shm files to another folder, copy FILE to the database \
+file and FILE-* to the files of its secrets, run `handover doctor`, and start. The steps for each engine, and after a restore: \
+bootstrap/docs/restore.md.
+
 Examples:
   handover backup /backup/handover-$(date +%F).db
   handover backup /backup/copy.db --database sqlite:///srv/handover/handover.db";
@@ -46,7 +50,8 @@ pub struct MigrateArgs {
 const CONFIG_HELP: &str = "\
 Without --running, the command shows what a `serve` in its place would use: its file, its variables and its flags. With \
 --running, it reads what the running processes have reported to the database, at most `metrics.state-interval` ago. A \
-setting that differs between processes has one row for each value.
+setting that differs between processes has one row for each value. How to replace each secret without downtime: \
+bootstrap/docs/secrets.md.
 
 Example:
   handover config show --running";

@@ -50,16 +50,26 @@ pub(crate) async fn stats<A: Access>(
     let reach = if arguments.since.is_some() { Reach::Store } else { Reach::Broker };
     let session = A::open(source, &arguments.common, reach).await?;
     let (outbox, format) = (session.outbox(), arguments.output.output);
-    let Some(since) = arguments.since else {
-        let stats = operations::stats(outbox, session.operator(), arguments.tenant).await;
-        return Ok(show_sections(format, &StatsView::from(stats.map_err(|error| session.failed(error))?))?);
-    };
+    let Some(since) = arguments.since else { return present(&session, arguments).await };
     let since = outbox.now() - TimeDelta::from_std(since).unwrap_or(TimeDelta::days(36_500));
     let series = operations::stat_history(outbox, since, arguments.metric.as_deref()).await;
-    let page = Page { items: series.map_err(|error| session.failed(error))?, next: None };
+    let items = series.map_err(|error| session.failed(error))?;
+    if items.is_empty() && arguments.metric.is_none() && format == Output::Table {
+        note("no minute of this time is recorded yet; these are the present figures");
+        session.close().await;
+        let session = A::open(source, &arguments.common, Reach::Broker).await?;
+        return present(&session, arguments).await;
+    }
+    let page = Page { items, next: None };
     match format {
         Output::Table => list(format, page, StatSummaryView::from)?,
         Output::Json => list(format, page, StatSeriesView::from)?,
     }
     Ok(())
+}
+
+async fn present<A: Access>(session: &A, arguments: &StatsArgs<A::Flags>) -> Result<(), A::Failure> {
+    let stats = operations::stats(session.outbox(), session.operator(), arguments.tenant).await;
+    let view = StatsView::from(stats.map_err(|error| session.failed(error))?);
+    Ok(show_sections(arguments.output.output, &view)?)
 }

@@ -3,7 +3,7 @@
 use chrono::{SecondsFormat, TimeDelta};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
-use marketplace_domain::{Money, OrderId, Points, UserId};
+use marketplace_domain::{BillingPeriod, InvoiceId, Money, OrderId, Points, UserId};
 use serde_json::json;
 
 use super::{Api, ApiResponse, NoResponse};
@@ -65,6 +65,34 @@ impl Api {
         order: OrderId,
     ) -> Result<ApiResponse, NoResponse> {
         self.get(operator, &format!("/api/v1/ops/orders/{order}/refunds")).await
+    }
+
+    /// Generates the invoice of the operator's tenant for a month.
+    pub(in super::super) async fn generate_invoice(
+        &self,
+        operator: UserId,
+        period: BillingPeriod,
+    ) -> Result<ApiResponse, NoResponse> {
+        self.post(operator, "/api/v1/ops/invoices/generate", &json!({"period": period})).await
+    }
+
+    /// Starts the payment of an invoice.
+    pub(in super::super) async fn pay_invoice(
+        &self,
+        operator: UserId,
+        invoice: InvoiceId,
+    ) -> Result<ApiResponse, NoResponse> {
+        let path = format!("/api/v1/invoices/{invoice}/payments");
+        self.post(operator, &path, &json!({"paymentMethod": "bank-transfer"})).await
+    }
+
+    pub(in super::super) async fn refund_invoice(
+        &self,
+        operator: UserId,
+        invoice: InvoiceId,
+    ) -> Result<ApiResponse, NoResponse> {
+        let path = format!("/api/v1/ops/invoices/{invoice}/refunds");
+        self.post(operator, &path, &json!({"reason": "billed by mistake"})).await
     }
 
     /// Creates a webhook endpoint for all events.

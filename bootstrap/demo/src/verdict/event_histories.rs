@@ -1,4 +1,4 @@
-//! The promise that every change has its event: the events of orders, payments and refunds match the history that their
+//! The promise that every change has its event: the events of orders, payments, refunds and invoices match the history that their
 //! rows imply.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use marketplace_domain::{
     AggregateType, EventKind, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
 };
 
+use super::super::database_snapshot::InvoiceRows;
 use super::promise::{Evidence, Promise, Violations, promise};
 
 /// The events of each aggregate of this type, by aggregate id; the events of one aggregate are sorted by outbox row id.
@@ -19,7 +20,7 @@ fn events_by_aggregate(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i6
     found
 }
 
-/// Promise: the events of each order, payment and refund are exactly those that lead to its current state.
+/// Promise: the events of each order, payment, refund and invoice are exactly those that lead to its current state.
 pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let (mut violations, mut changes) = (Violations::default(), 0);
@@ -36,7 +37,8 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
         }
     }
     let of_payments = events_by_aggregate(&database.events, AggregateType::Payment);
-    for payment in database.payments.values().flatten() {
+    let of_invoices = database.invoices.iter().flat_map(|rows| &rows.money.payments);
+    for payment in database.payments.values().flatten().chain(of_invoices) {
         let actual = of_payments.get(&payment.id.get()).map(Vec::as_slice).unwrap_or_default();
         let actual: Vec<(&str, i64)> =
             actual.iter().map(|event| (event.event_type.as_str(), event.aggregate_seq)).collect();
@@ -49,7 +51,8 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
         }
     }
     let of_refunds = events_by_aggregate(&database.events, AggregateType::Refund);
-    for refund in database.assets.refunds.values().flatten() {
+    let of_invoices = database.invoices.iter().flat_map(|rows| &rows.money.refunds);
+    for refund in database.assets.refunds.values().flatten().chain(of_invoices) {
         let actual = of_refunds.get(&refund.id.get()).map(Vec::as_slice).unwrap_or_default();
         let actual: Vec<(&str, i64)> =
             actual.iter().map(|event| (event.event_type.as_str(), event.aggregate_seq)).collect();
@@ -59,6 +62,14 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
             violations.add(|| {
                 format!("refund {}, {}: {actual:?}, expected {expected:?}", refund.id, refund.status)
             });
+        }
+    }
+    let generated = events_by_aggregate(&database.events, AggregateType::Invoice);
+    for InvoiceRows { invoice, .. } in &database.invoices {
+        changes += 1;
+        let events = generated.get(&invoice.id.get()).map_or(0, Vec::len);
+        if events != 1 {
+            violations.add(|| format!("invoice {}: {events} INVOICE_GENERATED events", invoice.id));
         }
     }
     let found = format!("{} events", database.market_events().count());

@@ -39,6 +39,8 @@ pub(in super::super) struct Expectations {
     pub(in super::super) cancel_delay_limit: Duration,
     /// Planned duration of the outage.
     pub(in super::super) outage: Duration,
+    /// Planned number of invoices, of which the last one is refunded.
+    pub(in super::super) invoices: usize,
 }
 
 /// Everything that the promises are checked against.

@@ -11,7 +11,7 @@ mod small_day;
 use chrono::TimeDelta;
 use handover_outbox::ports::{DeadLetter, DeadLetterStatus, DeliveryState};
 use marketplace::consumers::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
-use marketplace_domain::{CancelReason, OrderStatus};
+use marketplace_domain::{CancelReason, InvoiceStatus, OrderStatus};
 
 use small_day::{COPIED, REPUBLISHED, SmallDay, TIMED_OUT};
 
@@ -34,8 +34,8 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     let same = |text: &str| (text.to_owned(), text.to_owned());
     assert_eq!(of("no acknowledged order is lost"), same("11 orders"));
     // Sum of the events: 11 x (created, timeout), 7 paid, 2 x (shipped, completed), 1 shipped, 4 cancelled, 1 refunded,
-    // 9 payments, 3 refunds.
-    assert_eq!(of("no change without its event"), same("51 events"));
+    // 9 payments, 3 refunds, 2 invoices with 2 payments and 1 refund.
+    assert_eq!(of("no change without its event"), same("56 events"));
     // Sum of the effects: 11 + 4 + 1 listing changes, 7 shipments, 5 x 2 notifications, 2 + 2 + 1 credit changes, 3 x 2
     // + 3 x 3 + 2 asset operations on holds, 7 + 1 operations on earned points.
     assert_eq!(of("each effect exactly once"), same("63 effects"));
@@ -48,6 +48,7 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     assert_eq!(of("earned points match payments"), same("517 points"));
     assert_eq!(of("refunds equal captured amounts"), same("77.50 refunded, 1 order"));
     assert_eq!(of("money that pays no order is refunded"), same("1 of 1"));
+    assert_eq!(of("invoices are paid and refunded once"), same("1 paid, 1 refunded"));
     assert_eq!(of("one buyer gets the lamp"), same("1 of 64 buyers, 63 refused"));
     assert_eq!(of("a product is sold once"), same("6 sold, 5 on sale"));
     assert_eq!(of("dead letters are explained"), same("1, 1 explained"));
@@ -55,6 +56,23 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     assert_eq!(of("duplicate messages are ignored"), ("3 copies".to_owned(), ignored));
     let states = "4 cancelled, 2 completed, 3 paid, 1 refunded, 1 shipped".to_owned();
     assert_eq!(of("order states match the responses"), ("11 as acknowledged".to_owned(), states));
+}
+
+#[test]
+fn invoice_that_is_not_paid_once_breaks_promise() {
+    let invoices = ["invoices are paid and refunded once"];
+    assert_eq!(after(|day| day.database.invoices[0].invoice.status = InvoiceStatus::Pending), invoices);
+    assert_eq!(after(|day| day.database.invoices[1].operations.truncate(1)), invoices);
+    let without_event = "no change without its event";
+    let twice = after(|day| {
+        let money = &mut day.database.invoices[0].money;
+        money.payments.push(money.payments[0].clone());
+    });
+    assert_eq!(twice, [invoices[0]]);
+    let lost = after(|day| day.database.events.retain(|event| event.event_type != "INVOICE_GENERATED"));
+    assert_eq!(lost, [without_event]);
+    let unpaid = after(|day| drop(day.database.invoices.pop()));
+    assert_eq!(unpaid, invoices);
 }
 
 #[test]

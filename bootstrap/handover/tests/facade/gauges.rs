@@ -1,4 +1,4 @@
-//! The gauges that a process with the role of the relay sets.
+//! The gauges that a process with the role of the relay sets, and the state of the deployment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,5 +71,35 @@ async fn process_with_the_relay_sets_the_gauges_of_unpublished_events() -> TestR
         assert_eq!(gauges.value("outbox.event.pending"), pending);
     }
     assert_eq!(gauges.value("handover.outbox.oldest.due.seconds"), Some(0.0));
+    Ok(())
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "the outbox runs in real time")]
+async fn leader_exports_the_state_of_the_deployment() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    outbox.enqueue_at(&mut tx, BookLent::to("ann"), "2999-01-01T00:00:00Z".parse()?).await?;
+    tx.commit().await?;
+    let running = outbox.start().await?;
+    let state = running.state_metrics(Duration::from_millis(20));
+    let reading = async {
+        while state.exposition().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reading).await?;
+    let text = state.exposition();
+    for line in [
+        "# TYPE handover_outbox_rows gauge",
+        "handover_outbox_rows{status=\"FAILED\"} 0",
+        "handover_broker_reachable 1",
+        "handover_state_timestamp_seconds ",
+    ] {
+        assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");
+    }
+    running.stop(STOP_LIMIT).await?;
     Ok(())
 }

@@ -15,6 +15,8 @@ pub struct Described {
     pub value: Shown,
     /// Source of the value.
     pub origin: Origin,
+    /// Whether the value is a secret, or a URL that may contain a password.
+    pub may_be_secret: bool,
 }
 
 impl Described {
@@ -80,12 +82,16 @@ impl Description {
 }
 
 fn described(key: &Key, setting: Option<Setting>) -> Described {
+    let may_be_secret = match key.kind {
+        Kind::Secret { .. } | Kind::Url => true,
+        Kind::Text | Kind::Value => false,
+    };
     let Some(Setting { value, origin }) = setting else {
         let value = match key.kind {
             Kind::Secret { is_generated: true } => Shown::Generated,
             Kind::Secret { is_generated: false } | Kind::Text | Kind::Url | Kind::Value => Shown::Unset,
         };
-        return Described { key: key.path, value, origin: Origin::Default };
+        return Described { key: key.path, value, origin: Origin::Default, may_be_secret };
     };
     let text = show_safely(key.kind, &value);
     let value = match key.kind {
@@ -95,5 +101,5 @@ fn described(key: &Key, setting: Option<Setting>) -> Described {
             Shown::Value { text, json: serde_json::to_value(&value).unwrap_or_default() }
         }
     };
-    Described { key: key.path, value, origin }
+    Described { key: key.path, value, origin, may_be_secret }
 }

@@ -59,7 +59,7 @@ pub enum Command {
     Demo(DemoArgs),
     /// Print a token (JWT) for a user
     #[command(
-        after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
+        after_help = "How to replace the secret that signs tokens: bootstrap/docs/secrets.md.\n\nExample:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
     )]
     Token(TokenArgs),
     /// Find orders, and show an order or its history; also while `serve` runs

@@ -132,6 +132,9 @@ fn alert_starts_by_its_cause_is_acknowledged_and_ends_with_it() {
         World::new().set("HANDOVER_METRICS__STATE_INTERVAL", "100ms").set("HANDOVER_ALERTS__OUTBOX_NEW", "1");
     world.run("migrate").done();
     assert!(world.run("alerts").stderr.contains("no alert is active"));
+    let before_first_sample = world.run("stats --since 5m");
+    assert!(before_first_sample.stderr.contains("these are the present figures"));
+    assert_eq!(before_first_sample.done(), world.run("stats").done());
     let server = world.serve("--roles api,jobs");
     let [seller, buyer] = [1, 2].map(|user| world.token(&format!("--user {user}")));
     server.ask(&seller, "POST /api/v1/products", r#"{"title":"Desk lamp","price":88.50}"#);

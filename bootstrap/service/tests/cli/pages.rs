@@ -91,6 +91,17 @@ fn pages_configuration_has_every_key_with_its_default_and_a_meaning() {
     assert!(without.is_empty(), "write the meanings of these keys into the page: {without:#?}");
 }
 
+#[test]
+fn pages_secrets_has_every_setting_that_may_contain_a_secret() {
+    let text = read(&page("secrets.md"));
+    let settings = Config::describe(&Sources::default()).settings;
+    let secrets = settings.iter().filter(|setting| setting.may_be_secret).map(|setting| setting.key);
+    let (found, missing): (Vec<&str>, Vec<&str>) =
+        secrets.partition(|key| text.contains(&format!("`{key}`")));
+    assert!(missing.is_empty(), "bootstrap/docs/secrets.md does not say how to rotate {missing:?}");
+    assert!(["auth.jwt-secret", "database.url"].iter().all(|key| found.contains(key)), "{found:?}");
+}
+
 /// Every runnable command with its full name.
 fn leaves(before: &str, command: &Command, found: &mut Vec<(String, Command)>) {
     let name = format!("{before} {}", command.get_name());

@@ -124,8 +124,8 @@ async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id:
     let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     let context = by_user(faults, tenant, order.seller);
     let start = StartPayment { order: id, method: Some(PaymentMethod::Card) };
-    if let Ok(payment) = app.payments.start(&context, start).await {
-        faults.violation(format!("the seller of order {id} started payment {}", payment.id));
+    if let Ok(started) = app.payments.start(&context, start).await {
+        faults.violation(format!("the seller of order {id} started payment {}", started.payment.id));
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn pay(app: &App, state: &ActorState, order: &Order) {
         let context = by_user(faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
         match app.payments.start(&context, start).await {
-            Ok(payment) => break payment,
+            Ok(started) => break started.payment,
             Err(error) => {
                 journal.record_error(&who, &context, &error);
                 tries -= 1;

@@ -42,7 +42,7 @@ pub(crate) async fn complete_orders(app: &App, ActorState { faults, gateway_mode
             let product = app.ordering.list_product(&by_seller, command).await.expect("no faults");
             let order = app.ordering.place(&by_buyer, PlaceOrder::of(product.id)).await.expect("no faults");
             let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
-            let payment = app.payments.start(&by_buyer, start).await.expect("no faults");
+            let payment = app.payments.start(&by_buyer, start).await.expect("no faults").payment;
             let transaction_id = format!("txn-{}", payment.id);
             gateway_model.capture(payment.id, &transaction_id, total);
             let report = Settlement { transaction_id, result: PaymentResult::Success, amount: total };

@@ -184,7 +184,7 @@ impl ReferenceRun {
     async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, BoxError> {
         let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
-        Ok(self.app.payments.start(&buyer, start).await?)
+        Ok(self.app.payments.start(&buyer, start).await?.payment)
     }
 
     /// Waits until each asset lock of this order is acquired or refused, at most 10 s.

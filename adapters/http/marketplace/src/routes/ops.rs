@@ -29,6 +29,7 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(orders::find))
         .routes(routes!(orders::one))
         .routes(routes!(orders::timeline))
+        .routes(routes!(orders::payment))
         .routes(routes!(orders::refund, orders::refunds))
         .routes(routes!(refunds::page))
         .routes(routes!(refunds::one))

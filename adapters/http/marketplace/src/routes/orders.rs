@@ -41,6 +41,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(ship))
         .routes(routes!(complete))
         .routes(routes!(payments::start, payments::of_order))
+        .routes(routes!(payments::one))
         .routes(routes!(refunds::request, refunds::of_order))
         .routes(routes!(timeline::timeline))
 }

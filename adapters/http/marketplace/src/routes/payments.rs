@@ -8,7 +8,7 @@ use handover_http::response::{Done, PageView};
 use handover_http::views;
 use handover_http::views::Time;
 use handover_outbox::Page;
-use marketplace::use_cases::{OrderPayments, SettlePayment, StartPayment};
+use marketplace::use_cases::{OrderPayment, OrderPayments, SettlePayment, StartPayment};
 use marketplace_domain::{
     InvoiceId, Money, OrderId, Payment, PaymentId, PaymentStatus, Reference, ReportKind, Settlement,
 };
@@ -23,7 +23,7 @@ use crate::context::{Caller, Gateway};
 use crate::edge::Edge;
 use crate::idempotency::Created;
 use crate::openapi::{RequiredKey, Signed, kinds};
-use crate::path::PathId;
+use crate::path::{PathId, PathPayment};
 use crate::refusal::RouteResult;
 
 type PaymentPage = PageView<PaymentView>;
@@ -44,8 +44,8 @@ views! {
         amount: Money,
         payment_method: &'static str = kinds::PaymentMethodName,
         status: PaymentStatus,
-        /// Time at which the order is cancelled if it is not paid. Null if the order is not `pending`, and in the responses of
-        /// the calls that start or report the payment.
+        /// Time at which the order is cancelled if it is not paid. Null if the order is not `pending`, for the payment of an
+        /// invoice, and in the response to a report of the gateway.
         expires_at: Option<Time>,
     }
 }
@@ -62,6 +62,12 @@ impl From<Payment> for PaymentView {
             status: payment.status,
             expires_at: None,
         }
+    }
+}
+
+impl From<OrderPayment> for PaymentView {
+    fn from(OrderPayment { payment, expires_at }: OrderPayment) -> PaymentView {
+        PaymentView { expires_at: expires_at.map(Time), ..PaymentView::from(payment) }
     }
 }
 
@@ -117,8 +123,35 @@ pub(super) async fn of_order(
 ) -> RouteResult {
     parameters.finish()?;
     let OrderPayments { payments, expires_at } = edge.app.queries.payments(&context, order).await?;
-    let view = |payment| PaymentView { expires_at: expires_at.map(Time), ..PaymentView::from(payment) };
+    let view = |payment| PaymentView::from(OrderPayment { payment, expires_at });
     Done::page(Page { items: payments, next: None }, view)
+}
+
+/// Returns a payment of an order.
+///
+/// Allowed for the buyer and for the seller.
+#[utoipa::path(
+    get,
+    path = "/{id}/payments/{paymentId}",
+    operation_id = "payment",
+    tag = "payments",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+        ("paymentId" = kinds::Id, Path, description = "The payment"),
+    ),
+    responses(
+        (status = 200, description = "The payment", body = PaymentView),
+        (status = 404, description = "Order not found, the caller is not a party of it, or it has no such payment"),
+    ),
+)]
+pub(super) async fn one(
+    Caller(edge, context): Caller,
+    PathPayment { order, payment }: PathPayment,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let found = edge.app.queries.payment(&context, order, payment).await?;
+    Done::ok(&PaymentView::from(found))
 }
 
 /// Reports the result of a payment.

@@ -129,7 +129,10 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
 
     let order = caller.paid("txn-1").await;
     caller.call("order", BUYER, &[&order], None).await;
-    caller.call("payments", BUYER, &[&order], None).await;
+    let listed = caller.call("payments", BUYER, &[&order], None).await;
+    let payment = listed.data["items"][0]["paymentId"].to_string();
+    caller.call("payment", BUYER, &[&order, &payment], None).await;
+    caller.call("paymentOfOrder", SELLER, &[&order, &payment], None).await;
     caller.call("shipOrder", SELLER, &[&order], Some(r#"{"carrier":"SF","trackingNo":"1"}"#)).await;
     caller.call("completeOrder", BUYER, &[&order], None).await;
     let order = caller.world.order().await.to_string();

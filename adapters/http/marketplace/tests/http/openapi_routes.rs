@@ -56,7 +56,7 @@ async fn router_and_document_have_the_same_paths_and_methods() {
 fn path_without_resource(operation: &Operation) -> String {
     let path = operation.path.replace("{eventId}", "no-such").replace("{aggregateType}", "Order");
     let id = if path.contains("/webhooks/") { NO_WEBHOOK } else { "1" };
-    let path = path.replace("{id}", id).replace("{deliveryId}", "1");
+    let path = path.replace("{id}", id).replace("{deliveryId}", "1").replace("{paymentId}", "1");
     path.replace("{userId}", "1").replace("{aggregateId}", "1")
 }
 

@@ -24,7 +24,8 @@ async fn order_has_one_payment_in_processing() {
     assert!(reference.parse::<Reference>().is_ok(), "{reference}");
     let expected = json!({
         "paymentId": payment, "reference": reference, "orderId": order, "invoiceId": null, "amount": amount,
-        "paymentMethod": "card", "status": "PROCESSING", "expiresAt": null
+        "paymentMethod": "card", "status": "PROCESSING",
+        "expiresAt": "2026-01-31T08:15:00.000000Z"
     });
     assert_eq!(first.data, expected);
     for body in ["", "{}", r#"{"paymentMethod":null}"#] {
@@ -36,11 +37,16 @@ async fn order_has_one_payment_in_processing() {
     assert!(text.contains("a payment by card is in progress"), "{text}");
     for party in [BUYER, SELLER] {
         let listed = world.get_as(party, &path).send().await.expect(200, "00000");
-        let mut with_deadline = expected.clone();
-        with_deadline["expiresAt"] = json!("2026-01-31T08:15:00.000000Z");
-        assert_eq!(listed.data["items"], json!([with_deadline]));
+        assert_eq!(listed.data["items"], json!([expected]));
+        let one = world.get_as(party, &format!("{path}/{payment}")).send().await.expect(200, "00000");
+        assert_eq!(one.data, expected);
     }
     world.get_as(OTHER_USER, &path).send().await.expect(404, "A0404");
+    world.get_as(OTHER_USER, &format!("{path}/{payment}")).send().await.expect(404, "A0404");
+    let other_order = world.order().await;
+    for unknown in [format!("{path}/x"), format!("/api/v1/orders/{other_order}/payments/{payment}")] {
+        world.get_as(BUYER, &unknown).send().await.expect(404, "A0404");
+    }
     world.post_as(SELLER, &path).send().await.expect(403, "A0303");
     world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
     world.post_as(BUYER, &path).send().await.expect(409, "A0409");

@@ -30,7 +30,7 @@ async fn placed(market: &Market) -> Order {
 
 async fn started(market: &Market, order: &Order) -> Payment {
     let command = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
-    market.app().payments.start(&traced(by(BUYER), "pay"), command).await.unwrap()
+    market.app().payments.start(&traced(by(BUYER), "pay"), command).await.unwrap().payment
 }
 
 /// Settles the payment with a report of the gateway; the report has another trace.

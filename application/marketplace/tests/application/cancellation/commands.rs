@@ -217,7 +217,7 @@ fn interrupted_settle_payment_is_atomic_with_order_and_events() {
         };
         let setup = async |app: &App| {
             let order = ordered(app).await;
-            app.payments.start(&by(BUYER), card(order.id)).await.unwrap()
+            app.payments.start(&by(BUYER), card(order.id)).await.unwrap().payment
         };
         let command =
             async |app: &App, payment: &Payment| app.payments.settle(&gateway(), success(payment)).await;

@@ -104,7 +104,7 @@ pub(crate) async fn ordered(app: &App) -> Order {
 
 pub(crate) async fn paid(app: &App) -> Order {
     let order = ordered(app).await;
-    let payment = app.payments.start(&by(BUYER), card(order.id)).await.unwrap();
+    let payment = app.payments.start(&by(BUYER), card(order.id)).await.unwrap().payment;
     app.payments.settle(&gateway(), success(&payment)).await.unwrap();
     app.queries.find_order(&by(BUYER), order.id).await.unwrap()
 }

@@ -47,7 +47,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
     assert_eq!(placed, (id(buyer), id(seller), product.id, tenant, OrderStatus::Pending));
 
     let start = StartPayment { order: order.id, method: Some(PaymentMethod::Card) };
-    let payment = app.payments.start(&context(buyer, tenant), start).await.unwrap();
+    let payment = app.payments.start(&context(buyer, tenant), start).await.unwrap().payment;
     assert_eq!(
         (payment.of, payment.tenant, payment.status),
         (order.id.into(), tenant, PaymentStatus::Processing)

@@ -34,7 +34,7 @@ async fn repeated_start_of_a_payment_returns_the_existing_payment() {
         "another process must return the same payment"
     );
     let unnamed = StartPayment { order: order.id, method: None };
-    assert_eq!(process.app.payments.start(&by(BUYER), unnamed).await.unwrap(), payment);
+    assert_eq!(process.app.payments.start(&by(BUYER), unnamed).await.unwrap().payment, payment);
     let other = StartPayment { order: order.id, method: Some(PaymentMethod::Alipay) };
     let result = process.app.payments.start(&by(BUYER), other).await;
     assert!(

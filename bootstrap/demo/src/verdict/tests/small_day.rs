@@ -3,6 +3,7 @@
 
 mod assets;
 mod effects;
+mod invoices;
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use handover_outbox::ports::{
 use marketplace::consumers::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use marketplace::ports::ListingEntry;
 use marketplace_domain::{
-    CancelCause, Currency, EventBody, EventKind, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
-    PaymentMethod, PaymentResult, PaymentStatus, PointsRules, Product, ProductStatus, RefundCause, RefundId,
-    RefundResult, Settlement, Shipment, UserId,
+    CancelCause, EventBody, EventKind, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
+    PaymentResult, PointsRules, Product, ProductStatus, RefundCause, RefundId, RefundResult, Settlement,
+    Shipment, UserId,
 };
 use uuid::Uuid;
 
@@ -98,6 +99,7 @@ impl SmallDay {
         for order in LAMP..=PAID_AFTER_CANCEL {
             day.order(order);
         }
+        day.invoices();
         day.deliver_webhooks();
         day.clients.rush.lamp = LAMP.try_into().ok();
         day.clients.rush.won = vec![LAMP.try_into().unwrap()];
@@ -150,6 +152,7 @@ impl SmallDay {
                 payment_timeout: Duration::from_secs(3),
                 cancel_delay_limit: Duration::from_secs(10),
                 outage: Duration::from_secs(3),
+                invoices: 2,
             },
             clients: &self.clients,
             database: &self.database,
@@ -279,19 +282,9 @@ impl SmallDay {
             let id = order.id.get() * 10 + i64::try_from(number).unwrap();
             let payment = Payment {
                 id: id.try_into().unwrap(),
-                reference: None,
-                tenant: TenantId::DEFAULT,
                 of: order.id.into(),
                 amount: order.payable,
-                currency: Currency::CNY,
-                method: PaymentMethod::Card,
-                status: PaymentStatus::Processing,
-                transaction_id: None,
-                refund_due: false,
-                trace: None,
-                version: 1,
-                create_time: self.now,
-                update_time: self.now,
+                ..self.new_payment()
             };
             let report = Settlement { transaction_id: format!("txn-{id}"), result, amount: order.payable };
             let decision = payment.decide(&report, &order.clone().into(), 0, None, self.now);

@@ -18,9 +18,9 @@ use crate::context::Operator;
 use crate::idempotency::Created;
 use crate::messages;
 use crate::openapi::kinds;
-use crate::path::PathId;
-use crate::refusal::RouteResult;
-use crate::views::{FoundOrderView, OrderDetailsView, RefundDetailsView, TimelineView};
+use crate::path::{PathId, PathPayment};
+use crate::refusal::{RouteResult, not_found};
+use crate::views::{FoundOrderView, FoundPaymentView, OrderDetailsView, RefundDetailsView, TimelineView};
 
 type FoundOrderPage = PageView<FoundOrderView>;
 type RefundDetailsPage = PageView<RefundDetailsView>;
@@ -138,6 +138,34 @@ pub(super) async fn refund(
     let command = RequestRefund { order, reason: reason.as_str().to_owned(), off_shelf: false };
     let refund = edge.app.payments.request_refund(&call, command).await?;
     Done::created(&RefundDetailsView::from(refund))
+}
+
+/// Returns a payment of an order, with the reports of the gateway.
+#[utoipa::path(
+    get,
+    path = "/orders/{id}/payments/{paymentId}",
+    operation_id = "paymentOfOrder",
+    tag = "operators",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+        ("paymentId" = kinds::Id, Path, description = "The payment"),
+    ),
+    responses(
+        (status = 200, description = "The payment", body = FoundPaymentView),
+        (status = 404, description = "The order has no such payment in a tenant accessible to the caller"),
+    ),
+)]
+pub(super) async fn payment(
+    Operator(edge, context): Operator,
+    PathPayment { order, payment }: PathPayment,
+    parameters: Parameters,
+) -> RouteResult {
+    parameters.finish()?;
+    let found = edge.app.operations.find_payment(&context, payment).await?;
+    if found.payment.of.order() != Some(order) {
+        return Err(not_found("payment").into());
+    }
+    Done::ok(&FoundPaymentView::from(found))
 }
 
 /// Lists the refunds of an order, on one page, because an order has few.

@@ -36,7 +36,7 @@ impl AccessFixture {
         world.post_as(SELLER, &off).send().await.expect(200, "00000");
         let product = world.product().await;
         let pending = world.order().await;
-        let (_, payment) = world.order_with_payment().await;
+        let (paying, payment) = world.order_with_payment().await;
         let paid = paid_order(&world).await;
         let refunding = paid_order(&world).await;
         let refunds = format!("/api/v1/orders/{refunding}/refunds");
@@ -63,6 +63,7 @@ impl AccessFixture {
             ("{product}", id(product)),
             ("{hidden}", id(hidden)),
             ("{pending}", id(pending)),
+            ("{paying}", id(paying)),
             ("{payment}", id(payment)),
             ("{paid}", id(paid)),
             ("{refunding}", id(refunding)),
