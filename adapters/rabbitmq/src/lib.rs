@@ -31,7 +31,9 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_outbox::ports::{
+    Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, QueueLoad, Subscription,
+};
 use handover_outbox::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
@@ -40,6 +42,7 @@ use error::RabbitError;
 use publisher::Job;
 use shared::Shared;
 use subscription::RabbitSubscription;
+use topology::QueueCounts;
 
 pub use management::{LimitingPolicy, ManagementError, limiting_policies};
 pub use settings::{InvalidSettings, QueueType, RabbitSettings};
@@ -168,6 +171,17 @@ impl Broker for RabbitBroker {
             None => Ok(Vec::new()),
         }
     }
+
+    /// The server always counts all messages. Messages that it has sent to a consumer are not ready.
+    async fn load(&self, queues: &[String], _up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        let load = |queue: QueueCounts| QueueLoad {
+            name: queue.name,
+            ready: queue.ready,
+            consumers: queue.consumers,
+        };
+        Ok(self.shared.count(queues).await?.into_iter().map(load).collect())
+    }
+
     async fn blocked(&self) -> Option<String> {
         self.shared.publishing.established()?.blocked()
     }

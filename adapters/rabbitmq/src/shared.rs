@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use handover_outbox::ports::BrokerError;
 use handover_outbox::topology::Topology;
+use lapin::Channel;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;
 use crate::delivery_buffer::DeliveryBuffer;
+use crate::error::RabbitError;
+use crate::link::Link;
 use crate::mutex::lock;
 use crate::settings::RabbitSettings;
+use crate::topology::{QueueCounts, count_on};
 
 pub(crate) struct Shared {
     pub(crate) settings: Arc<RabbitSettings>,
@@ -20,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) consuming: Arc<Connector>,
     /// Wakes the watch task when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
+    /// The channel on which the load of queues is counted, which happens often, and its connection.
+    counting: tokio::sync::Mutex<Option<(Arc<Link>, Channel)>>,
     topology: Mutex<Option<Maintained>>,
     buffers: Mutex<BTreeMap<u64, Weak<DeliveryBuffer>>>,
     last_buffer_id: AtomicU64,
@@ -41,10 +48,29 @@ impl Shared {
             consuming: connector("consuming"),
             settings: Arc::clone(&settings),
             recheck,
+            counting: tokio::sync::Mutex::default(),
             topology: Mutex::default(),
             buffers: Mutex::default(),
             last_buffer_id: AtomicU64::new(0),
         }
+    }
+
+    /// Counts of these queues as reported by the server. Missing queues are omitted.
+    pub(crate) async fn count(&self, queues: &[String]) -> Result<Vec<QueueCounts>, BrokerError> {
+        let mut counting = self.counting.lock().await;
+        // Without its place in `counting`, the channel is closed if an error or a cancelled call leaves it in an unknown state.
+        let open = counting.take().filter(|(link, channel)| link.is_up() && channel.status().connected());
+        let (link, mut channel) = match open {
+            Some(open) => open,
+            None => {
+                let link = self.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
+                let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+                (link, channel)
+            }
+        };
+        let counted = count_on(&link, &mut channel, queues, &self.settings).await?;
+        *counting = Some((link, channel));
+        Ok(counted)
     }
 
     /// Topology for publishing; `None` before it is declared.

@@ -93,14 +93,24 @@ pub(crate) async fn count(
     settings: &RabbitSettings,
 ) -> Result<Vec<QueueCounts>, BrokerError> {
     let mut channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+    count_on(link, &mut channel, queues, settings).await
+}
+
+/// The same on a channel that the caller keeps. A missing queue closes the channel, which is then replaced.
+pub(crate) async fn count_on(
+    link: &Link,
+    channel: &mut Channel,
+    queues: &[String],
+    settings: &RabbitSettings,
+) -> Result<Vec<QueueCounts>, BrokerError> {
     let mut counted = Vec::with_capacity(queues.len());
     for name in queues {
-        let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
+        let declaration = Declaration { channel, limit: settings.reply_timeout };
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
         match declaration.queue(name, options, FieldTable::default()).await {
             Ok(queue) => counted.push(queue),
             Err(error) if error.class() == ErrorClass::NotFound => {
-                channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+                *channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
             }
             Err(error) => return Err(error.into_refused_or_unreachable()),
         }

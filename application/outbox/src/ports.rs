@@ -17,6 +17,7 @@ mod history;
 mod idle_consumers;
 mod jobs;
 mod leases;
+mod look_ahead;
 mod monitoring;
 mod numbered;
 mod operator;
@@ -34,7 +35,7 @@ pub use archive::{
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
-    Requeue, Route, Subscription,
+    QueueLoad, Requeue, Route, Subscription,
 };
 pub use clock::{Clock, RandomSource};
 pub use consume::{
@@ -59,6 +60,7 @@ pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
     PartitionLease, older_relay,
 };
+pub use look_ahead::{Ahead, AheadQuery, EventGroup};
 pub use monitoring::{
     Acknowledgement, AlertRecord, MonitoringQueries, MonitoringQueriesWrapper, MonitoringRepo,
     MonitoringRepoWrapper, ProcessReport, Resolution, StatSample, Thousandths,

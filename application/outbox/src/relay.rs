@@ -1,13 +1,17 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
-//! type is unordered.
+//! type is unordered. While a few groups of events (a tenant, a type) fill every window, the events of other groups are
+//! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
+mod admission;
+mod look_ahead;
 mod ownership;
 mod settlement;
 mod window;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -16,11 +20,15 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::low_water_mark::LowWaterMark;
+use crate::message::outgoing;
 use crate::outbox::Outbox;
-use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
+use crate::ports::{DueQuery, OutboxRow, RelayId, Route, StoreError};
 use crate::settings::RelaySettings;
+use crate::topology::{QueueSpec, topic_matches};
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
+use admission::Admission;
+use look_ahead::LookAhead;
 use ownership::Ownership;
 use settlement::Settlement;
 use window::Window;
@@ -47,6 +55,9 @@ pub struct Relay {
     low_water: LowWaterMark,
     /// Partitions of the last search: rows of others may be below the mark.
     searched: PartitionSet,
+    /// The search behind a backlog; `None` if the last window was not full.
+    look_ahead: Option<LookAhead>,
+    admission: Admission,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
 }
@@ -56,6 +67,7 @@ impl Relay {
     pub fn new(outbox: Outbox, wake: WakeupNotifier, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         let next_late_retry_search = Instant::now();
+        let admission = Admission::new(settings.max_queued);
         let low_water = LowWaterMark::new(settings.scan_interval, settings.slow_search);
         Relay {
             outbox,
@@ -66,6 +78,8 @@ impl Relay {
             next_late_retry_search,
             low_water,
             searched: PartitionSet::default(),
+            look_ahead: None,
+            admission,
             blocked: false,
         }
     }
@@ -111,20 +125,105 @@ impl Relay {
         // Both queries use the same time: otherwise a row that becomes due between them would be missing from both
         // results.
         let now = self.outbox.now();
-        let due = self.due(owned, now).await?;
+        match self.publish_ahead(owned, now).await? {
+            Published::All | Published::Some => {}
+            Published::BrokerUnreachable => return Ok(Step::BrokerUnreachable),
+        }
+        let owned = self.ownership.owned();
+        let room = self.room().await;
+        if room == 0 {
+            return Ok(self.hold());
+        }
+        let limit = self.limit(room);
+        let mut due = self.due(owned, now, limit).await?;
+        let rest = Rest::after(due.len(), limit);
+        self.search_behind(&due, limit);
+        due.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         if due.is_empty() {
             self.outbox.outage.nothing_due();
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
-        match self.publish(&due).await? {
+        match self.publish(&due, rest).await? {
             Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(owned, now).await?)),
             Published::All | Published::Some => Ok(Step::Worked),
             Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
         }
     }
 
+    /// Publishes rows of other groups than those of the backlog.
+    async fn publish_ahead(
+        &mut self,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Published, StoreError> {
+        let due = self.due_query(owned, now);
+        let Some(look_ahead) = &mut self.look_ahead else { return Ok(Published::All) };
+        let query = look_ahead.query(due);
+        let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
+        look_ahead.found(&query, &ahead);
+        if ahead.rows.is_empty() { Ok(Published::All) } else { self.publish(&ahead.rows, Rest::Some).await }
+    }
+
+    /// Begins a search behind the backlog if the window is full, and ends it once the backlog is published.
+    fn search_behind(&mut self, window: &[OutboxRow], limit: u32) {
+        match Rest::after(window.len(), limit) {
+            Rest::None => self.look_ahead = None,
+            Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
+                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval);
+                self.admission.begin(self.queues_of(window));
+            }
+            Rest::Some | Rest::Unknown => {}
+        }
+    }
+
+    /// The queues that get messages of these rows.
+    fn queues_of(&self, rows: &[OutboxRow]) -> BTreeSet<String> {
+        let outgoing = rows
+            .iter()
+            .filter_map(|row| outgoing(&self.outbox.registry, &self.outbox.texts, row, |_| None).ok());
+        let keys: BTreeSet<String> = outgoing
+            .filter_map(|outgoing| match outgoing.route() {
+                Route::Topic(key) => Some(key.clone()),
+                Route::Queue(_) => None,
+            })
+            .collect();
+        let is_bound = |spec: &&QueueSpec| {
+            let matches = |pattern: &String| keys.iter().any(|key| topic_matches(pattern, key));
+            spec.bindings.iter().any(matches)
+        };
+        self.outbox.topology.queues.iter().filter(is_bound).map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Number of rows that may be published now.
+    async fn room(&mut self) -> u64 {
+        match self.look_ahead {
+            Some(_) => self.admission.room(self.outbox.broker.as_ref()).await,
+            None => u64::MAX,
+        }
+    }
+
+    /// Number of rows of the next window. A window that shows the groups of a backlog is read whole.
+    fn limit(&self, room: u64) -> u32 {
+        let batch = self.settings.batch.get();
+        match &self.look_ahead {
+            Some(look_ahead) if !look_ahead.is_over() => {
+                u32::try_from(room).map_or(batch, |room| room.min(batch))
+            }
+            Some(_) | None => batch,
+        }
+    }
+
+    /// The step of a relay that waits until the queues have room. A wake-up notification ends the wait: an event of another
+    /// group may have been committed.
+    fn hold(&self) -> Step {
+        match &self.look_ahead {
+            Some(look_ahead) if look_ahead.is_behind() => Step::Worked,
+            Some(_) | None => Step::Idle(admission::POLL.min(self.ownership.until_tick())),
+        }
+    }
+
     /// Publishes the due rows and records the results.
-    async fn publish(&mut self, due: &[OutboxRow]) -> Result<Published, StoreError> {
+    async fn publish(&mut self, due: &[OutboxRow], rest: Rest) -> Result<Published, StoreError> {
         // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
         let owned_partitions = self.ownership.owned_partitions();
         let window =
@@ -143,10 +242,8 @@ impl Relay {
             self.outbox.outage.stops_relay(&error);
             return Ok(Published::BrokerUnreachable);
         }
-        let batch = usize::try_from(self.settings.batch.get()).unwrap_or(usize::MAX);
-        self.outbox.outage.published(confirmed, due.len() < batch);
-        // Unreadable rows are not in `due`, but count against the batch: only a window far below it has all rows.
-        let is_all = due.len() < batch / 2 && confirmed == due.len() && lost.is_empty();
+        self.outbox.outage.published(confirmed, rest != Rest::Some);
+        let is_all = rest == Rest::None && confirmed == due.len() && lost.is_empty();
         Ok(if is_all { Published::All } else { Published::Some })
     }
 
@@ -190,21 +287,31 @@ impl Relay {
         Ok(())
     }
 
-    async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut view = self.outbox.view().await?;
-        if owned != self.searched {
-            self.searched = owned;
-            self.low_water.reset();
-        }
-        let from_id = self.low_water.begin();
-        let query = DueQuery {
+    fn due_query(&self, owned: PartitionSet, now: DateTime<Utc>) -> DueQuery {
+        DueQuery {
             partitions: owned,
             now,
             on_failed: self.outbox.on_failed,
             unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
-            from_id,
-        };
+            from_id: 0,
+        }
+    }
+
+    async fn due(
+        &mut self,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut view = self.outbox.view().await?;
+        if owned != self.searched {
+            self.searched = owned;
+            self.low_water.reset();
+            self.look_ahead = None;
+        }
+        let from_id = self.low_water.begin();
+        let query = DueQuery { from_id, limit, ..self.due_query(owned, now) };
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
         self.low_water.found(from_id, due.iter().map(|row| row.id).min(), begun.elapsed());
@@ -233,6 +340,26 @@ impl Relay {
                 () = self.outbox.stopping().cancelled() => {}
                 () = self.outbox.sleep(wait.max(Duration::from_millis(1))) => {}
             }
+        }
+    }
+}
+
+/// Whether rows are due besides those of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    Unknown,
+    Some,
+}
+
+impl Rest {
+    /// After a window with this number of rows and this limit. Unreadable rows are missing in a window, but count against
+    /// the limit: only a window far below it has all rows.
+    fn after(rows: usize, limit: u32) -> Rest {
+        match u32::try_from(rows).unwrap_or(u32::MAX) {
+            rows if rows >= limit => Rest::Some,
+            rows if rows == 0 || rows < limit / 2 => Rest::None,
+            _ => Rest::Unknown,
         }
     }
 }

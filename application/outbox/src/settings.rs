@@ -22,6 +22,9 @@ pub struct RelaySettings {
     pub batch: NonZeroU32,
     /// Longest time between two polls (`outbox.scan-interval`).
     pub scan_interval: Duration,
+    /// Maximum number of ready messages up to which the relay fills a queue while a backlog of a few groups of events
+    /// waits; 0: it publishes the backlog as fast as it can (`outbox.max-queued`).
+    pub max_queued: u32,
     /// Retry policy for failed publishes (`outbox.retry`).
     pub retry: RetryPolicy,
     /// Effect of a broker outage (`outbox.outage`).
@@ -42,6 +45,7 @@ impl Default for RelaySettings {
         RelaySettings {
             batch: NonZeroU32::MIN.saturating_add(199),
             scan_interval: Duration::from_secs(5),
+            max_queued: 1_000,
             retry: RetryPolicy::outbox_default(),
             on_outage: OnOutage::Wait,
             lease_ms: 5_000,

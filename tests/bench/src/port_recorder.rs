@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::ports::{
-    Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Store,
-    StoreError, Subscription,
+    Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, QueueLoad, Requeue,
+    Store, StoreError, Subscription,
 };
 use handover_outbox::topology::Topology;
 use marketplace::ports::{MarketStore, MarketView, Work};
@@ -202,6 +202,10 @@ impl Broker for RecordedBroker {
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.queues().await
+    }
+
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        self.inner.load(queues, up_to).await
     }
 
     async fn blocked(&self) -> Option<String> {

@@ -136,6 +136,12 @@ faults! { broken_by(Fault) {
     oldest_ready_is_unknown: OldestReadyIsUnknown breaks [
         "the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue",
     ]
+    load_is_counted_below_limit: LoadIsCountedBelowLimit breaks [
+        "the_load_of_queues_is_counted_up_to_a_limit",
+    ]
+    load_has_no_consumers: LoadHasNoConsumers breaks [
+        "the_load_of_queues_is_counted_up_to_a_limit",
+    ]
     queues_are_listed_in_reverse: QueuesAreListedInReverse breaks [
         "every_declared_queue_is_listed_by_name",
     ]

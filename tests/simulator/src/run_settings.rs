@@ -66,6 +66,7 @@ impl RunSettings {
         let lock_timeout = second * (3 + below(5));
         // In some runs, orders are never completed automatically.
         let auto_complete_after = Some(lock_timeout).filter(|time| time.as_secs() % 2 == 1);
+        let batch = NonZeroU32::MIN.saturating_add(below(20));
         let mut settings = Settings {
             relay: RelaySettings {
                 retry: RetryPolicy::Schedule { delays: RELAY_BACKOFF.to_vec() },
@@ -73,7 +74,9 @@ impl RunSettings {
                 lease_ms: 2_000,
                 confirm_timeout: second * 4,
                 scan_interval: second * 3,
-                batch: NonZeroU32::MIN.saturating_add(below(20)),
+                batch,
+                // In a third of the runs, the queues are not kept short.
+                max_queued: batch.get() % 3 * 10,
                 // In half of the runs, every search begins at the mark.
                 slow_search: if random.permille(500) { Duration::ZERO } else { second },
                 ..RelaySettings::default()

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use handover_contract::broker::BrokerRig;
 use handover_contract::samples::outgoing_with_route;
 use handover_outbox::ports::{
-    Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
-    Route, Subscription,
+    Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, QueueLoad,
+    Requeue, Route, Subscription,
 };
 use handover_outbox::topology::Topology;
 
@@ -39,6 +39,8 @@ pub enum Fault {
     DifferentArgumentsAreAccepted,
     QueuesAreListedInReverse,
     OldestReadyIsUnknown,
+    LoadIsCountedBelowLimit,
+    LoadHasNoConsumers,
     MessageForQueueReachesQueuesBoundToItsName,
     MessageForMissingQueueIsConfirmed,
     ExcludedQueuesGetTheMessage,
@@ -199,6 +201,18 @@ impl Broker for Faulty {
             queues.iter_mut().for_each(|queue| queue.oldest_ready = None);
         }
         Ok(queues)
+    }
+
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        let mut loads = self.inner.load(queues, up_to).await?;
+        for load in &mut loads {
+            match self.fault {
+                Fault::LoadIsCountedBelowLimit => load.ready = load.ready.min(u64::from(up_to) - 1),
+                Fault::LoadHasNoConsumers => load.consumers = 0,
+                _ => {}
+            }
+        }
+        Ok(loads)
     }
 
     async fn blocked(&self) -> Option<String> {

@@ -27,7 +27,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 #[cfg(doc)]
 use handover_outbox::LowWaterMark;
-use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_outbox::ports::{
+    Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, QueueLoad, Subscription,
+};
 use handover_outbox::topology::Topology;
 
 use crate::store::SqlStore;
@@ -94,6 +96,10 @@ impl Broker for DatabaseBroker {
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.depths().await.map_err(broker_error)
+    }
+
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        self.inner.load(queues, up_to).await.map_err(broker_error)
     }
 
     /// Always `None`: publishing is never blocked. The broker shares the database with the store, so a full database

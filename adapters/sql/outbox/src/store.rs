@@ -10,6 +10,7 @@ mod jobs;
 mod leases;
 mod monitoring;
 mod outbox;
+mod outbox_ahead;
 mod outbox_due;
 mod outbox_operations;
 mod outbox_table;
@@ -27,7 +28,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_events::PartitionSet;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Clock, DatabaseHealth, DatabaseMonitor, DueQuery, Store, StoreError};
+use handover_outbox::ports::{
+    AheadQuery, Clock, DatabaseHealth, DatabaseMonitor, DueQuery, Store, StoreError,
+};
 use tokio::time::Instant;
 
 use crate::connection::Engine;
@@ -144,6 +147,12 @@ impl SqlStore {
     #[doc(hidden)]
     pub async fn explain_due(&self, query: &DueQuery) -> Result<String, StoreError> {
         self.reading().await?.explain_due(query).await
+    }
+
+    /// The query plans of the search for due rows behind a backlog. For tests and diagnosis.
+    #[doc(hidden)]
+    pub async fn explain_ahead(&self, query: &AheadQuery) -> Result<Vec<String>, StoreError> {
+        self.reading().await?.explain_ahead(query).await
     }
 
     /// Sends pending notifications and closes every connection. Waits for connections in use.

@@ -216,6 +216,17 @@ pub struct QueueDepth {
     pub oldest_ready: Option<DateTime<Utc>>,
 }
 
+/// Ready messages and consumers of a queue, as [`Broker::load`] counts them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueLoad {
+    /// Name of the queue.
+    pub name: String,
+    /// Messages waiting for delivery.
+    pub ready: u64,
+    /// Active subscriptions.
+    pub consumers: u64,
+}
+
 /// Publishes to the broker and subscribes to queues.
 #[async_trait]
 pub trait Broker: Send + Sync {
@@ -251,6 +262,19 @@ pub trait Broker: Send + Sync {
 
     /// Every declared queue, ordered by name.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
+
+    /// Ready messages and consumers of these queues, in any order; missing queues are omitted.
+    ///
+    /// - If more than `up_to` messages are ready, the count MAY be smaller than their number, but MUST NOT be smaller than
+    ///   `up_to`.
+    /// - The relay calls it often while a backlog waits: it SHOULD cost little, whatever the length of the queues.
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        let _ = up_to;
+        let all = self.queues().await?.into_iter();
+        let asked = all.filter(|depth| queues.contains(&depth.name));
+        let load = |QueueDepth { name, ready, consumers, .. }| QueueLoad { name, ready, consumers };
+        Ok(asked.map(load).collect())
+    }
 
     /// Reason why the broker currently accepts no messages, for example low memory or disk space; `None` if
     /// it accepts messages or does not report this. A publish would only wait; consumers continue to work.

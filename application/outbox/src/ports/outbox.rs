@@ -14,6 +14,7 @@ use super::broker::Confirmed;
 use super::error::StoreError;
 use super::idle_consumers::IdleConsumers;
 use super::leases::OwnedPartition;
+use super::look_ahead::{Ahead, AheadQuery};
 use super::relay_id::RelayId;
 
 /// Origin of an event: request, user and trace. A store keeps it as the text of a JSON object.
@@ -231,6 +232,16 @@ pub trait OutboxQueries: Send {
     ///   NOT be returned without the earlier due rows of its aggregate.
     /// - Blocked rows MUST NOT count against `limit`.
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// Rows of other groups than `except` that may be published now, smallest id first, although rows with smaller ids
+    /// are pending.
+    ///
+    /// - A row MUST be one that [`OutboxQueries::outbox_due`] can return, and its id MUST NOT be below `from_id`.
+    /// - An ordered row MUST NOT be returned while an earlier ordered row of its aggregate is pending: it would be
+    ///   published before that row.
+    /// - The rows from `from_id` up to `next_id` MUST have been searched completely, and `next_id` MUST be greater than
+    ///   `from_id` unless no pending row follows.
+    async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError>;
 
     /// Earliest `next_retry_time` after `now` of a pending row in these partitions.
     async fn outbox_next_due(

@@ -110,7 +110,11 @@ impl Library {
     }
 
     pub(crate) fn start_relay(&self) {
-        runtime::start_relay(&self.outbox, &self.wake, &RelaySettings::default());
+        self.start_relay_with(&RelaySettings::default());
+    }
+
+    pub(crate) fn start_relay_with(&self, settings: &RelaySettings) {
+        runtime::start_relay(&self.outbox, &self.wake, settings);
     }
 
     pub(crate) fn start(&self) {

@@ -8,6 +8,7 @@ mod archiving;
 mod attempts;
 mod event_flows;
 mod external;
+mod fairness;
 mod gauges;
 mod idle_consumers;
 mod jobs;

@@ -24,6 +24,8 @@ pub fn outbox(reader: &Reader<'_>) -> Checked<OutboxConfig> {
     let batch = reader.count("outbox.batch", "200", 1..=MAX_BATCH, why);
     let why = "short intervals put load on the database; with long ones, an event waits if its wake-up notification is lost";
     let scan_interval = reader.duration("outbox.scan-interval", "5s", MILLISECOND * 10..=MINUTE, why);
+    let why = "with long queues, the events of other tenants wait in them behind a backlog";
+    let max_queued = reader.count("outbox.max-queued", "1000", 0..=1_000_000, why);
     let retry = retry::outbox(reader);
     let on_failed = [("continue", OnFailed::Continue), ("hold", OnFailed::Hold)];
     let on_failed = reader.one_of("outbox.on-failed", &on_failed);
@@ -37,6 +39,7 @@ pub fn outbox(reader: &Reader<'_>) -> Checked<OutboxConfig> {
     let relay = RelaySettings {
         batch: batch?,
         scan_interval: scan_interval?,
+        max_queued: max_queued?,
         retry: retry?,
         on_outage: on_outage?,
         lease_ms: u32::try_from(lease?.as_millis()).unwrap_or(u32::MAX),

@@ -182,6 +182,7 @@ fn invoices_have_a_fee_in_basis_points_and_begin_with_a_month() {
 fn every_limit_is_checked_and_the_error_names_the_key() {
     for (name, key, values) in [
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),
+        ("HANDOVER_OUTBOX__MAX_QUEUED", "outbox.max-queued", &["-1", "1000001"]),
         ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
         ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "consumer.retry-threshold", &["-1", "101"]),
         ("HANDOVER_CONSUMER__BREAKER", "consumer.breaker", &["-1", "1001"]),

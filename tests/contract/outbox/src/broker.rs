@@ -185,6 +185,7 @@ crate::rules! { broker_rules: BrokerRig;
         a_message_is_counted_by_its_state,
         the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue,
         live_subscriptions_are_counted,
+        the_load_of_queues_is_counted_up_to_a_limit,
     ]
 }
 

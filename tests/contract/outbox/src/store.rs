@@ -21,6 +21,7 @@ pub mod leases;
 pub mod log_reads;
 pub mod monitoring;
 pub mod outbox;
+pub mod outbox_ahead;
 pub mod outbox_due;
 pub mod outbox_reads;
 pub mod races;
@@ -138,6 +139,12 @@ crate::rules! { store_rules: StoreRig;
         a_unit_of_work_sees_its_own_changes_when_it_reads_due_rows,
         the_next_due_time_is_the_earliest_after_now,
         the_next_due_time_is_of_a_pending_row_in_a_requested_partition,
+    ]
+    outbox_ahead: [
+        a_search_ahead_leaves_out_rows_of_the_excluded_groups,
+        a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate,
+        a_search_ahead_finds_only_rows_that_may_be_published,
+        a_search_ahead_that_is_continued_finds_every_row,
     ]
     outbox_reads: [
         rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id,

@@ -100,6 +100,21 @@ faults! { broken_by(Fault) {
     due_ignores_rows_below_first_id: DueIgnoresRowsBelowFirstId breaks [
         "due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates",
     ]
+    ahead_includes_excluded_groups: AheadIncludesExcludedGroups breaks [
+        "a_search_ahead_leaves_out_rows_of_the_excluded_groups",
+        "a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate",
+        "a_search_ahead_that_is_continued_finds_every_row",
+    ]
+    ahead_overtakes_pending_rows: AheadOvertakesPendingRows breaks [
+        "a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate",
+        "a_search_ahead_finds_only_rows_that_may_be_published",
+    ]
+    ahead_ignores_due_times: AheadIgnoresDueTimes breaks [
+        "a_search_ahead_finds_only_rows_that_may_be_published",
+    ]
+    ahead_skips_row_of_next_id: AheadSkipsRowOfNextId breaks [
+        "a_search_ahead_that_is_continued_finds_every_row",
+    ]
     next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
         "a_redriven_row_is_due_at_the_requested_time_and_not_before",
         "the_next_due_time_is_the_earliest_after_now",

@@ -1,5 +1,6 @@
 //! The frequent statements, grouped by the port that runs them.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,9 +13,9 @@ use handover_contract::samples::{
 };
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    AfterAttempt, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter, DeliveryState,
-    DueQuery, EndpointHealth, Expected, NewEvent, OnFailed, OutboxFilter, Store as _, StoreError,
-    WebhookClaim,
+    AfterAttempt, AheadQuery, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter,
+    DeliveryState, DueQuery, EndpointHealth, EventGroup, Expected, NewEvent, OnFailed, OutboxFilter,
+    Store as _, StoreError, WebhookClaim,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -122,6 +123,18 @@ pub(super) const CASES: &[Case] = &[
         limit: 200,
         ..due_at(later(60))
     })),
+    view!("due rows behind a backlog", DUE, |view| view
+        .outbox_view()
+        .outbox_ahead(&AheadQuery {
+            due: DueQuery { limit: 100, from_id: 9, on_failed: OnFailed::Hold, ..due_at(later(60)) },
+            except: BTreeSet::from([
+                EventGroup::Tenant(tenant(2)),
+                EventGroup::Type("RESERVED".to_owned()),
+                EventGroup::TenantAndType(tenant(3), "RETURNED".to_owned()),
+            ]),
+            max_read: 5_000,
+        })
+        .map_ok(|ahead| ahead.rows)),
     view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),

@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Backlog, Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered, OnFailed,
-    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
-    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
+    Ahead, AheadQuery, Backlog, Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered,
+    OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
+    OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
+    older_relay,
 };
 
 use super::archive::archived_seq;
 use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
-use super::outbox_due::{blocked, blocking, due, waiting};
+use super::outbox_due::{ahead, blocked, blocking, due, waiting};
 use super::outbox_index::{is_unreleased, of_aggregate, of_event};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::statement::{Tables, next};
@@ -27,6 +28,10 @@ use super::unit::MemoryUnit;
 impl<X: Tables> OutboxQueries for MemoryUnit<X> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
         self.read_outbox(|statement| due(statement, query)).await
+    }
+
+    async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
+        self.read_outbox(|statement| ahead(statement, query)).await
     }
 
     async fn outbox_next_due(

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, OutboxStatus, TenantId};
-use handover_outbox::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
+use handover_outbox::ports::{
+    Ahead, AheadQuery, Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes,
+};
 
 use super::outbox_index::{is_unreleased, of_aggregate, position};
 use super::outbox_tables::{OutboxRows as _, Statement};
@@ -81,6 +83,46 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     }
     due.truncate(most);
     due.into_iter().cloned().collect()
+}
+
+/// Rows of other groups than `except` that may be published now, in ascending order of id, each the first pending row of
+/// its aggregate.
+pub(super) fn ahead(
+    statement: &Statement<'_>,
+    AheadQuery { due: query, except, max_read }: &AheadQuery,
+) -> Ahead {
+    let outbox = statement.outbox();
+    let mut pending = outbox.select(|table| {
+        table.index.pending.range(query.from_id..).filter_map(|id| Some((*id, table.get(id)?)))
+    });
+    let mut ahead = Ahead { rows: Vec::new(), next_id: query.from_id, is_end: false };
+    for _ in 0..*max_read {
+        let Some(row) = pending.next() else {
+            ahead.is_end = true;
+            return ahead;
+        };
+        ahead.next_id = row.id + 1;
+        let is_selected = query.partitions.contains(row.partition())
+            && is_due(row, query.now)
+            && !except.iter().any(|group| group.contains(row));
+        if is_selected && is_first(statement, row, query) {
+            ahead.rows.push(row.clone());
+            if ahead.rows.len() >= limited(query.limit) {
+                return ahead;
+            }
+        }
+    }
+    ahead
+}
+
+/// Whether the row is unordered, or no earlier row of its aggregate is pending or blocks it.
+fn is_first(statement: &Statement<'_>, row: &OutboxRow, query: &DueQuery) -> bool {
+    if !query.unordered.is_ordered(&row.event_type) {
+        return true;
+    }
+    let is_earlier_pending = |other: &OutboxRow| other.status.is_pending() && position(other) < position(row);
+    !ordered(statement, &row.aggregate, &query.unordered).any(is_earlier_pending)
+        && !AggregateQueue::of(statement, &row.aggregate, query).take_up_to(row).is_empty()
 }
 
 /// The rows of an aggregate whose event types are ordered, sorted by `aggregate_seq`, then by id.

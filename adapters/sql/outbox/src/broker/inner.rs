@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Duration, Utc};
-use handover_outbox::ports::{BrokerError, QueueDepth, StoreError};
+use handover_outbox::ports::{BrokerError, QueueDepth, QueueLoad, StoreError};
 
 use super::routes::{QueueTable, Routes};
 use super::subscription_state::SubscriptionState;
 use super::upkeep_state::UpkeepState;
+use crate::row::Row;
 use crate::store::SqlStore;
 use crate::table::Table as _;
 use crate::value::values;
@@ -67,6 +68,29 @@ impl Inner {
                 })
             })
             .collect()
+    }
+
+    /// See [`Broker::load`](handover_outbox::ports::Broker::load). Reads at most `up_to` index entries per queue.
+    pub(super) async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, StoreError> {
+        if queues.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut session = self.store.reading().await?;
+        let one = format!(
+            "SELECT q.queue, (SELECT count(*) FROM (SELECT m.id FROM outbox_broker_messages m {index}               WHERE m.queue = ? AND m.session_id IS NULL LIMIT ?) r) AS ready,              (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers              FROM outbox_broker_queues q WHERE q.queue = ?",
+            index = session.dialect.index("idx_outbox_broker_ready"),
+        );
+        let sql = vec![one; queues.len()].join(" UNION ALL ");
+        let values = queues.iter().flat_map(|queue| values![queue, up_to, queue]).collect();
+        let load = |row: &Row| {
+            let row = row.of("outbox_broker_queues", "queue");
+            Ok(QueueLoad {
+                name: row.string("queue")?,
+                ready: row.id("ready")?,
+                consumers: row.id("consumers")?,
+            })
+        };
+        session.fetch(&sql, values).await?.iter().map(load).collect()
     }
 
     /// The queues and bindings, from the cache unless it is older than [`CACHE_TTL`].

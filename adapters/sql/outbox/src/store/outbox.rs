@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Backlog, Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent, Numbered, OnFailed,
-    OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
-    OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow, older_relay,
+    Ahead, AheadQuery, Backlog, Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent,
+    Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
+    OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
+    older_relay,
 };
 
 use super::outbox_table::{OutboxTable, select};
@@ -128,6 +129,10 @@ impl Session {
 impl OutboxQueries for Session {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
         self.due(query).await
+    }
+
+    async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
+        self.ahead(query).await
     }
 
     async fn outbox_next_due(

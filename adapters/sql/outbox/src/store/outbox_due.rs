@@ -41,7 +41,7 @@ pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
 }
 
 /// The condition, with its parameters, that a row is pending, due and not blocked by an earlier row of its aggregate.
-fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let DueQuery { partitions, now, on_failed, unordered, .. } = query;
     let other_is_ordered = is_ordered("e.event_type", unordered);
     let mut values = values![*now, mask(*partitions)];

@@ -2,7 +2,7 @@
 
 mod explaining;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AfterAttempt, ArchiveQueries as _, AuditFilter, BodyForm, ClaimId, Clock, ConsumeQueries as _,
-    ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus,
-    DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus, EventMetadata,
-    FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed, OperatorQueries as _,
-    OperatorRepo as _, OutboxFilter, OutboxQueries as _, OutboxRepo as _, Redrive, SettledDelivery,
-    UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
+    AfterAttempt, AheadQuery, ArchiveQueries as _, AuditFilter, BodyForm, ClaimId, Clock,
+    ConsumeQueries as _, ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _,
+    DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus,
+    EventGroup, EventMetadata, FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed,
+    OperatorQueries as _, OperatorRepo as _, OutboxFilter, OutboxQueries as _, OutboxRepo as _, Redrive,
+    SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _,
+    WebhookRepo as _,
 };
 use uuid::Uuid;
 
 use self::explaining::ExplainingConnection;
+use super::outbox_ahead::{extent, rows_ahead};
 use super::outbox_due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
 use crate::engine::sqlite::SqliteOptions;
@@ -79,6 +81,24 @@ async fn due_query_scans_pending_rows_in_id_order_without_sort() {
             assert!(plan.contains(&format!("{access} USING INDEX idx_outbox_pending")), "{plan}");
             assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn search_behind_a_backlog_reads_pending_rows_in_id_order_without_sort() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let mut session = store.reading().await.unwrap();
+    let dialect = session.dialect;
+    for on_failed in [OnFailed::Continue, OnFailed::Hold] {
+        let except = BTreeSet::from([EventGroup::Tenant(TenantId::DEFAULT)]);
+        let query = AheadQuery { due: DueQuery { from_id: 9, ..due(on_failed) }, except, max_read: 5_000 };
+        for statement in [extent(dialect, &query), rows_ahead(dialect, &query, 90)] {
+            let plan = plan(&mut session, statement).await;
+            assert!(plan.contains("SEARCH o USING"), "{plan}");
+            assert!(plan.contains("INDEX idx_outbox_pending (id>"), "{plan}");
+            assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN e"), "{plan}");
         }
     }
 }

@@ -25,6 +25,7 @@ mockall::mock! {
             prefetch: NonZeroU16,
         ) -> Result<Box<dyn Subscription>, BrokerError>;
         async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
+        async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError>;
         async fn blocked(&self) -> Option<String>;
     }
 }
@@ -102,6 +103,7 @@ pub(crate) fn mock_broker(
     let windows = Windows::default();
     let recorded = windows.clone();
     broker.expect_blocked().returning(|| None);
+    broker.expect_load().returning(|_, _| Ok(Vec::new()));
     broker.expect_publish().returning(move |window| {
         recorded.add(&window);
         let replies = reply(&window)?;

@@ -86,3 +86,34 @@ pub async fn live_subscriptions_are_counted(rig: &dyn BrokerRig) {
     drop(two);
     consumers(0).await;
 }
+
+/// The load has the ready messages and the consumers of the requested queues, without missing ones. A number that exceeds
+/// the limit may be counted as less, but not as less than the limit.
+pub async fn the_load_of_queues_is_counted_up_to_a_limit(rig: &dyn BrokerRig) {
+    declare(rig, &[queue("b", &[KEY]), queue("c", &["c"]), queue("a", &[KEY])]).await;
+    let load = async |names: &[&str], up_to: u32| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut loads = within("load", rig.broker().load(&names, up_to)).await.expect("cannot count");
+        loads.sort_by(|a, b| a.name.cmp(&b.name));
+        loads.into_iter().map(|load| (load.name, load.ready, load.consumers)).collect::<Vec<_>>()
+    };
+    assert_eq!(load(&[], 9).await, []);
+    let counted = |name: &str, ready: u64, consumers: u64| (name.to_owned(), ready, consumers);
+    let eventually_counted = async |expected: &[(String, u64, u64)]| {
+        eventually("the expected load", || async {
+            (load(&["a", "missing", "c"], 9).await == expected).then_some(())
+        })
+        .await;
+    };
+    eventually_counted(&[counted("a", 0, 0), counted("c", 0, 0)]).await;
+    publish(rig, &["1", "2", "3", "4", "5"]).await;
+    eventually_counted(&[counted("a", 5, 0), counted("c", 0, 0)]).await;
+    let [(_, ready, 0)] = load(&["a"], 3).await[..] else { panic!("one queue without consumers") };
+    assert!((3..=5).contains(&ready), "{ready} of 5 messages are counted up to 3");
+    let consumer = subscribe(rig, "a", 2).await;
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    eventually_counted(&[counted("a", 3, 1), counted("c", 0, 0)]).await;
+    ack(consumer.as_ref(), &unsettled).await;
+    receive(consumer.as_ref(), 2).await;
+    eventually_counted(&[counted("a", 1, 1), counted("c", 0, 0)]).await;
+}

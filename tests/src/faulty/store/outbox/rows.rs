@@ -64,6 +64,32 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
         Ok(due)
     }
 
+    async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
+        let mut query = query.clone();
+        if self.has(Fault::AheadIncludesExcludedGroups) {
+            query.except.clear();
+        }
+        if self.has(Fault::AheadIgnoresDueTimes) {
+            query.due.now += TimeDelta::days(1);
+        }
+        let mut ahead = self.inner().outbox_view().outbox_ahead(&query).await?;
+        if self.has(Fault::AheadOvertakesPendingRows) {
+            let due = DueQuery { limit: u32::MAX, from_id: 0, ..query.due.clone() };
+            let is_found = |row: &OutboxRow| {
+                (query.due.from_id..ahead.next_id).contains(&row.id)
+                    && !query.except.iter().any(|group| group.contains(row))
+            };
+            let mut rows = self.inner().outbox_view().outbox_due(&due).await?;
+            rows.retain(is_found);
+            rows.sort_by_key(|row| row.id);
+            ahead.rows = rows;
+        }
+        if self.has(Fault::AheadSkipsRowOfNextId) {
+            ahead.next_id += 1;
+        }
+        Ok(ahead)
+    }
+
     async fn outbox_next_due(
         &mut self,
         partitions: PartitionSet,

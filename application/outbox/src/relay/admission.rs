@@ -1,0 +1,211 @@
+//! How many rows of a backlog may enter the queues. A queue delivers in its order: behind a long queue, a message waits for
+//! the whole backlog although its row did not. While a backlog waits, the relay therefore keeps the queues short.
+//!
+//! **Invariant:** only queues that make progress are waited for: not a queue without consumers, nor one that makes no room
+//! within [`MAX_HOLD`], nor one that is much slower than the others. If the broker does not answer, nothing is held back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ports::{Broker, QueueLoad};
+
+/// Pause between two looks at queues that have no room. A queue drains further meanwhile, so its limit adapts to it.
+pub(super) const POLL: Duration = Duration::from_millis(10);
+
+/// Longest time that the relay waits for one queue.
+const MAX_HOLD: Duration = Duration::from_secs(1);
+
+/// A broker that answers later than this is not asked again before [`ASK_AGAIN`] has passed.
+const SLOW_ANSWER: Duration = Duration::from_millis(100);
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// A queue is much slower than another one if it drains this many times as slowly.
+const MUCH_SLOWER: u64 = 4;
+
+const FIRST_LIMIT: u64 = 100;
+const LEAST_LIMIT: u64 = 20;
+
+/// Decides how many rows of a backlog may be published.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// Maximum of `limit`; 0: nothing is held back.
+    max: u64,
+    /// Number of ready messages up to which a queue is filled. It grows when a queue was empty, and shrinks slowly
+    /// otherwise, so that the queues are as short as their consumers allow.
+    limit: u64,
+    /// Queues of the events of the backlog.
+    queues: Vec<String>,
+    hold: Option<Hold>,
+    /// Queues that are not waited for until they have room.
+    ignored: BTreeSet<String>,
+    has_filled: bool,
+    ask_after: Instant,
+}
+
+/// The queues when the relay began to wait.
+#[derive(Debug)]
+struct Hold {
+    since: Instant,
+    ready: BTreeMap<String, u64>,
+}
+
+impl Hold {
+    fn drained(&self, load: &QueueLoad) -> u64 {
+        self.ready.get(&load.name).map_or(0, |ready| ready.saturating_sub(load.ready))
+    }
+
+    /// Queues without room that are not worth waiting for.
+    fn too_slow<'l>(&self, loads: &'l [QueueLoad], room_at: u64) -> Vec<&'l QueueLoad> {
+        let (roomy, full): (Vec<_>, Vec<_>) = loads.iter().partition(|load| load.ready <= room_at);
+        let fastest = roomy.into_iter().map(|load| self.drained(load)).max().unwrap_or(0);
+        let is_over = self.since.elapsed() >= MAX_HOLD;
+        full.into_iter().filter(|load| is_over || self.drained(load) * MUCH_SLOWER < fastest).collect()
+    }
+}
+
+impl Admission {
+    pub(super) fn new(max: u32) -> Admission {
+        Admission {
+            max: max.into(),
+            limit: FIRST_LIMIT.min(max.into()),
+            queues: Vec::new(),
+            hold: None,
+            ignored: BTreeSet::new(),
+            has_filled: false,
+            ask_after: Instant::now(),
+        }
+    }
+
+    /// A backlog of events of these queues waits.
+    pub(super) fn begin(&mut self, queues: BTreeSet<String>) {
+        self.queues = queues.into_iter().collect();
+        self.has_filled = false;
+    }
+
+    /// Number of rows that may be published now; 0: none before [`POLL`] has passed.
+    pub(super) async fn room(&mut self, broker: &dyn Broker) -> u64 {
+        if self.max == 0 || self.queues.is_empty() || Instant::now() < self.ask_after {
+            return u64::MAX;
+        }
+        let asked = Instant::now();
+        let up_to = u32::try_from(self.limit * MUCH_SLOWER).unwrap_or(u32::MAX);
+        let answer = tokio::time::timeout(MAX_HOLD, broker.load(&self.queues, up_to)).await;
+        if asked.elapsed() >= SLOW_ANSWER {
+            self.ask_after = Instant::now() + ASK_AGAIN;
+        }
+        match answer {
+            Ok(Ok(loads)) => self.room_for(&loads),
+            Ok(Err(_)) | Err(_) => {
+                self.ask_after = Instant::now() + ASK_AGAIN;
+                u64::MAX
+            }
+        }
+    }
+
+    fn room_for(&mut self, loads: &[QueueLoad]) -> u64 {
+        let room_at = self.limit / 2;
+        if let Some(hold) = &self.hold {
+            let slow = hold.too_slow(loads, room_at);
+            self.ignored.extend(slow.into_iter().map(|load| load.name.clone()));
+        }
+        let is_full = |name: &String| loads.iter().any(|load| load.name == *name && load.ready > room_at);
+        self.ignored.retain(is_full);
+        let fullest = loads
+            .iter()
+            .filter(|load| load.consumers > 0 && !self.ignored.contains(&load.name))
+            .map(|load| load.ready)
+            .max();
+        let Some(ready) = fullest else {
+            self.hold = None;
+            return u64::MAX;
+        };
+        if ready > room_at {
+            let ready = || loads.iter().map(|load| (load.name.clone(), load.ready)).collect();
+            self.hold.get_or_insert_with(|| Hold { since: Instant::now(), ready: ready() });
+            return 0;
+        }
+        self.hold = None;
+        let is_refill = std::mem::replace(&mut self.has_filled, true);
+        self.limit = match ready {
+            0 if is_refill => (self.limit * 3 / 2).min(self.max),
+            _ if is_refill => (self.limit - self.limit / 64).max(LEAST_LIMIT.min(self.max)),
+            _ => self.limit,
+        };
+        self.limit.saturating_sub(ready).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(name: &str, ready: u64, consumers: u64) -> QueueLoad {
+        QueueLoad { name: name.to_owned(), ready, consumers }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the clock of the runtime is paused: no real waiting")]
+    async fn pass(time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_is_filled_up_to_the_limit_once_it_is_half_empty() {
+        let mut admission = Admission::new(1_000);
+        assert_eq!(admission.room_for(&[load("a", 0, 1)]), 100);
+        assert_eq!(admission.room_for(&[load("a", 99, 1)]), 0);
+        assert_eq!(admission.room_for(&[load("a", 51, 1)]), 0);
+        let room = admission.room_for(&[load("a", 50, 1)]);
+        assert!((40..=50).contains(&room), "{room}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_grows_while_the_queue_runs_empty_and_shrinks_otherwise() {
+        let mut admission = Admission::new(300);
+        let rooms: Vec<u64> = (0..5).map(|_| admission.room_for(&[load("a", 0, 1)])).collect();
+        assert_eq!(rooms, [100, 150, 225, 300, 300]);
+        for _ in 0..500 {
+            let ready = admission.limit / 4;
+            admission.room_for(&[load("a", ready.max(1), 1)]);
+        }
+        assert!(admission.limit < 70, "{}", admission.limit);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_without_consumers_is_not_waited_for() {
+        let mut admission = Admission::new(1_000);
+        assert_eq!(admission.room_for(&[load("a", 5_000, 0)]), u64::MAX);
+        assert_eq!(admission.room_for(&[load("a", 5_000, 0), load("b", 10, 1)]), 90);
+        assert_eq!(admission.room_for(&[]), u64::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_without_progress_is_ignored_after_a_second_until_it_has_room() {
+        let mut admission = Admission::new(1_000);
+        assert_eq!(admission.room_for(&[load("a", 400, 1)]), 0);
+        pass(MAX_HOLD - POLL).await;
+        assert_eq!(admission.room_for(&[load("a", 400, 1)]), 0);
+        pass(POLL).await;
+        assert_eq!(admission.room_for(&[load("a", 400, 1)]), u64::MAX);
+        assert_eq!(admission.room_for(&[load("a", 400, 1)]), u64::MAX);
+        assert!(admission.room_for(&[load("a", 40, 1)]) <= 60);
+        assert_eq!(admission.room_for(&[load("a", 99, 1)]), 0, "the queue makes progress again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_much_slower_queue_is_ignored_when_a_faster_one_has_room() {
+        let mut admission = Admission::new(1_000);
+        assert_eq!(admission.room_for(&[load("fast", 100, 1), load("slow", 100, 1)]), 0);
+        assert_eq!(admission.room_for(&[load("fast", 60, 1), load("slow", 95, 1)]), 0);
+        assert_eq!(admission.room_for(&[load("fast", 10, 1), load("slow", 90, 1)]), 90);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slightly_slower_queue_is_waited_for() {
+        let mut admission = Admission::new(1_000);
+        assert_eq!(admission.room_for(&[load("fast", 100, 1), load("slow", 100, 1)]), 0);
+        assert_eq!(admission.room_for(&[load("fast", 0, 1), load("slow", 60, 1)]), 0);
+        assert!(admission.room_for(&[load("fast", 0, 1), load("slow", 50, 1)]) > 0);
+    }
+}
