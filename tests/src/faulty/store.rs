@@ -102,6 +102,8 @@ pub enum Fault {
     RetriesOfConsumersAreIgnored,
     ReportsAreWrittenOutsideUnit,
     ArchivedEventsAreForgotten,
+    ArchivedPagesIgnoreFilter,
+    InterpretedEventsLoseRecords,
     ArchiveRestartsNumbers,
     ArchiveHidesLastId,
     ArchiveIgnoresChanges,
