@@ -153,6 +153,15 @@ impl Files for BucketArchive {
         let bytes = found.bytes().await.map_err(|error| self.why(&error))?;
         Ok(Some(bytes.into()))
     }
+
+    async fn delete(&self, file: &str) -> Result<(), String> {
+        self.check_credentials().await?;
+        match self.store.delete(&self.path(file)).await {
+            Ok(()) => Ok(()),
+            Err(error) if code(&error.to_string()) == Some("NoSuchKey") => Ok(()),
+            Err(error) => Err(self.why(&error)),
+        }
+    }
 }
 
 #[async_trait]
@@ -163,5 +172,9 @@ impl ArchiveStorage for BucketArchive {
 
     async fn read(&self, name: &str, sha256: &str) -> Result<Vec<u8>, ArchiveStorageError> {
         content::read(self, name, sha256).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
+        content::remove(self, name).await
     }
 }

@@ -16,6 +16,9 @@ pub(crate) trait Files: Send + Sync {
 
     /// The bytes of a file; `None` if there is no such file.
     async fn get(&self, file: &str) -> Result<Option<Vec<u8>>, String>;
+
+    /// Removes a file durably, if there is one.
+    async fn delete(&self, file: &str) -> Result<(), String>;
 }
 
 /// Stores the compressed content, then its manifest.
@@ -73,6 +76,14 @@ pub(crate) async fn read(
     .await
     .map_err(failed)?
     .map_err(|why| ArchiveStorageError::Damaged { name: name.to_owned(), why })
+}
+
+/// Removes a file, then its manifest.
+pub(crate) async fn remove(files: &dyn Files, name: &str) -> Result<(), ArchiveStorageError> {
+    let failed = |why| unavailable("remove", name, why);
+    check_name(name).map_err(failed)?;
+    files.delete(&format!("{name}.zst")).await.map_err(failed)?;
+    files.delete(&format!("{name}.json")).await.map_err(failed)
 }
 
 /// Refuses names that could lead out of the archive, or that a file system does not distinguish.

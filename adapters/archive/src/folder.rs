@@ -71,6 +71,20 @@ impl Files for FolderArchive {
         })
         .await
     }
+
+    async fn delete(&self, file: &str) -> Result<(), String> {
+        let archive = self.clone();
+        let path = self.root.join(file);
+        blocking(move || {
+            let removed = match fs::remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound && archive.root.is_dir() => Ok(()),
+                Err(error) => Err(error),
+                Ok(()) => sync_folder(path.parent().unwrap_or(&archive.root)),
+            };
+            removed.map_err(|error| archive.why(&error))
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -81,6 +95,10 @@ impl ArchiveStorage for FolderArchive {
 
     async fn read(&self, name: &str, sha256: &str) -> Result<Vec<u8>, ArchiveStorageError> {
         content::read(self, name, sha256).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
+        content::remove(self, name).await
     }
 }
 

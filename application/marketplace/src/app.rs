@@ -15,9 +15,11 @@ use crate::events::EventSource;
 use crate::idempotency::{Idempotency, RequestSettings};
 use crate::ids::Ids;
 use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketTransactor, RefundRequest, Work};
+use crate::retention::EventsOfOpenCases;
 use crate::texts::texts;
 use crate::use_cases::operations::Operations;
 use crate::use_cases::{Invoicing, Ordering, Payments, Queries};
+use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, OnFailed};
 use handover_outbox::{Alert, Outbox};
@@ -97,6 +99,7 @@ impl App {
                 handlers: handlers.clone(),
                 payments: payments.clone(),
                 auto_completion: None,
+                archive: None,
             },
             queries: Queries { tx: tx.clone(), pending_timeout: handlers.pending_timeout },
             payments,
@@ -140,6 +143,16 @@ impl App {
     /// Sets the time after the shipment when an order is completed automatically, as operators see it; `None`: never.
     pub fn with_auto_completion(self, after: Option<Duration>) -> App {
         App { operations: Operations { auto_completion: after, ..self.operations }, ..self }
+    }
+
+    /// Sets the storage of the archive, and how long events stay in the outbox.
+    pub fn with_archive(self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> App {
+        let needed = Arc::new(EventsOfOpenCases::of(&self));
+        App {
+            outbox: self.outbox.with_archive(Arc::clone(&storage), policy, needed),
+            operations: Operations { archive: Some(storage), ..self.operations },
+            ..self
+        }
     }
 
     pub fn with_requests(self, settings: RequestSettings) -> App {

@@ -3,6 +3,7 @@
 //! **Invariant:** an event stays while anything may still happen to it: it is not published, a consumer that it concerns has
 //! not settled it, a webhook delivery of it is pending, a dead letter of it is undecided, or the application needs it.
 
+mod content;
 mod format;
 mod job;
 mod kept;
@@ -12,14 +13,15 @@ mod run;
 mod selection;
 mod storage;
 
+pub use content::{ArchivedContent, ArchivedContents, read_archived};
 pub use job::ArchiveJob;
 pub(crate) use job::JOB;
 pub use kept::KeptBecause;
 pub use mark::ArchiveMark;
 pub use policy::{MIN_RETENTION, RetentionPolicy};
-pub(crate) use run::MAX_BATCH;
 pub use run::{Archive, ArchiveError, ArchiveReport, MAX_RUN_EVENTS};
+pub(crate) use run::{ArchiveParts, MAX_BATCH};
 pub use selection::{
     ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, NeededEvents, NoNeededEvents, examine,
 };
-pub use storage::{ArchiveStorage, ArchiveStorageError, WrittenFile};
+pub use storage::{ArchiveStorage, ArchiveStorageError, WrittenFile, probe};

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alert::Alert;
+use crate::archive::{ArchiveParts, ArchiveStorage, NeededEvents, RetentionPolicy};
 use crate::broker_outage::BrokerOutage;
 use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
@@ -67,6 +68,8 @@ pub struct Outbox {
     pub(crate) figures: Arc<FiguresOfProcess>,
     /// Settings of this process.
     pub(crate) settings: Arc<SettingsOfProcess>,
+    /// The archive; `None`: it is off.
+    pub(crate) archive: Option<ArchiveParts>,
 }
 
 impl Outbox {
@@ -86,6 +89,7 @@ impl Outbox {
             alerts: Arc::new([]),
             figures: Arc::default(),
             settings: Arc::default(),
+            archive: None,
         }
     }
 
@@ -114,6 +118,17 @@ impl Outbox {
     /// application. Without this call there are none.
     pub fn with_alerts(self, alerts: impl IntoIterator<Item = Alert>) -> Outbox {
         Outbox { alerts: alerts.into_iter().collect(), ..self }
+    }
+
+    /// Sets the archive ([`Archive`](crate::archive::Archive)): its storage, how long events stay in the outbox, and which
+    /// events the application needs there. Without this call the archive is off.
+    pub fn with_archive(
+        self,
+        storage: Arc<dyn ArchiveStorage>,
+        policy: RetentionPolicy,
+        application: Arc<dyn NeededEvents>,
+    ) -> Outbox {
+        Outbox { archive: Some(ArchiveParts::new(storage, policy, application)), ..self }
     }
 
     /// Sets the settings that this process reports to the database, for operators of all tenants

@@ -30,7 +30,7 @@ mod webhooks;
 
 pub use archive::{
     ArchiveFile, ArchiveQueries, ArchiveQueriesWrapper, ArchiveRepo, ArchiveRepoWrapper, ArchivedEvent,
-    StoredEvent, StoredRow, StoredValue,
+    EventWithRecords, StoredEvent, StoredRow, StoredValue,
 };
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{

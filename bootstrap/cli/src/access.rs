@@ -6,7 +6,6 @@ use clap::Args;
 use handover_events::{TenantId, Trace};
 use handover_outbox::Outbox;
 use handover_outbox::Transactor;
-use handover_outbox::archive::Archive;
 use handover_outbox::operations::{OperationError, Operator};
 use handover_outbox::ports::{BrokerError, RandomSource, StoreError, UnitOfWork, View};
 use handover_runtime::terminal::{OutputError, note};
@@ -40,11 +39,6 @@ pub trait Access: Sized + Send + Sync {
 
     /// The outbox.
     fn outbox(&self) -> &Outbox;
-
-    /// The archive of the outbox; `None`: it is off.
-    fn archive(&self) -> Result<Option<Archive>, Self::Failure> {
-        Ok(None)
-    }
 
     /// The operator, for the audit log.
     fn operator(&self) -> &Operator;

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use handover_outbox::Outbox;
-use handover_outbox::archive::Archive;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_outbox::webhooks::Webhooks;
@@ -53,11 +52,6 @@ pub trait Program: Configuration + Send + Sync {
 
     /// The outbox with its event types and consumers, for a command on a database that a process may be serving.
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure>;
-
-    /// The archive of this outbox; `None`: it is off.
-    fn archive(&self, _database: &AttachedDatabase, _outbox: &Outbox) -> Result<Option<Archive>, Failure> {
-        Ok(None)
-    }
 
     /// The addresses on which its processes listen.
     fn listens(&self) -> Vec<SocketAddr> {

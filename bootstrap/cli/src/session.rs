@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::Outbox;
-use handover_outbox::archive::Archive;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::{Broker, BrokerError, StoreError};
 use handover_outbox::webhooks::Webhooks;
@@ -63,10 +62,6 @@ impl<P: Program> Access for Session<P> {
 
     fn outbox(&self) -> &Outbox {
         &self.outbox
-    }
-
-    fn archive(&self) -> Result<Option<Archive>, Failure> {
-        self.config.archive(&self.database, &self.outbox)
     }
 
     fn operator(&self) -> &Operator {

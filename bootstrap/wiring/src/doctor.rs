@@ -8,7 +8,7 @@ mod secrets;
 use async_trait::async_trait;
 use handover_runtime::config::Sources;
 use handover_runtime::doctor::{ApplicationChecks, Check};
-use handover_runtime::webhooks;
+use handover_runtime::{archive, webhooks};
 use handover_sql::SqlStore;
 use marketplace_sql::SqlMarket;
 
@@ -28,6 +28,7 @@ impl ApplicationChecks for MarketChecks<'_> {
     async fn others(&self) -> Vec<Check> {
         let mut checks = secrets::checks(self.config, self.sources);
         checks.push(webhooks::check(&self.config.webhook, &self.config.database));
+        checks.push(archive::check(&self.config.archive).await);
         checks.push(gateway::check(self.config).await);
         checks.extend(redis::check(self.config).await);
         checks

@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use handover_cli::{CommandConfig, Program, WebhookProgram};
 use handover_outbox::Outbox;
-use handover_outbox::archive::Archive;
 use handover_outbox::ports::Broker;
 use handover_outbox::topology::Topology;
 use handover_outbox::webhooks::Webhooks;
 use handover_runtime::Failure;
-use handover_runtime::archive::archive;
 use handover_runtime::config::Sources;
 use handover_runtime::doctor::ApplicationChecks;
 use handover_runtime::secrets::SecretKind;
 use handover_runtime::stores::{AttachedDatabase, Parts};
 use handover_runtime::webhooks;
-use marketplace::{EventsOfOpenCases, consumers};
+use marketplace::consumers;
 
 use crate::adapters::{PARTS, application_for_command};
 use crate::doctor::MarketChecks;
@@ -42,11 +40,6 @@ impl Program for Config {
 
     fn outbox(&self, database: &AttachedDatabase, broker: Arc<dyn Broker>) -> Result<Outbox, Failure> {
         Ok(application_for_command(self, database, broker)?.outbox)
-    }
-
-    fn archive(&self, database: &AttachedDatabase, outbox: &Outbox) -> Result<Option<Archive>, Failure> {
-        let app = application_for_command(self, database, Arc::clone(&outbox.broker))?;
-        archive(&app.outbox, &self.archive, Arc::new(EventsOfOpenCases::of(&app)))
     }
 
     fn listens(&self) -> Vec<SocketAddr> {

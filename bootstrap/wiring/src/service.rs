@@ -13,7 +13,7 @@ use handover_outbox::operations::RunningSetting;
 use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
-use handover_runtime::archive::archive;
+use handover_runtime::archive::check_storage;
 use handover_runtime::config::{Described, Description};
 use handover_runtime::http::{HttpServer, Listeners};
 use handover_runtime::roles::{self, Background, Role, Roles, SendsWebhooks};
@@ -21,7 +21,7 @@ use handover_runtime::stores::Database;
 use handover_runtime::webhooks::webhooks;
 use handover_runtime::{DatabaseLock, Failure, Stop, brokers, metrics, telemetry};
 use marketplace::consumers::webhook_offer;
-use marketplace::{App, EventsOfOpenCases, MarketState, service};
+use marketplace::{App, MarketState, service};
 use marketplace_gateway::Signer;
 use tracing::{info, warn};
 
@@ -54,7 +54,6 @@ pub struct Starting {
     wake: WakeupNotifier,
     listeners: Option<Listeners>,
     webhooks: Option<Webhooks>,
-    archive: Option<Archive>,
     state: Option<StateMetrics>,
     api: Option<Api>,
 }
@@ -99,8 +98,9 @@ impl Starting {
     fn start_jobs(&mut self) -> Result<(), Failure> {
         let leader = service::start_jobs(&self.background, &self.config.settings);
         let monitor = Arc::new(self.database.store().clone());
-        let tx = &self.background.outbox.tx;
-        ArchiveJob::new(self.archive.clone(), monitor).start(tx, &leader, self.config.archive.interval);
+        let outbox = &self.background.outbox;
+        let job = ArchiveJob::new(Archive::of(outbox), monitor);
+        job.start(&outbox.tx, &leader, self.config.archive.interval);
         Ok(())
     }
 }
@@ -133,6 +133,7 @@ impl Service {
         let listens = if has_api { config.listens() } else { Vec::new() };
         Secrets::allow(config, &listens)?;
         check_gateway(config, &listens)?;
+        check_storage(&config.archive)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
         let bound = match (has_api, config.metrics.listen) {
             (true, _) => Listeners::bind(config.listen, &config.http).await.map(Some),
@@ -170,21 +171,9 @@ impl Service {
             true => webhooks(&app.outbox, webhook_offer(), &config.webhook, &config.database)?,
             false => None,
         };
-        let needed = Arc::new(EventsOfOpenCases::of(&app));
-        let archive = archive(&app.outbox, &config.archive, needed)?;
         let config = config.clone();
-        let mut starting = Starting {
-            config,
-            app,
-            background,
-            database,
-            wake,
-            listeners,
-            webhooks,
-            archive,
-            state,
-            api: None,
-        };
+        let mut starting =
+            Starting { config, app, background, database, wake, listeners, webhooks, state, api: None };
         roles.start(&mut starting)?;
         // The role `api` has taken the listeners; without it they are for metrics and health checks.
         let Starting { config, app, database, state, listeners, api, .. } = starting;

@@ -106,6 +106,8 @@ pub enum Fault {
     RetriesOfConsumersAreIgnored,
     ReportsAreWrittenOutsideUnit,
     ArchivedEventsAreForgotten,
+    ArchivedPagesIgnoreFilter,
+    InterpretedEventsLoseRecords,
     ArchiveRestartsNumbers,
     ArchiveHidesLastId,
     ArchiveIgnoresChanges,

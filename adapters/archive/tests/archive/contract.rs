@@ -1,7 +1,7 @@
 //! Rules of the port `ArchiveStorage`, for every storage.
 
 use async_trait::async_trait;
-use handover_outbox::archive::{ArchiveStorage, ArchiveStorageError};
+use handover_outbox::archive::{ArchiveStorage, ArchiveStorageError, probe};
 use serde_json::{Value, json};
 
 pub(crate) const NAME: &str = "2026/02/04/1-9.jsonl";
@@ -29,6 +29,8 @@ macro_rules! rules {
             name_that_could_lead_out_of_the_archive_is_refused
             interrupted_write_leaves_the_earlier_file
             interrupted_first_write_leaves_no_file
+            removed_file_is_missing
+            probe_leaves_no_file
         );
     };
     ($rig:path, $($rule:ident)+) => {
@@ -115,4 +117,20 @@ fn incompressible() -> Vec<u8> {
         state.to_be_bytes()[0]
     };
     std::iter::repeat_with(next).take(300_000).collect()
+}
+
+pub(crate) async fn removed_file_is_missing(rig: &dyn Rig) {
+    let written = rig.storage().write(NAME, b"a\n").await.unwrap();
+    rig.storage().remove(NAME).await.unwrap();
+    let missing = rig.storage().read(NAME, &written.sha256).await.unwrap_err();
+    assert!(matches!(missing, ArchiveStorageError::Missing { .. }), "{missing:?}");
+    rig.storage().remove(NAME).await.expect("a file that does not exist counts as removed");
+    let refused = rig.storage().remove("../other").await.unwrap_err();
+    assert!(matches!(refused, ArchiveStorageError::Unavailable { .. }), "{refused:?}");
+}
+
+pub(crate) async fn probe_leaves_no_file(rig: &dyn Rig) {
+    probe(rig.storage(), "check-1").await.unwrap();
+    let missing = rig.storage().read("check-1", "").await.unwrap_err();
+    assert!(matches!(missing, ArchiveStorageError::Missing { .. }), "{missing:?}");
 }

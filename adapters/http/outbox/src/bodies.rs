@@ -1,8 +1,10 @@
 //! Request bodies: each field is defined once, with its description, the type that a route reads and the kind of value in the
 //! OpenAPI document. The kind of value defines the limits.
 
+mod archive;
 mod webhooks;
 
+pub(crate) use archive::{ArchiveRequest, RestoreRequest, restored};
 pub(crate) use webhooks::{
     DisableRequest, NewWebhook, RecoverRequest, RotateSecretRequest, TestRequest, WebhookChange,
 };

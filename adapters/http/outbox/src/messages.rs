@@ -69,6 +69,10 @@ pub const ARCHIVE_UNAVAILABLE: Text = Text::fixed(
     "the storage of the archive is unavailable; no event is lost; retry later",
     "归档存储不可用，事件未丢失，请稍后重试",
 );
+pub const NO_ARCHIVE: Text = Text::fixed(
+    "the archive is off: archive.url is not set; set it in the configuration of every process",
+    "归档未启用：未设置 archive.url，请在所有进程的配置中设置",
+);
 pub const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub const REQUIRED: Text = Text::fixed("is required", "不能为空");
@@ -110,6 +114,16 @@ pub const ID_OR_KEY: Text =
 pub const AGGREGATE_KEY: Text = Text::fixed(
     "must be 1 to 255 bytes without control characters and without blanks at its ends",
     "必须是 1 到 255 字节，不含控制字符，首尾不含空白",
+);
+pub const RESTORE_SELECTION: Text = Text::fixed(
+    "exactly one of eventIds, aggregate, and from with to is required",
+    "eventIds、aggregate、from 与 to 三者必须且只能给出一个",
+);
+pub const RETENTION_TIME: Text =
+    Text::fixed("must be a time of at least 1h, such as 7d", "必须是不少于 1h 的时长，例如 7d");
+pub const ARCHIVED_ALONE: Text = Text::fixed(
+    "lists only archived events, all of which are SENT: use it without status and oldest",
+    "仅列出已归档事件（状态均为 SENT）：请不传 status 与 oldest",
 );
 pub const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 

@@ -1,6 +1,7 @@
 //! Routes that every service on the toolkit can mount.
 
 mod alerts;
+mod archive;
 mod dead_letters;
 pub mod documentation;
 pub mod health;
@@ -33,6 +34,8 @@ pub(crate) fn operations<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S>
         .routes(routes!(outbox::page))
         .routes(routes!(outbox::one))
         .routes(routes!(outbox::redrive))
+        .routes(routes!(archive::archive))
+        .routes(routes!(archive::restore))
         .routes(routes!(outbox::blocked))
         .routes(routes!(outbox::release))
         .routes(routes!(dead_letters::page))

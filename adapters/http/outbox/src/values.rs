@@ -3,9 +3,11 @@
 //! limits.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
+use handover_outbox::archive::MIN_RETENTION;
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use handover_outbox::ports::{DeadLetterStatus, DeliveryState};
 use handover_outbox::webhooks;
@@ -58,6 +60,7 @@ reads! {
     AggregateKey: AggregateId = of_text::<_, kinds::AggregateKey>;
     PerSecond: RedriveRate = per_second;
     Time: DateTime<Utc> = |value| time(text(value)?);
+    RetentionTime: Duration = |value| retention(text(value)?).ok_or(messages::RETENTION_TIME);
     Cursor: i64 = |value| text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR);
     RedrivenStatus: OutboxStatus = |value| name(text(value)?);
     OperatorReason: Reason = |value| Ok(Reason::new(text(value)?.to_owned())?);
@@ -192,6 +195,22 @@ pub fn short_text(text: &str, max: usize) -> Result<String, Text> {
 pub fn time(text: &str) -> Result<DateTime<Utc>, Text> {
     let time = DateTime::parse_from_rfc3339(text).map_err(|_| messages::NOT_A_TIME)?;
     Ok(time.to_utc())
+}
+
+/// Reads a number of seconds, minutes, hours or days (`7d`), at least [`MIN_RETENTION`].
+fn retention(text: &str) -> Option<Duration> {
+    const MAX_DIGITS: usize = 9;
+    let digits = text.get(..text.len().checked_sub(1)?)?;
+    let is_number = (1..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    let unit = match text.as_bytes().last()? {
+        b's' => 1,
+        b'm' => 60,
+        b'h' => 3_600,
+        b'd' => 86_400,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok().filter(|_| is_number)?;
+    Some(Duration::from_secs(number * unit)).filter(|time| *time >= MIN_RETENTION)
 }
 
 /// Reads an RFC 3339 timestamp. In a query, an unescaped `+` is a space.

@@ -20,7 +20,7 @@ pub use actions::{
 pub use alerts::{AlertView, StatSeriesView, StatSummaryView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
-pub use outbox::{BlockedView, EventView};
+pub use outbox::{ArchivedEventView, BlockedView, EventView};
 pub use time::Time;
 pub use topology::EventFlowView;
 pub use webhooks::{OfferedTypeView, RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};

@@ -11,6 +11,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "store")]
+mod archive;
 mod broker;
 mod clock;
 mod random;
@@ -18,6 +20,8 @@ mod random;
 pub mod store;
 mod yield_now;
 
+#[cfg(feature = "store")]
+pub use archive::MemoryArchive;
 pub use broker::MemoryBroker;
 pub use clock::{ManualClock, VirtualClock};
 pub use random::SeededRandom;

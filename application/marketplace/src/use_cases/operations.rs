@@ -33,6 +33,7 @@ use crate::ids::Ids;
 use crate::ports::MarketTransactor;
 use crate::use_cases::UseCaseError;
 use handover_events::TenantId;
+use handover_outbox::archive::ArchiveStorage;
 use handover_outbox::operations::Operator;
 
 /// Commands and queries of operators.
@@ -46,6 +47,8 @@ pub struct Operations {
     pub(crate) payments: Payments,
     /// Time after the shipment when an order is completed automatically; `None`: never.
     pub(crate) auto_completion: Option<Duration>,
+    /// Storage of the archive, for timelines; `None`: the archive is off.
+    pub(crate) archive: Option<Arc<dyn ArchiveStorage>>,
 }
 
 /// The tenant whose rows a query returns, of which the operator asked for `asked`; `None`: all tenants.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-use tracing::info;
+use tracing::{info, warn};
 
+use super::kept::KeptBecause;
 use super::mark::ArchiveMark;
 use super::run::{Archive, ArchiveError, MAX_RUN_EVENTS};
 use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
@@ -56,6 +57,13 @@ impl Job for ArchiveJob {
                 files = report.files,
                 bytes = report.bytes,
                 "[Archive] events archived"
+            );
+        }
+        if let Some(events) = report.kept.get(&KeptBecause::Unreadable) {
+            warn!(
+                code = "archive.unreadable",
+                events,
+                "[Archive] events stay in the outbox, because their stored values cannot be read; `doctor` names them"
             );
         }
         Ok(if report.more { Progress::MoreDue } else { Progress::Done })

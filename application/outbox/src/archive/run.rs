@@ -15,7 +15,8 @@ use chrono::NaiveDate;
 use handover_events::EventId;
 use tokio::time::Instant;
 
-use super::format::{decode, encode};
+use super::content::{damaged, read_file};
+use super::format::encode;
 use super::kept::KeptBecause;
 use super::mark::ArchiveMark;
 use super::policy::RetentionPolicy;
@@ -77,32 +78,43 @@ impl ArchiveReport {
     }
 }
 
-/// The archive of an outbox. Clones share it.
+/// What an archive needs besides its outbox. Clones share it.
 #[derive(Clone)]
-pub struct Archive {
-    pub(crate) outbox: Outbox,
-    storage: Arc<dyn ArchiveStorage>,
+pub(crate) struct ArchiveParts {
+    pub(crate) storage: Arc<dyn ArchiveStorage>,
     policy: RetentionPolicy,
     application: Arc<dyn NeededEvents>,
     /// Number of events that leave the outbox in one unit of work.
     batch: Arc<AtomicUsize>,
 }
 
-impl Archive {
-    /// The archive of this outbox in a storage.
-    pub fn new(
-        outbox: &Outbox,
+impl ArchiveParts {
+    pub(crate) fn new(
         storage: Arc<dyn ArchiveStorage>,
         policy: RetentionPolicy,
         application: Arc<dyn NeededEvents>,
-    ) -> Archive {
-        let outbox = outbox.for_background_tasks();
-        Archive { outbox, storage, policy, application, batch: Arc::new(AtomicUsize::new(MAX_BATCH)) }
+    ) -> ArchiveParts {
+        ArchiveParts { storage, policy, application, batch: Arc::new(AtomicUsize::new(MAX_BATCH)) }
+    }
+}
+
+/// The archive of an outbox. Clones share it.
+#[derive(Clone)]
+pub struct Archive {
+    pub(crate) outbox: Outbox,
+    parts: ArchiveParts,
+}
+
+impl Archive {
+    /// The archive of this outbox ([`Outbox::with_archive`]); `None`: it has none.
+    pub fn of(outbox: &Outbox) -> Option<Archive> {
+        let parts = outbox.archive.clone()?;
+        Some(Archive { outbox: outbox.for_background_tasks(), parts })
     }
 
     /// The same archive with another retention policy.
     pub fn with_policy(self, policy: RetentionPolicy) -> Archive {
-        Archive { policy, ..self }
+        Archive { parts: ArchiveParts { policy, ..self.parts }, ..self }
     }
 
     /// Archives about `max_events` of the events that may leave the outbox, from the mark on. Ends early when the process
@@ -186,7 +198,7 @@ impl Archive {
         collected: &mut Collected,
         report: &mut ArchiveReport,
     ) -> Result<Option<i64>, StoreError> {
-        let page = examine(&self.outbox, &self.policy, &*self.application, after).await?;
+        let page = examine(&self.outbox, &self.parts.policy, &*self.parts.application, after).await?;
         for (reason, events) in page.kept {
             report.keep(reason, events);
         }
@@ -221,7 +233,7 @@ impl Archive {
         let content = content.get(..16).unwrap_or(&content);
         let day = day.format("%Y/%m/%d");
         let name = format!("{day}/{first_id}-{last_id}-{random:016x}-{content}.jsonl");
-        let written = self.storage.write(&name, lines.as_bytes()).await?;
+        let written = self.parts.storage.write(&name, lines.as_bytes()).await?;
         drop(lines);
         let file = ArchiveFile {
             events: count(events.len()),
@@ -270,7 +282,7 @@ impl Archive {
                 // The next run continues.
                 return Ok(());
             }
-            let size = self.batch.load(Ordering::Relaxed);
+            let size = self.parts.batch.load(Ordering::Relaxed);
             let (batch, rest) = left.split_at(size.min(left.len()));
             left = rest;
             let begun = Instant::now();
@@ -278,7 +290,7 @@ impl Archive {
             report.events += removed;
             metrics::counter!(ARCHIVED).increment(removed);
             let took = begun.elapsed();
-            self.batch.store(next_batch(size, took), Ordering::Relaxed);
+            self.parts.batch.store(next_batch(size, took), Ordering::Relaxed);
             self.pause_after(took).await;
         }
         let done = (file.id, self.outbox.now());
@@ -294,7 +306,7 @@ impl Archive {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
         let rows = self.outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
         // The application has a store of its own, so that it cannot be asked within the unit of work.
-        let needed = NeededBefore(self.application.needed(&rows).await?);
+        let needed = NeededBefore(self.parts.application.needed(&rows).await?);
         let input = Arc::new((self.clone(), events.to_vec(), ids, needed));
         with_tx(&self.outbox.tx, input, move |unit, input, attempt| {
             Box::pin(async move {
@@ -306,7 +318,8 @@ impl Archive {
                     left.extend(archived.into_iter().filter(|it| it.file == file).map(|it| it.event_id));
                 }
                 let view = unit.outbox_view();
-                let may_leave = still_archivable(&archive.outbox, view, &archive.policy, needed, ids).await?;
+                let may_leave =
+                    still_archivable(&archive.outbox, view, &archive.parts.policy, needed, ids).await?;
                 let is_archivable = |event: &&StoredEvent| may_leave.contains(&event.event_id);
                 let events: Vec<StoredEvent> = events.iter().filter(is_archivable).cloned().collect();
                 left.extend(unit.outbox().archive(file, &events).await?);
@@ -318,9 +331,7 @@ impl Archive {
 
     /// The events of a file.
     pub(crate) async fn read(&self, file: &ArchiveFile) -> Result<Vec<StoredEvent>, ArchiveStorageError> {
-        let content = self.storage.read(&file.name, &file.sha256).await?;
-        let lines = String::from_utf8(content).map_err(|error| damaged(&file.name, error))?;
-        decode(&lines).map_err(|line| damaged(&file.name, format!("line {line} is not an event")))
+        read_file(&*self.parts.storage, file).await
     }
 
     fn is_stopping(&self) -> bool {
@@ -383,10 +394,6 @@ impl NeededEvents for NeededBefore {
         let ids = rows.iter().map(|row| &row.event_id).filter(|id| self.0.contains(*id));
         Ok(ids.cloned().collect())
     }
-}
-
-fn damaged(name: &str, why: impl ToString) -> ArchiveStorageError {
-    ArchiveStorageError::Damaged { name: name.to_owned(), why: why.to_string() }
 }
 
 fn count(number: usize) -> u64 {

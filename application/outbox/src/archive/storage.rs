@@ -12,7 +12,7 @@ pub struct WrittenFile {
 }
 
 /// Reason why the storage did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveStorageError {
     /// There is no file with this name.
     #[error("there is no file {name} in the archive")]
@@ -47,4 +47,20 @@ pub trait ArchiveStorage: Send + Sync {
 
     /// The content of a file. MUST fail with `Damaged` unless the stored file has this checksum.
     async fn read(&self, name: &str, sha256: &str) -> Result<Vec<u8>, ArchiveStorageError>;
+
+    /// Removes a file; one that does not exist counts as removed. After `Ok` it MUST NOT be there after a loss of power.
+    async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError>;
+}
+
+/// Writes, reads and removes a small file, which has this name.
+pub async fn probe(storage: &dyn ArchiveStorage, name: &str) -> Result<(), ArchiveStorageError> {
+    let content = b"handover\n";
+    let written = storage.write(name, content).await?;
+    let read = storage.read(name, &written.sha256).await?;
+    storage.remove(name).await?;
+    if read == content {
+        return Ok(());
+    }
+    let why = "its content is not the one that was written".to_owned();
+    Err(ArchiveStorageError::Damaged { name: name.to_owned(), why })
 }

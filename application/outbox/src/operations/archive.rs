@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use handover_events::{EventId, Json};
 
-use super::{Action, OperationError, Operator, present_fields};
+use super::{Action, OperationError, Operator, changed_by_earlier_attempt, present_fields};
 use crate::archive::{Archive, ArchiveMark, ArchiveReport, RetentionPolicy};
 use crate::outbox::Outbox;
-use crate::ports::{ArchivedEvent, AuditEntry};
+use crate::ports::{ArchivedEvent, AuditEntry, StoreError};
 use crate::transaction::with_tx;
 
 /// Maximum number of events that one call collects, apart from the last page. The pauses between its units of work make a
@@ -52,20 +52,43 @@ pub async fn archive_events(
         return Ok(report);
     }
     let entry = action.entry(operator, (1, 1), archive.outbox.now());
+    // A task of its own: a caller that is cancelled, such as a request that took too long, must not prevent the audit entry.
+    let run = archive.outbox.clone().spawn(async move { run_and_record(&archive, entry).await }).await;
+    match run {
+        Ok(Some(report)) => report,
+        Ok(None) => Err(StoreError::CommitUnknown("the process is stopping".into()).into()),
+        Err(panic) => Err(StoreError::CommitUnknown(Box::new(panic)).into()),
+    }
+}
+
+/// Runs the archive and records in the audit log what was done, also if the run failed.
+async fn run_and_record(archive: &Archive, entry: AuditEntry) -> Result<ArchiveReport, OperationError> {
     let mut report = ArchiveReport::default();
     let outcome = archive.run_into(&mut ArchiveMark::default(), MAX_EVENTS, &mut report).await;
     let entry = AuditEntry { matched: report.events, changed: report.events, ..entry };
-    with_tx(tx, entry, |unit, entry, attempt| {
+    with_tx(&archive.outbox.tx, entry, |unit, entry, attempt| {
         Box::pin(async move {
-            if super::changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
+            if changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_none() {
                 unit.outbox().audit(entry).await?;
             }
-            Ok::<_, crate::ports::StoreError>(())
+            Ok::<_, StoreError>(())
         })
     })
     .await?;
     outcome?;
     Ok(report)
+}
+
+/// Those of these events that are in the archive and that the operator may see.
+pub(super) async fn archived_among(
+    outbox: &Outbox,
+    operator: &Operator,
+    events: &[EventId],
+) -> Result<Vec<ArchivedEvent>, OperationError> {
+    let tenant = operator.visible(None)?;
+    let mut archived = outbox.view().await?.outbox_view().archived_by_event(events).await?;
+    archived.retain(|event| tenant.is_none_or(|tenant| event.aggregate.tenant == tenant));
+    Ok(archived)
 }
 
 /// The error about events that are in the archive, if the operator may see one of them.
@@ -74,10 +97,7 @@ pub(super) async fn refused_if_archived(
     operator: &Operator,
     events: &[EventId],
 ) -> Result<(), OperationError> {
-    let tenant = operator.visible(None)?;
-    let archived = outbox.view().await?.outbox_view().archived_by_event(events).await?;
-    let is_visible = |event: &ArchivedEvent| tenant.is_none_or(|tenant| event.aggregate.tenant == tenant);
-    match archived.into_iter().find(is_visible) {
+    match archived_among(outbox, operator, events).await?.pop() {
         Some(event) => Err(OperationError::Archived { event: event.event_id }),
         None => Ok(()),
     }

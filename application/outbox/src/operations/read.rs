@@ -5,70 +5,16 @@ use std::collections::BTreeSet;
 
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
-use super::archive::refused_if_archived;
+use super::find_event::{ListedEvent, listed, visible_json};
 use super::known_names::FilterNames;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
-use crate::broker_outage::Outage;
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::ports::{
-    AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
-    OnFailed, OutboxFilter, OutboxRow, OutboxView, QueueDepth, StoreError,
+    ArchivedEvent, AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter,
+    Numbered, OnFailed, OutboxFilter, QueueDepth,
 };
-use crate::privacy::masked_json;
-use crate::process_report::{reported_outage, running_on_failed};
-
-/// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
-/// declares as visible are masked.
-///
-/// # Errors
-/// [`OperationError::Archived`]: the event is in the archive.
-pub async fn find_event(
-    outbox: &Outbox,
-    operator: &Operator,
-    id: &EventId,
-) -> Result<ListedEvent, OperationError> {
-    let tenant = operator.visible(None)?;
-    let mut view = outbox.view().await?;
-    let mut rows = view.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
-    rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
-    let owner = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
-    let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
-    read.record(&outbox.tx, operator, owner, count(rows.len())).await?;
-    if let Some(row) = listed(outbox, operator, view.outbox_view(), rows).await?.pop() {
-        return Ok(row);
-    }
-    // A unit of work uses at most one connection.
-    drop(view);
-    refused_if_archived(outbox, operator, std::slice::from_ref(id)).await?;
-    Err(OperationError::NotFound { what: "event" })
-}
-
-/// An event with what it waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedEvent {
-    /// The event.
-    pub row: OutboxRow,
-    /// The outage of the broker for which an event waits that is not published yet.
-    pub broker_outage: Option<Outage>,
-}
-
-/// The events as this operator may see them.
-async fn listed(
-    outbox: &Outbox,
-    operator: &Operator,
-    view: &mut dyn OutboxView,
-    rows: Vec<OutboxRow>,
-) -> Result<Vec<ListedEvent>, StoreError> {
-    let has_pending = rows.iter().any(|row| row.status.is_pending());
-    let outage = if has_pending { reported_outage(outbox, view).await? } else { None };
-    let listed = rows.into_iter().map(|mut row| {
-        row.payload = visible_json(outbox, operator, Some(&row.event_type), std::mem::take(&mut row.payload));
-        let broker_outage = outage.clone().filter(|_| row.status.is_pending());
-        ListedEvent { row, broker_outage }
-    });
-    Ok(listed.collect())
-}
+use crate::process_report::running_on_failed;
 
 /// Aggregates whose next event cannot be published. Either this event is not due yet, or, with
 /// `outbox.on-failed = "hold"`, it is behind a failed event: an operator must redrive the failed event or release the
@@ -110,7 +56,7 @@ pub struct ParkedDeadLetter {
     pub event: Option<EventId>,
 }
 
-/// Dead letters, the last parked first; payloads are masked as in [`find_event`].
+/// Dead letters, the last parked first; payloads are masked as in [`find_event`](super::find_event).
 pub async fn dead_letters(
     outbox: &Outbox,
     operator: &Operator,
@@ -231,7 +177,7 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, at
+/// A page of the outbox, newest first; payloads are masked as in [`find_event`](super::find_event). If no index supports the filter, at
 /// most 100,000 ids are searched for a page: it may have fewer than `limit` rows although there is a next page.
 pub async fn outbox(
     outbox: &Outbox,
@@ -259,6 +205,41 @@ pub async fn outbox(
     let page = Page { items: listed(outbox, operator, rows, page.items).await?, next: page.next };
     drop(view);
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
+    read.selection.extend(filter_fields(&filter));
+    read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
+    if before.is_none() && page.items.is_empty() {
+        FilterNames::of_events(&filter).require_known(outbox)?;
+    }
+    Ok(page)
+}
+
+/// A page of archived events, newest first. If no index supports the filter, at most 100,000 ids are searched for a page: it
+/// may have fewer than `limit` rows although there is a next page. The status of the filter has no effect: every archived event
+/// is SENT. [`find_event`](super::find_event) reads the content of an event.
+pub async fn archived_events(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: OutboxFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<ArchivedEvent>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let all = OutboxFilter::default();
+    let mut view = outbox.view().await?;
+    let archived = view.outbox_view();
+    if filter.aggregate_type.is_none() || filter.aggregate_id.is_none() {
+        let newest = archived.archived_page(&all, before, 1).await?;
+        filter.above_id = newest.first().map(|event| event.id.saturating_sub(MAX_IDS_PER_PAGE));
+    }
+    let items = archived.archived_page(&filter, before, limit.saturating_add(1)).await?;
+    let mut page = Page::cut(items, limit, |event| event.id);
+    if let (None, Some(above)) = (page.next, filter.above_id) {
+        let older = archived.archived_page(&all, Some(above.saturating_add(1)), 1).await?;
+        page.next = older.first().map(|event| event.id.saturating_add(1));
+    }
+    drop(view);
+    let selection = [("archived", Some(Json::Bool(true))), ("cursor", before.map(Json::from))];
+    let mut read = Action::read("outbox.list", selection);
     read.selection.extend(filter_fields(&filter));
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
     if before.is_none() && page.items.is_empty() {
@@ -313,12 +294,6 @@ pub async fn oldest_events(
 pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
     operator.visible(None)?;
     Ok(outbox.broker.queues().await?)
-}
-
-/// A payload or envelope as this operator may see it.
-fn visible_json(outbox: &Outbox, operator: &Operator, event_type: Option<&str>, json: String) -> String {
-    let closed = outbox.registry.with_closed_fields(event_type, &json);
-    if operator.sees_personal_data { closed.into_owned() } else { masked_json(&outbox.registry, &closed) }
 }
 
 fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Json>) {

@@ -64,7 +64,10 @@ pub async fn restore_events(
     operator: &Operator,
     command: RestoreEvents,
 ) -> Result<Restored, OperationError> {
-    let tenant = operator.visible(None)?;
+    let tenant = match &command.events {
+        RestoreSelection::Aggregate(of) => operator.visible(Some(of.tenant))?,
+        RestoreSelection::Events(_) | RestoreSelection::Period { .. } => operator.visible(None)?,
+    };
     let action = Action {
         name: "outbox.restore",
         selection: selection(&command.events),

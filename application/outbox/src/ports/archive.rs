@@ -8,8 +8,11 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId};
 
+use super::consume::Consumed;
 use super::error::StoreError;
 use super::numbered::Numbered;
+use super::operator::OutboxFilter;
+use super::outbox::OutboxRow;
 
 /// What the database keeps of an event whose row is in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +83,15 @@ pub struct StoredEvent {
     pub records: Vec<StoredRow>,
 }
 
+/// An event with its consume-log records, as this version interprets their stored values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventWithRecords {
+    /// Outbox row.
+    pub row: OutboxRow,
+    /// Consume-log records, by ascending row id.
+    pub records: Vec<Consumed>,
+}
+
 /// Reads what the database knows about the archive.
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
@@ -90,6 +102,20 @@ pub trait ArchiveQueries: Send {
     /// The archived events of these aggregates, ordered by aggregate, `aggregate_seq` and id.
     async fn archived_about(&mut self, aggregates: &[AggregateRef])
     -> Result<Vec<ArchivedEvent>, StoreError>;
+
+    /// At most `limit` archived events that match a filter, with an id below `before`, greatest id first. The status of the
+    /// filter has no effect: every archived event is `SENT`.
+    async fn archived_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<ArchivedEvent>, StoreError>;
+
+    /// Interprets the stored values of archived events as rows. An event with a value that this version cannot interpret is
+    /// omitted.
+    async fn interpret_stored(&mut self, events: &[StoredEvent])
+    -> Result<Vec<EventWithRecords>, StoreError>;
 
     /// The stored values of those of these events that are in the outbox, smallest id first. An event with a value that
     /// cannot be decoded is omitted.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::{EventId, TenantId, Trace};
+use handover_outbox::Outbox;
 use handover_outbox::archive::{
     Archive, ArchiveError, ArchiveMark, ArchiveReport, ArchiveStorage, KeptBecause, MAX_EXAMINED_ROWS,
     MAX_RUN_EVENTS, NeededEvents, NoNeededEvents, RetentionPolicy,
@@ -87,7 +88,13 @@ impl Library {
 
     fn archive(&self, files: &Arc<Files>) -> Archive {
         let policy = RetentionPolicy::new(30 * DAY);
-        Archive::new(&self.outbox, Arc::clone(files) as Arc<_>, policy, Arc::new(NoNeededEvents))
+        archive_of(&self.outbox, Arc::clone(files) as Arc<_>, policy)
+    }
+
+    /// The outbox of a process with an archive.
+    fn outbox_with(&self, files: &Arc<Files>) -> Outbox {
+        let policy = RetentionPolicy::new(30 * DAY);
+        self.outbox.clone().with_archive(Arc::clone(files) as Arc<_>, policy, Arc::new(NoNeededEvents))
     }
 
     /// The archive, one of whose calls fails.
@@ -96,7 +103,7 @@ impl Library {
         let mut outbox = self.outbox.clone();
         outbox.tx = outbox.tx.with_store(store);
         let storage: Arc<dyn ArchiveStorage> = Arc::new(Fused(Arc::clone(files), Arc::clone(fuse)));
-        Archive::new(&outbox, storage, RetentionPolicy::new(30 * DAY), Arc::new(NoNeededEvents))
+        archive_of(&outbox, storage, RetentionPolicy::new(30 * DAY))
     }
 
     async fn stored(&self) -> Vec<StoredEvent> {
@@ -123,6 +130,10 @@ impl Library {
         assert_eq!((outbox.len() + archive.len(), outbox.union(&archive).count()), (3, 3));
         (outbox.len(), archive.len())
     }
+}
+
+fn archive_of(outbox: &Outbox, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> Archive {
+    Archive::of(&outbox.clone().with_archive(storage, policy, Arc::new(NoNeededEvents))).unwrap()
 }
 
 async fn run(archive: &Archive) -> Result<ArchiveReport, ArchiveError> {
@@ -224,7 +235,8 @@ async fn event_that_changed_since_its_file_was_written_stays() {
         let library = &meanwhile.library;
         let files = Files::with(Fault::None);
         let policy = RetentionPolicy::new(30 * DAY);
-        let archive = Archive::new(&library.outbox, files, policy, Arc::clone(&meanwhile) as Arc<_>);
+        let outbox = library.outbox.clone().with_archive(files, policy, Arc::clone(&meanwhile) as Arc<_>);
+        let archive = Archive::of(&outbox).unwrap();
         let report = run(&archive).await.unwrap();
         let expected = if redrives.is_some() { (1, 2) } else { (3, 0) };
         assert_eq!((report.files, library.places().await), (1, expected), "{redrives:?}");

@@ -22,6 +22,7 @@ Examples:
   handover outbox list --status failed
   handover outbox list --oldest --limit 1
   handover outbox list --event-type BOOK_LENT --aggregate-id 17
+  handover outbox list --archived --aggregate-type Book --aggregate-id 17
   handover outbox list --output json | jq -r '.items[].eventId'";
 
 const REDRIVE_HELP: &str = "\
@@ -76,7 +77,7 @@ pub enum OutboxCommand<F: Args> {
     /// List events, newest first
     #[command(after_help = in_own_name(LIST_HELP))]
     List(OutboxListArgs<F>),
-    /// Show one event with its payload
+    /// Show one event with its payload, also from the archive
     Show(OutboxShowArgs<F>),
     /// Send FAILED or SENT events again
     #[command(after_help = in_own_name(REDRIVE_HELP))]
@@ -155,6 +156,9 @@ pub struct OutboxListArgs<F: Args> {
     /// Oldest first; without --status, only events that are not published: new, retry, failed
     #[arg(long)]
     pub oldest: bool,
+    /// Only events in the archive, without their content
+    #[arg(long, conflicts_with_all = ["status", "oldest"])]
+    pub archived: bool,
     /// Page of the list.
     #[command(flatten)]
     pub page: PageArgs,

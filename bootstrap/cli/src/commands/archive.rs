@@ -13,7 +13,7 @@ use crate::failure::CommandFailure;
 use crate::values::aggregate_id;
 
 fn archive_of<A: Access>(session: &A) -> Result<Archive, A::Failure> {
-    session.archive()?.ok_or_else(|| CommandFailure::NoArchive {}.into())
+    Archive::of(session.outbox()).ok_or_else(|| CommandFailure::NoArchive {}.into())
 }
 
 /// `outbox archive`.

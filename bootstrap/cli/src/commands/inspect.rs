@@ -2,7 +2,8 @@
 //! broker; `topology`: what the program itself defines. All of them also work while a process serves the database.
 
 use handover_http::views::{
-    AuditView, BlockedView, ConsumptionView, DeadLetterView, EventFlowView, EventView, QueueView,
+    ArchivedEventView, AuditView, BlockedView, ConsumptionView, DeadLetterView, EventFlowView, EventView,
+    QueueView,
 };
 use handover_outbox::Page;
 use handover_outbox::operations;
@@ -28,6 +29,11 @@ pub(crate) async fn outbox<A: Access>(
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
     let (outbox, operator) = (session.outbox(), session.operator());
+    if arguments.archived {
+        let page = operations::archived_events(outbox, operator, filter, before, limit).await;
+        let page = page.map_err(|error| session.failed(error))?;
+        return Ok(list(arguments.output.output, page, ArchivedEventView::from)?);
+    }
     let page = match arguments.oldest {
         true => operations::oldest_events(outbox, operator, filter, before, limit).await,
         false => operations::outbox(outbox, operator, filter, before, limit).await,

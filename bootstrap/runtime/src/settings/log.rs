@@ -100,7 +100,9 @@ fn filter(directives: &str) -> Result<Targets, FilterError> {
         return Err(FilterError::NoDirective);
     }
     // lapin logs whole messages and logs every lost connection as an error; handover-rabbitmq logs what matters.
-    let mut targets = Targets::new().with_target("lapin", LevelFilter::OFF);
+    // object_store logs each retry at INFO; the archive reports what failed after the last one.
+    let mut targets =
+        Targets::new().with_target("lapin", LevelFilter::OFF).with_target("object_store", LevelFilter::WARN);
     for directive in directives.split(',').filter(|directive| !directive.is_empty()) {
         let directive = directive.trim();
         if directive.contains(['[', ']', '{', '}']) {

@@ -42,7 +42,7 @@ async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
 
 /// Prints the timeline of an order or invoice.
 pub(super) fn print_timeline(format: Output, wide: bool, timeline: &impl Serialize) -> Result<(), Failure> {
-    const COLUMNS: [&str; 12] = [
+    const COLUMNS: [&str; 13] = [
         "at",
         "kind",
         "what",
@@ -54,6 +54,7 @@ pub(super) fn print_timeline(format: Output, wide: bool, timeline: &impl Seriali
         "amount",
         "balanceAfter",
         "idempotencyKey",
+        "archived",
         "detail",
     ];
     const MAX_CHARS: usize = 120;
@@ -81,6 +82,8 @@ fn short_row(item: &Value) -> Value {
         }
         (_, _, what) => what.map(str::to_owned),
     };
+    let archived = if item["archived"] == true { " (archived)" } else { "" };
+    let what = what.map(|what| what + archived);
     let result: Vec<&str> = [text("status"), text("detail")].into_iter().flatten().collect();
     json!({
         "time": time,

@@ -336,6 +336,8 @@ crate::rules! { store_rules: StoreRig;
         a_restored_event_is_as_before,
         a_dropped_unit_of_work_archives_nothing,
         files_of_the_archive_are_recorded_until_they_are_done,
+        archived_events_are_listed_in_pages,
+        stored_values_are_interpreted_as_their_rows,
     ]
     monitoring: [
         the_state_of_an_alert_and_its_acknowledgement_are_independent,

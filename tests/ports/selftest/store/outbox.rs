@@ -9,6 +9,12 @@ faults! { broken_by(Fault) {
         "a_restored_event_is_as_before",
         "an_archived_event_leaves_the_outbox_with_its_records",
     ]
+    archived_pages_ignore_filter: ArchivedPagesIgnoreFilter breaks [
+        "archived_events_are_listed_in_pages",
+    ]
+    interpreted_events_lose_records: InterpretedEventsLoseRecords breaks [
+        "stored_values_are_interpreted_as_their_rows",
+    ]
     archive_restarts_numbers: ArchiveRestartsNumbers breaks [
         "numbers_continue_after_archived_events",
     ]

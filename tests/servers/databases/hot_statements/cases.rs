@@ -156,6 +156,24 @@ pub(super) const CASES: &[Case] = &[
         let about = view.outbox_view().archived_about(&[aggregate(ACTIVE), aggregate(7)]).await?;
         Ok::<_, StoreError>(archived.into_iter().chain(about).collect::<Vec<_>>())
     }),
+    view!("a page of archived events", ["outbox_archived_events_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .archived_page(
+            &OutboxFilter { tenant: Some(TenantId::DEFAULT), ..OutboxFilter::default() },
+            None,
+            100
+        )),
+    view!("a page of the archived events of an aggregate", ["idx_outbox_archived"], |view| view
+        .outbox_view()
+        .archived_page(
+            &OutboxFilter {
+                aggregate_type: Some(aggregate(7).kind),
+                aggregate_id: Some(aggregate(7).id),
+                ..OutboxFilter::default()
+            },
+            None,
+            100
+        )),
     view!("stored values of events", ["uk_event_id", "idx_consume_event", "uk_consumer_event"], |view| view
         .outbox_view()
         .stored_events(&[event_id("sent-7"), event_id("sent-8")])),

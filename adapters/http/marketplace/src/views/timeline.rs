@@ -57,6 +57,9 @@ struct ItemView {
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<String>,
+    /// `true`: the event is in the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived: Option<bool>,
 }
 
 impl From<Timeline> for TimelineView {
@@ -90,6 +93,7 @@ impl From<TimelineItem> for ItemView {
             what: item.what,
             detail: item.detail,
             trace_id: item.trace_id,
+            archived: item.is_archived.then_some(true),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod account;
+mod archive;
 mod asset_grants;
 mod assets;
 mod client;

@@ -166,6 +166,11 @@ async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let redriven = json!({ "eventIds": [failed[0], "none"], "perSecond": 5 }).to_string();
     caller.call("redriveEvents", SELLER, &[], Some(&redriven)).await;
     assert_eq!(events.len(), 2);
+    let archived = caller.call("archiveEvents", SELLER, &[], Some("{}")).await;
+    assert!(archived.data["events"].as_u64() > Some(0), "{}", archived.text);
+    caller.call("timeline", BUYER, &[&order.to_string()], None).await;
+    let all = r#"{"from":"2026-01-01T00:00:00Z","to":"2027-01-01T00:00:00Z","reason":"known"}"#;
+    caller.call("restoreEvents", SELLER, &[], Some(all)).await;
     // At this point the lists contain as many kinds of items as possible, so their responses are validated now.
     call_every_list(&mut caller).await;
     let acknowledged = r#"{"until":"2027-01-31T08:00:00Z","reason":"known"}"#;

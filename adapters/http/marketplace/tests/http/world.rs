@@ -11,7 +11,8 @@ use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
 use handover_http::routes::metrics::Render;
 use handover_http::{Limits, Problem, Readiness, Tokens};
-use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
+use handover_memory::{MemoryArchive, MemoryBroker, SeededRandom, VirtualClock};
+use handover_outbox::archive::RetentionPolicy;
 use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
 use handover_outbox::state::ALERTS;
 use handover_outbox::webhooks::Webhooks;
@@ -68,6 +69,8 @@ pub(crate) struct Setup {
     pub(crate) split_routers: bool,
     /// Whether the process has webhooks.
     pub(crate) webhooks: bool,
+    /// The archive, if the process has one. Settled events may leave the outbox at once.
+    pub(crate) archive: Option<MemoryArchive>,
 }
 
 impl Default for Setup {
@@ -85,6 +88,7 @@ impl Default for Setup {
             requires_reference: false,
             split_routers: false,
             webhooks: true,
+            archive: Some(MemoryArchive::new()),
         }
     }
 }
@@ -139,6 +143,10 @@ impl World {
         }
         let app = match setup.keys {
             Some(keys) => app.with_idempotency_store(keys),
+            None => app,
+        };
+        let app = match setup.archive {
+            Some(archive) => app.with_archive(Arc::new(archive), RetentionPolicy::new(Duration::ZERO)),
             None => app,
         };
         let webhooks = setup.webhooks.then(|| Webhooks {

@@ -51,6 +51,8 @@ kinds! {
     Time = of(Type::String)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .examples([json!("2026-01-31T08:00:00Z")]);
+    /// A time for which events stay in the outbox, at least `1h`: a number of seconds, minutes, hours or days.
+    RetentionTime = of(Type::String).pattern(Some("^[1-9][0-9]{0,8}[smhd]$")).examples([json!("7d")]);
     /// The id of an event; this service generates UUIDs of version 7.
     EventId = visible_ascii(MAX_EVENT_ID_CHARS).examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
     /// An operator's reason for an action: no control characters, not blank.

@@ -5,6 +5,7 @@ use handover_events::{AggregateId, OutboxStatus, TenantId};
 use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
+use utoipa::ToSchema;
 
 use super::inspection::TenantQuery;
 use crate::bodies;
@@ -17,10 +18,20 @@ use crate::queries;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
 use crate::response::{Done, PageView, RouteResult};
-use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
+use crate::views::{ArchivedEventView, BlockedView, EventView, RedriveView, ReleaseView};
 
 type BlockedPage = PageView<BlockedView>;
 type EventPage = PageView<EventView>;
+type ArchivedEventPage = PageView<ArchivedEventView>;
+
+/// A page of events in the outbox, or of events in the archive.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only describes the pages")]
+enum EventsPage {
+    Outbox(EventPage),
+    Archived(ArchivedEventPage),
+}
 
 queries! {
     EventQuery {
@@ -33,10 +44,12 @@ queries! {
         from: DateTime<Utc> = kinds::Time, "Earliest commit time (inclusive)";
         to: DateTime<Utc> = kinds::Time, "Latest commit time (exclusive)";
         oldest: bool = bool, "`true`: events that are not published, the oldest first";
+        archived: bool = bool, "`true`: events in the archive, all of which are SENT; not together with `status` or `oldest`";
     }
 }
 
-/// Lists events, newest first; with `oldest`, those that are not published, the oldest first.
+/// Lists events, newest first; with `oldest`, those that are not published, the oldest first; with `archived`, those in the
+/// archive, without their content.
 #[utoipa::path(
     get,
     path = "/outbox",
@@ -44,7 +57,7 @@ queries! {
     tag = "operators",
     params(EventQuery, Paging),
     responses(
-        (status = 200, description = "A page of events", body = EventPage),
+        (status = 200, description = "A page of events; with `archived`, of archived events", body = EventsPage),
         (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
@@ -65,6 +78,13 @@ pub(crate) async fn page(
         to: query.to,
         ..OutboxFilter::default()
     };
+    if query.archived == Some(true) {
+        if filter.status.is_some() || query.oldest == Some(true) {
+            return Err(Refusal::field("archived", messages::ARCHIVED_ALONE));
+        }
+        let page = operations::archived_events(&outbox, &operator, filter, before, limit).await?;
+        return Done::page(page, ArchivedEventView::from);
+    }
     let page = match query.oldest {
         Some(true) => operations::oldest_events(&outbox, &operator, filter, before, limit).await?,
         Some(false) | None => operations::outbox(&outbox, &operator, filter, before, limit).await?,
@@ -72,7 +92,7 @@ pub(crate) async fn page(
     Done::page(page, EventView::from)
 }
 
-/// Returns an event.
+/// Returns an event, also one in the archive.
 #[utoipa::path(
     get,
     path = "/outbox/{eventId}",
@@ -82,7 +102,8 @@ pub(crate) async fn page(
     responses(
         (status = 200, description = "The event", body = EventView),
         (status = 404, description = "Event not found in a tenant accessible to the caller"),
-        (status = 409, description = "The event is in the archive; the message names the command that restores it"),
+        (status = 409, description = "The event is in the archive, and the archive is off in this process"),
+        (status = 503, description = "The event is in the archive, whose storage is unavailable"),
     ),
 )]
 pub(crate) async fn one(

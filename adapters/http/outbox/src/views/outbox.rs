@@ -3,7 +3,7 @@
 use chrono::SecondsFormat;
 use handover_events::{AggregateId, EventId, Json, OutboxStatus, TenantId};
 use handover_outbox::operations::{ListedEvent, Outage};
-use handover_outbox::ports::{Blocked, Numbered};
+use handover_outbox::ports::{ArchivedEvent, Blocked, Numbered};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -33,8 +33,42 @@ crate::views! {
         idle_consumers: Vec<String>,
         /// Why the event is not published yet, while the broker is unavailable; null otherwise.
         waits_for: Option<String>,
+        /// Name of the archive's file that contains the event; null: it is in the outbox.
+        archive_file: Option<String>,
         trace_id: String,
         payload: Json,
+    }
+}
+
+crate::views! {
+    /// An event in the archive, without its content.
+    pub ArchivedEventView as ArchivedEvent {
+        event_id: EventId,
+        event_type: String,
+        aggregate_type: String,
+        aggregate_id: AggregateId = kinds::AnyAggregateId,
+        aggregate_seq: i64,
+        tenant_id: TenantId,
+        create_time: Time,
+    }
+}
+
+impl Listed for ArchivedEventView {
+    const COLUMNS: &'static [&'static str] =
+        &["eventId", "eventType", "aggregateType", "aggregateId", "tenantId", "createTime"];
+}
+
+impl From<ArchivedEvent> for ArchivedEventView {
+    fn from(event: ArchivedEvent) -> ArchivedEventView {
+        ArchivedEventView {
+            event_id: event.event_id,
+            event_type: event.event_type,
+            aggregate_type: event.aggregate.kind,
+            aggregate_id: event.aggregate.id,
+            aggregate_seq: event.aggregate_seq,
+            tenant_id: event.aggregate.tenant,
+            create_time: Time(event.create_time),
+        }
     }
 }
 
@@ -53,7 +87,7 @@ impl Listed for EventView {
 }
 
 impl From<ListedEvent> for EventView {
-    fn from(ListedEvent { row, broker_outage }: ListedEvent) -> EventView {
+    fn from(ListedEvent { row, broker_outage, archive_file }: ListedEvent) -> EventView {
         let waits_for = broker_outage.map(|Outage { since, error }| {
             format!("broker, unavailable since {}: {error}", since.to_rfc3339_opts(SecondsFormat::Secs, true))
         });
@@ -76,6 +110,7 @@ impl From<ListedEvent> for EventView {
             sent_time: row.sent_time.map(Time),
             released_time: row.released_time.map(Time),
             waits_for,
+            archive_file,
             idle_consumers: row.idle_consumers.names().map(str::to_owned).collect(),
         }
     }

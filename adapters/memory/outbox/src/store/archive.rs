@@ -6,12 +6,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Numbered, OutboxRow, StoreError, StoredEvent,
-    StoredRow, StoredValue,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, EventWithRecords, Numbered, OutboxFilter,
+    OutboxRow, StoreError, StoredEvent, StoredRow, StoredValue,
 };
 
+use super::consume::consumed;
 use super::errors::conflict;
 use super::locks::Lock;
+use super::outbox::passes;
 use super::outbox_index::of_event;
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::rows::{ArchivedRow, ConsumptionRow};
@@ -94,6 +96,40 @@ impl<X: Tables> ArchiveQueries for MemoryUnit<X> {
             let mut found: Vec<ArchivedEvent> = archived.map(|row| row.is.clone()).collect();
             found.sort_by_key(|event| (event.aggregate.clone(), event.aggregate_seq, event.id));
             found
+        })
+        .await
+    }
+
+    async fn archived_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<ArchivedEvent>, StoreError> {
+        let filter = OutboxFilter { status: None, ..filter.clone() };
+        self.read_outbox(|statement| {
+            let archived = statement.archived().all().filter(|it| before.is_none_or(|id| it.is.id < id));
+            let mut found: Vec<ArchivedEvent> =
+                archived.filter(|it| passes(&filter, &it.row)).map(|it| it.is.clone()).collect();
+            found.sort_by_key(|event| std::cmp::Reverse(event.id));
+            found.truncate(limited(limit));
+            found
+        })
+        .await
+    }
+
+    async fn interpret_stored(
+        &mut self,
+        events: &[StoredEvent],
+    ) -> Result<Vec<EventWithRecords>, StoreError> {
+        self.read_outbox(|statement| {
+            let known = events.iter().filter_map(|event| {
+                let row = statement.archived().get(&event.event_id)?;
+                let records = row.records.iter().map(consumed).collect();
+                (stored(&row.row, &row.records) == *event)
+                    .then(|| EventWithRecords { row: row.row.clone(), records })
+            });
+            known.collect()
         })
         .await
     }

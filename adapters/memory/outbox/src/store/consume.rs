@@ -99,7 +99,7 @@ fn record_of(row: &ConsumptionRow) -> ConsumeRecord {
     }
 }
 
-fn consumed(row: &ConsumptionRow) -> Consumed {
+pub(super) fn consumed(row: &ConsumptionRow) -> Consumed {
     Consumed {
         consumer: row.is.consumer.clone(),
         event_id: row.is.event_id.clone(),

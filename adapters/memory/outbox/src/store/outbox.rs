@@ -181,7 +181,7 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
     }
 }
 
-fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
+pub(super) fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
     filter.above_id.is_none_or(|id| row.id > id)
         && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
         && filter.status.is_none_or(|status| row.status == status)

@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId};
+use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Numbered, StoreError, StoredEvent, StoredRow,
-    StoredValue,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, EventWithRecords, Numbered, OutboxFilter,
+    StoreError, StoredEvent, StoredRow, StoredValue,
 };
 
+use super::consume::ConsumeLogTable;
+use super::outbox_table::OutboxTable;
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::table::{Table, table};
-use crate::value::{Value, values};
+use crate::value::{Value, is_aggregate_id, values};
 
 /// Columns that the database computes.
 const COMPUTED: [&str; 2] = ["partition_no", "pending"];
@@ -79,6 +81,61 @@ pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64])
         conditions: "aggregate_type = ? AND tenant_id = ?".to_owned(),
         values: values![kind, tenant],
         ..LookUp::default()
+    })
+}
+
+/// A page of the archived events that match a filter.
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    filter: &OutboxFilter,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let select = format!("SELECT {} FROM outbox_archived_events", ArchivedTable::COLUMNS);
+    let page = match (&filter.aggregate_id, &filter.aggregate_type) {
+        // The few events of an aggregate are found first and then sorted: `+ 0` prevents a scan in the order of ids.
+        (Some(_), Some(kind)) => {
+            let select = format!("{select} {}", dialect.index("idx_outbox_archived"));
+            Page::below(&select, "id + 0", before).with("aggregate_type = ?", Some(kind))
+        }
+        (_, kind) => Page::below(&select, "id", before)
+            .with(&format!("{} = ?", dialect.unindexed("aggregate_type")), kind.as_ref()),
+    };
+    let page = match filter.aggregate_id.as_ref().map(|id| is_aggregate_id("", id)) {
+        None => page,
+        Some((condition, values)) => page.and(&condition, values),
+    };
+    page.with("id > ?", filter.above_id)
+        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with("event_type = ?", filter.event_type.as_ref())
+        .with("create_time >= ?", filter.from)
+        .with("create_time < ?", filter.to)
+        .limit(most)
+}
+
+/// The row with these columns whose values were stored. NULL is not stored; it has the same effect in a column of any type.
+fn row_of(stored: &StoredRow, columns: &str) -> Row {
+    let columns: Vec<String> =
+        columns.split(", ").map(|column| column.trim_start_matches("o.").to_owned()).collect();
+    let values = columns
+        .iter()
+        .map(|column| stored.get(column).map_or(Ok(Value::Int(None)), |value| Ok(value_of(value))));
+    Row { values: values.collect(), columns: columns.into() }
+}
+
+fn value_of(stored: &StoredValue) -> Value {
+    match stored {
+        StoredValue::Int(value) => Value::Int(Some(*value)),
+        StoredValue::Text(value) => Value::Text(Some(value.clone())),
+        StoredValue::Time(value) => Value::Time(Some(*value)),
+    }
+}
+
+fn interpreted(event: &StoredEvent) -> Result<EventWithRecords, StoreError> {
+    let record = |record| ConsumeLogTable::read(&row_of(record, ConsumeLogTable::COLUMNS));
+    Ok(EventWithRecords {
+        row: OutboxTable::read(&row_of(&event.row, OutboxTable::COLUMNS))?,
+        records: event.records.iter().map(record).collect::<Result<_, _>>()?,
     })
 }
 
@@ -165,11 +222,7 @@ impl Session {
             return Err(self.refuse("a restored row has a column whose name is none of the schema"));
         }
         let columns: Vec<&str> = row.keys().map(String::as_str).collect();
-        let values = row.values().map(|value| match value {
-            StoredValue::Int(value) => Value::Int(Some(*value)),
-            StoredValue::Text(value) => Value::Text(Some(value.clone())),
-            StoredValue::Time(value) => Value::Time(Some(*value)),
-        });
+        let values = row.values().map(value_of);
         let list = placeholders(columns.len());
         let sql = format!("INSERT INTO {table} ({}) VALUES ({list}) {after}", columns.join(", "));
         self.execute(&sql, values.collect()).await.map(drop)
@@ -216,6 +269,23 @@ impl ArchiveQueries for Session {
             a.aggregate.cmp(&b.aggregate).then_with(|| (a.aggregate_seq, a.id).cmp(&(b.aggregate_seq, b.id)))
         });
         Ok(found)
+    }
+
+    async fn archived_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<ArchivedEvent>, StoreError> {
+        let (sql, values) = page(self.dialect, filter, before, most);
+        self.fetch(&sql, values).await?.iter().map(ArchivedTable::read).collect()
+    }
+
+    async fn interpret_stored(
+        &mut self,
+        events: &[StoredEvent],
+    ) -> Result<Vec<EventWithRecords>, StoreError> {
+        Ok(events.iter().filter_map(|event| interpreted(event).ok()).collect())
     }
 
     async fn stored_events(&mut self, events: &[EventId]) -> Result<Vec<StoredEvent>, StoreError> {

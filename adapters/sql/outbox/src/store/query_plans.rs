@@ -227,6 +227,11 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     session.outbox_after(&of_aggregate, None, 100).await.unwrap();
     session.archived_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.archived_about(&aggregates).await.unwrap();
+    for filter in
+        [OutboxFilter::default(), OutboxFilter { aggregate_type: Some("Book".to_owned()), ..of_aggregate }]
+    {
+        session.archived_page(&filter, None, 100).await.unwrap();
+    }
     session.stored_events(&["sent-1", "sent-2"].map(|id| id.parse().unwrap())).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
     session.bring_retries_forward(PartitionSet::ALL, now, now).await.unwrap();

@@ -1,11 +1,12 @@
 //! Timelines of orders and invoices: changes, reports of the gateway, events, publish attempts, consumptions, effects and dead letters.
 
+mod archived;
 mod invoice;
 mod item;
 mod items;
 
 use chrono::TimeDelta;
-use handover_events::{AggregateRef, EventId, TenantId};
+use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{AggregateType, Asset, Order, OrderActor, OrderId, Payment, Refund};
 
 use super::Operations;
@@ -13,8 +14,9 @@ use crate::consistency::row_of_operation;
 use crate::context::CommandContext;
 use crate::ports::MarketView;
 use crate::privacy;
+use archived::TimelineEvents;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
-use handover_outbox::ports::{AuditFilter, DeadLetter, DeadLetterStatus, EndpointKey, OutboxRow, StoreError};
+use handover_outbox::ports::{AuditFilter, DeadLetter, DeadLetterStatus, EndpointKey, StoreError};
 use item::Visibility;
 use items::Items;
 
@@ -62,16 +64,17 @@ impl Operations {
         let refunds = view.refunds_of(order.tenant, &[id]).await?;
         let of = (AggregateType::Order, order.id.get());
         let aggregates = aggregates_of(order.tenant, of, (&payments, &refunds));
-        let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
-        rows.sort_by_key(|row| row.id);
+        drop(view);
+        let events = self.events_about(&aggregates).await?;
+        let mut view = self.tx.view().await?;
         let visibility = visibility(context, audience, &order);
-        let mut items = Items::new(self, visibility, &rows);
+        let mut items = Items::new(self, visibility, &events);
         items.of_payments(&payments);
         items.of_refunds(&refunds);
         if visibility.operations {
             items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
         }
-        add_events(view.as_mut(), &mut items, (order.tenant, &rows), visibility).await?;
+        add_events(view.as_mut(), &mut items, (order.tenant, &events), visibility).await?;
         for consumer in self.consumers.iter() {
             if visibility.includes(consumer.audience()) {
                 let stored = consumer.read_effects(view.as_mut(), std::slice::from_ref(&order)).await?;
@@ -99,15 +102,23 @@ impl Operations {
 async fn add_events(
     view: &mut dyn MarketView,
     items: &mut Items<'_>,
-    (tenant, rows): (TenantId, &[OutboxRow]),
+    (tenant, events): (TenantId, &TimelineEvents),
     visibility: Visibility,
 ) -> Result<(), StoreError> {
-    let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+    let ids = events.ids();
     let history = view.outbox_view().history_of(&ids).await?;
-    for row in rows {
+    for row in &events.rows {
         items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
     }
-    for consumed in view.outbox_view().consumed_of(&ids).await? {
+    items.of_unreadable(&events.unreadable);
+    let mut consumed = view.outbox_view().consumed_of(&ids).await?;
+    for record in &events.records {
+        // A record that was written after the event was archived is the newer one.
+        if !consumed.iter().any(|it| (&it.event_id, &it.consumer) == (&record.event_id, &record.consumer)) {
+            consumed.push(record.clone());
+        }
+    }
+    for consumed in consumed {
         items.of_consumption(consumed);
     }
     for entry in &history {

@@ -61,6 +61,10 @@ impl Files {
         Arc::new(Files { files: Mutex::default(), fault })
     }
 
+    pub(crate) fn lose_all(&self) {
+        self.files.lock().unwrap().clear();
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.files.lock().unwrap().keys().cloned().collect()
     }
@@ -91,6 +95,11 @@ impl ArchiveStorage for Files {
         let files = self.files.lock().unwrap();
         files.get(name).cloned().ok_or_else(|| ArchiveStorageError::Missing { name: name.to_owned() })
     }
+
+    async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
+        self.files.lock().unwrap().remove(name);
+        Ok(())
+    }
 }
 
 fn unavailable(why: &str) -> ArchiveStorageError {
@@ -119,6 +128,10 @@ impl ArchiveStorage for Fused<Arc<Files>> {
             None => self.0.read(name, sha256).await,
             Some(_) => Err(unavailable("connection lost")),
         }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
+        self.0.remove(name).await
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use handover_outbox::archive::KeptBecause;
+use handover_events::OutboxStatus;
+use handover_outbox::MASK;
+use handover_outbox::archive::{ArchiveStorageError, KeptBecause};
 use handover_outbox::operations::{
     ArchiveEvents, Named, OperationError, Operator, Reason, RedriveEvents, RedriveRate, RedriveSelection,
-    RestoreEvents, RestoreSelection, Restored, archive_events, audit_log, find_event, redrive_events,
-    restore_events,
+    RestoreEvents, RestoreSelection, Restored, archive_events, archived_events, audit_log, find_event,
+    redrive_events, restore_events,
 };
 use handover_outbox::ports::*;
 
@@ -52,7 +54,7 @@ async fn failed_call_is_audited_with_what_it_did() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn archived_event_is_neither_shown_nor_redriven_but_named_with_the_command_that_restores_it() {
+async fn archived_event_is_not_redriven_and_the_error_names_the_command_that_restores_it() {
     let library = library().await;
     let archive = library.archive(&Files::with(Fault::None));
     run(&archive).await.unwrap();
@@ -64,13 +66,56 @@ async fn archived_event_is_neither_shown_nor_redriven_but_named_with_the_command
     };
     let text = "the event b is in the archive; restore it first: `handover outbox restore --event b`";
     let redriven = redrive_events(&library.outbox, &platform(), command()).await.unwrap_err();
+    // This process has no archive.
     let shown = find_event(&library.outbox, &platform(), &event_id("b")).await.unwrap_err();
     assert_eq!((redriven.to_string(), shown.to_string()), (text.to_owned(), text.to_owned()));
-    let of_other_tenant = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
-    let hidden = find_event(&library.outbox, &of_other_tenant, &event_id("b")).await;
-    assert!(matches!(hidden, Err(OperationError::NotFound { .. })), "{hidden:?}");
     restore(&archive, of_all()).await.unwrap();
     assert_eq!(redrive_events(&library.outbox, &platform(), command()).await.unwrap().redriven, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn archived_event_is_shown_from_its_file_with_its_payload_as_the_operator_may_see_it() {
+    let library = library().await;
+    let files = Files::with(Fault::None);
+    let row = library.row("b").await;
+    run(&library.archive(&files)).await.unwrap();
+    let outbox = library.outbox_with(&files);
+    let show = async |operator: Operator| find_event(&outbox, &operator, &event_id("b")).await;
+    let whole = show(Operator { sees_personal_data: true, ..platform() }).await.unwrap();
+    assert_eq!((whole.row, whole.archive_file), (row.clone(), Some(files.names().remove(0))));
+    let masked = show(platform()).await.unwrap().row;
+    assert_eq!((masked.payload, masked.status), (format!(r#"{{"reader":"{MASK}"}}"#), OutboxStatus::Sent));
+    let entries = [0, 0].map(|changed| (changed, "outbox.show".to_owned()));
+    assert_eq!(library.audited(2).await, entries);
+    let of_other_tenant = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
+    let hidden = show(of_other_tenant).await;
+    assert!(matches!(hidden, Err(OperationError::NotFound { .. })), "{hidden:?}");
+    files.lose_all();
+    let lost = show(platform()).await.unwrap_err();
+    assert!(matches!(lost, OperationError::Archive(ArchiveStorageError::Missing { .. })), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn archived_events_are_listed_in_pages_with_the_filters_of_the_outbox() {
+    let library = library().await;
+    run(&library.archive(&Files::with(Fault::None))).await.unwrap();
+    let list = async |operator: Operator, filter: OutboxFilter, before: Option<i64>, limit: u32| {
+        let page = archived_events(&library.outbox, &operator, filter, before, limit).await.unwrap();
+        let ids: Vec<String> = page.items.iter().map(|event| event.event_id.to_string()).collect();
+        (ids, page.next)
+    };
+    let all = OutboxFilter::default;
+    let (ids, next) = list(platform(), all(), None, 2).await;
+    assert_eq!(ids, ["c", "b"]);
+    assert_eq!(list(platform(), all(), next, 2).await, (vec!["a".to_owned()], None));
+    let of_book =
+        OutboxFilter { aggregate_type: Some("Book".to_owned()), aggregate_id: Some(2.into()), ..all() };
+    assert_eq!(list(platform(), of_book, None, 2).await, (vec!["b".to_owned()], None));
+    let of_other_tenant = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
+    assert_eq!(list(of_other_tenant, all(), None, 2).await, (vec![], None));
+    let misspelled = OutboxFilter { event_type: Some("BOOK_LEND".to_owned()), ..all() };
+    let unknown = archived_events(&library.outbox, &platform(), misspelled, None, 2).await.unwrap_err();
+    assert!(matches!(unknown, OperationError::UnknownName { .. }), "{unknown:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,6 +148,10 @@ async fn operator_of_another_tenant_restores_nothing() {
     let of_other_tenant = Operator { tenant: 2.try_into().unwrap(), sees_all_tenants: false, ..platform() };
     let reason = Reason::new("curious".to_owned()).unwrap();
     let command = RestoreEvents { events: of_all(), reason };
-    let refused = restore_events(&archive, &of_other_tenant, command).await.unwrap();
+    let refused = restore_events(&archive, &of_other_tenant, command.clone()).await.unwrap();
     assert_eq!((refused.restored, refused.not_found.len(), library.places().await), (0, 3, (0, 3)));
+    let about = library.event("x", "BOOK_LENT", 1, 1, "{}").aggregate;
+    let command = RestoreEvents { events: RestoreSelection::Aggregate(about), ..command };
+    let refused = restore_events(&archive, &of_other_tenant, command).await;
+    assert!(matches!(refused, Err(OperationError::NotFound { what: "tenant" })), "{refused:?}");
 }

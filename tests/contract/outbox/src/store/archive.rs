@@ -1,15 +1,17 @@
 //! Events that leave the outbox for the archive, and return to it.
 
-use handover_events::EventId;
+use handover_events::{AggregateRef, EventId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchivedEvent, Consumption, NewEvent, Numbered, StoreError, StoredEvent,
+    ArchiveFile, ArchivedEvent, Consumption, NewEvent, Numbered, OutboxFilter, StoreError, StoredEvent,
 };
 use tokio::sync::oneshot;
 
 use super::super::within;
 use super::outbox::{append, row};
 use super::{StoreRig, begin, in_unit, view};
-use crate::samples::{aggregate, confirmed, consumption, event, event_id, later, redrive, start, to_failed};
+use crate::samples::{
+    aggregate, confirmed, consumption, event, event_id, later, redrive, start, tenant, to_failed,
+};
 use crate::work::{commit, is_conflict};
 
 fn file(name: &str) -> ArchiveFile {
@@ -212,4 +214,56 @@ pub async fn files_of_the_archive_are_recorded_until_they_are_done(rig: &dyn Sto
     assert_eq!(view.archive_files(None, 1).await.unwrap(), std::slice::from_ref(&second));
     assert_eq!(view.archive_files(Some(b), 9).await.unwrap(), [first]);
     assert_eq!(view.unfinished_archive_files().await.unwrap(), [second]);
+}
+
+/// A page has the archived events that match the filter, greatest id first.
+pub async fn archived_events_are_listed_in_pages(rig: &dyn StoreRig) {
+    let of_other_tenant =
+        NewEvent { aggregate: AggregateRef { tenant: tenant(2), ..aggregate(7) }, ..event("tenant", 7, 1) };
+    let typed =
+        NewEvent { event_type: "BOOK_RETURNED".to_owned(), occurred_at: later(9), ..event("typed", 8, 1) };
+    settled(rig, &[event("a", 7, 1), event("b", 7, 2), of_other_tenant, typed, event("kept", 7, 3)]).await;
+    archive(rig, &stored(rig, &["a", "b", "tenant", "typed"]).await).await;
+    let pages = async |filter: OutboxFilter, before: Option<i64>, limit: u32| {
+        let mut view = view(rig).await;
+        let page = view.outbox_view().archived_page(&filter, before, limit).await.expect("a page is read");
+        page.into_iter().map(|event| event.event_id.to_string()).collect::<Vec<_>>()
+    };
+    let all = OutboxFilter::default;
+    let of = aggregate(7);
+    let of_aggregate =
+        || OutboxFilter { aggregate_type: Some(of.kind.clone()), aggregate_id: Some(of.id.clone()), ..all() };
+    assert_eq!(pages(all(), None, 9).await, ["typed", "tenant", "b", "a"]);
+    assert_eq!(pages(all(), None, 2).await, ["typed", "tenant"]);
+    let b = archived(rig, "b").await.remove(0);
+    assert_eq!(pages(all(), Some(b.id), 9).await, ["a"]);
+    assert_eq!(pages(of_aggregate(), None, 9).await, ["tenant", "b", "a"]);
+    assert_eq!(pages(of_aggregate(), Some(b.id), 9).await, ["a"]);
+    let of_tenant = OutboxFilter { tenant: Some(of.tenant), ..of_aggregate() };
+    assert_eq!(pages(of_tenant, None, 1).await, ["b"]);
+    assert_eq!(pages(OutboxFilter { tenant: Some(tenant(2)), ..all() }, None, 9).await, ["tenant"]);
+    let returned = OutboxFilter { event_type: Some("BOOK_RETURNED".to_owned()), ..all() };
+    assert_eq!(pages(returned, None, 9).await, ["typed"]);
+    assert_eq!(pages(OutboxFilter { from: Some(later(9)), ..all() }, None, 9).await, ["typed"]);
+    assert_eq!(pages(OutboxFilter { to: Some(later(9)), ..all() }, None, 9).await, ["tenant", "b", "a"]);
+    assert_eq!(pages(OutboxFilter { above_id: Some(b.id), ..all() }, None, 9).await, ["typed", "tenant"]);
+    let by_id = OutboxFilter { aggregate_id: Some(of.id.clone()), ..all() };
+    assert_eq!(pages(by_id, None, 9).await, ["tenant", "b", "a"]);
+}
+
+/// The stored values of an archived event are interpreted as the rows that they were.
+pub async fn stored_values_are_interpreted_as_their_rows(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1), NewEvent { aggregate_seq: None, ..event("f", 8, 0) }]).await;
+    let (e, f) = (row(rig, "e").await, row(rig, "f").await);
+    let records = view(rig).await.outbox_view().consumed_of(&[event_id("e"), event_id("f")]).await.unwrap();
+    let read = stored(rig, &["e", "f"]).await;
+    archive(rig, &read).await;
+    let interpreted = view(rig).await.outbox_view().interpret_stored(&read).await.unwrap();
+    let rows: Vec<_> = interpreted.iter().map(|event| event.row.clone()).collect();
+    assert_eq!(rows, [e, f]);
+    let of_events: Vec<_> = interpreted.into_iter().flat_map(|event| event.records).collect();
+    assert_eq!(of_events, records);
+    let mut unknown = read;
+    unknown.iter_mut().for_each(|event| event.row.retain(|column, _| column == "id"));
+    assert_eq!(view(rig).await.outbox_view().interpret_stored(&unknown).await.unwrap(), []);
 }

@@ -15,6 +15,30 @@ impl<U: MarketView + ?Sized> ArchiveQueriesWrapper for Faulty<U> {
         }
         Ok(found)
     }
+
+    async fn archived_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<ArchivedEvent>, StoreError> {
+        let filter = match self.has(Fault::ArchivedPagesIgnoreFilter) {
+            true => OutboxFilter::default(),
+            false => filter.clone(),
+        };
+        self.inner().outbox_view().archived_page(&filter, before, limit).await
+    }
+
+    async fn interpret_stored(
+        &mut self,
+        events: &[StoredEvent],
+    ) -> Result<Vec<EventWithRecords>, StoreError> {
+        let mut interpreted = self.inner().outbox_view().interpret_stored(events).await?;
+        if self.has(Fault::InterpretedEventsLoseRecords) {
+            interpreted.iter_mut().for_each(|event| event.records.clear());
+        }
+        Ok(interpreted)
+    }
 }
 
 impl ArchiveRepoWrapper for Unit {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use handover_outbox::ports::{OnFailed, Resolution, StatSample, Thousandths};
+use handover_outbox::archive::{Archive, ArchiveMark, MAX_RUN_EVENTS, RetentionPolicy};
+use handover_outbox::ports::{OnFailed, OutboxFilter, Resolution, StatSample, Thousandths};
 use handover_outbox::{WakeupNotifier, with_tx};
 use marketplace::Settings;
 use marketplace::service;
@@ -56,6 +57,7 @@ impl AccessFixture {
         service::start(&world.app, &WakeupNotifier::default(), &Settings::default());
         world.app.tx.sleep(SETTLED).await;
         let finding = recorded_finding(&world).await;
+        let archived = archived_event(&world).await;
         // After the first run of the job that generates invoices.
         world.completed_order_at("2025-10-31T08:00:00Z").await;
         let id = |id: i64| id.to_string();
@@ -78,6 +80,7 @@ impl AccessFixture {
             ("{blocked}", id(blocked)),
             ("{failed}", failed[0].clone()),
             ("{dead}", dead),
+            ("{archived}", archived),
         ];
         AccessFixture { world, names }
     }
@@ -93,6 +96,17 @@ impl AccessFixture {
         rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
         rows
     }
+}
+
+/// Archives the events of completed orders; returns the id of one.
+async fn archived_event(world: &World) -> String {
+    let all_others = RetentionPolicy::new(Duration::from_secs(10 * 365 * 24 * 3_600));
+    let policy = all_others.with_type("ORDER_COMPLETED", Duration::ZERO);
+    let archive = Archive::of(&world.app.outbox).unwrap().with_policy(policy);
+    assert!(archive.run(&mut ArchiveMark::default(), MAX_RUN_EVENTS).await.unwrap().events > 0);
+    let mut view = world.app.outbox.view().await.unwrap();
+    let page = view.outbox_view().archived_page(&OutboxFilter::default(), None, 1).await.unwrap();
+    page[0].event_id.to_string()
 }
 
 async fn stat_sample(world: &World) {

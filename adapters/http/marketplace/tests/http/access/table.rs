@@ -89,6 +89,10 @@ pub(crate) const TABLE: &[Row] = &[
     get("/api/v1/ops/outbox/{eventId}", "/api/v1/ops/outbox/{failed}", "1111 1 33333 2423"),
     post("/api/v1/ops/outbox/redrive", "/api/v1/ops/outbox/redrive",
         r#"{"eventIds":["{failed}"]}"#, "1111 1 33333 2023"),
+    // The files of the archive contain events of all tenants.
+    post("/api/v1/ops/outbox/archive", "/api/v1/ops/outbox/archive", "{}", "1111 1 33333 3323"),
+    post("/api/v1/ops/outbox/restore", "/api/v1/ops/outbox/restore",
+        r#"{"eventIds":["{archived}"],"reason":"known"}"#, "1111 1 33333 2023"),
     get("/api/v1/ops/blocked", "/api/v1/ops/blocked", "1111 1 33333 2023"),
     post("/api/v1/ops/blocked/{aggregateType}/{aggregateId}/release",
         "/api/v1/ops/blocked/Order/{blocked}/release", "", "1111 1 33333 2423"),

@@ -46,15 +46,16 @@ impl Operations {
             view.payments_of_invoice(tenant, id).await?;
         let of = (AggregateType::Invoice, id.get());
         let aggregates = aggregates_of(tenant, of, (&payments, &refunds));
-        let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
-        rows.sort_by_key(|row| row.id);
+        drop(view);
+        let events = self.events_about(&aggregates).await?;
+        let mut view = self.tx.view().await?;
         let free_text = privacy::sees_personal_data(context);
         let visibility = Visibility { operations: true, assets: true, free_text };
-        let mut items = Items::new(self, visibility, &rows);
+        let mut items = Items::new(self, visibility, &events);
         items.of_payments(&payments);
         items.of_refunds(&refunds);
         items.of_gateway_reports(reports);
-        add_events(view.as_mut(), &mut items, (tenant, &rows), visibility).await?;
+        add_events(view.as_mut(), &mut items, (tenant, &events), visibility).await?;
         let captures = captures.iter().filter_map(|capture| {
             let payment = payments.iter().find(|payment| payment.id == capture.payment)?;
             Some(capture.operation_key(payment))

@@ -85,6 +85,8 @@ pub struct TimelineItem {
     /// decisions are only for operators.
     pub detail: Option<String>,
     pub trace_id: Option<String>,
+    /// Whether the event that the item belongs to is in the archive.
+    pub is_archived: bool,
 }
 
 impl Visibility {

@@ -12,11 +12,12 @@ use marketplace_domain::{
     RefundStatus,
 };
 
+use super::archived::TimelineEvents;
 use super::item::{TimelineItem, TimelineKind, Visibility};
 use crate::consumer::{Consumer, EffectRow, RowDescription};
 use crate::use_cases::operations::Operations;
 use handover_outbox::MASK;
-use handover_outbox::ports::{Consumed, HistoryEntry, OutboxRow};
+use handover_outbox::ports::{ArchivedEvent, Consumed, HistoryEntry, OutboxRow};
 use handover_outbox::relay::envelope_of;
 
 const CONFIRMED: &str = "confirmed by the broker";
@@ -33,6 +34,7 @@ pub(super) struct Items<'a> {
     /// shows which assets the buyer uses.
     hidden: BTreeSet<String>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
+    archived: &'a BTreeSet<EventId>,
     items: Vec<(SortKey, TimelineItem)>,
 }
 
@@ -40,14 +42,14 @@ pub(super) struct Items<'a> {
 type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
-    pub(super) fn new(operations: &Operations, visibility: Visibility, rows: &'a [OutboxRow]) -> Items<'a> {
+    pub(super) fn new(operations: &Operations, visibility: Visibility, of: &'a TimelineEvents) -> Items<'a> {
         let queue_of = |consumer: &dyn Consumer| consumer.queue(operations.handlers.pending_timeout).name;
         let consumers =
             operations.consumers.iter().map(|it| (queue_of(it.as_ref()), it.name().to_owned())).collect();
         let hidden = operations.consumers.iter().filter(|it| !visibility.includes(it.audience()));
         let hidden = hidden.map(|it| it.name().to_owned()).collect();
-        let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { visibility, consumers, hidden, events, items: Vec::new() }
+        let events = of.rows.iter().map(|row| (&row.event_id, row)).collect();
+        Items { visibility, consumers, hidden, events, archived: &of.archived, items: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -133,6 +135,21 @@ impl<'a> Items<'a> {
         let attempts = Some(attempts);
         let published = new_item(at, TimelineKind::Published, what);
         self.push(&row.event_id, TimelineItem { status, attempts, detail, ..published });
+    }
+
+    /// Adds an item for each archived event whose content cannot be read.
+    pub(super) fn of_unreadable(&mut self, events: &[(ArchivedEvent, String)]) {
+        for (event, why) in events {
+            let what = format!("{} is in the archive and cannot be read", event.event_type);
+            let item = TimelineItem {
+                event_id: Some(event.event_id.clone()),
+                event_type: Some(event.event_type.clone()),
+                is_archived: true,
+                detail: self.for_operators(Some(why.clone())),
+                ..new_item(event.create_time, TimelineKind::Event, what)
+            };
+            self.items.push(((item.at, event.id, item.kind), item));
+        }
     }
 
     /// Adds the state of an event at a consumer.
@@ -240,6 +257,7 @@ impl<'a> Items<'a> {
     fn push(&mut self, event: &EventId, mut item: TimelineItem) {
         let row = self.events.get(event);
         item.event_id = Some(event.clone());
+        item.is_archived = self.archived.contains(event);
         item.event_type = row.map(|row| row.event_type.clone());
         item.trace_id = row.map(|row| row.trace_id().to_owned()).or(item.trace_id);
         self.items.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
@@ -317,5 +335,6 @@ fn new_item(at: DateTime<Utc>, kind: TimelineKind, what: impl Into<String>) -> T
         what: what.into(),
         detail: None,
         trace_id: None,
+        is_archived: false,
     }
 }
