@@ -83,7 +83,8 @@ pub use webhook_transport::{
 };
 pub use webhooks::{
     AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeadDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth, EndpointSecret,
-    EndpointStatus, NewWebhookDelivery, Sealed, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts,
-    WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
+    DeadDeliveries, DeletedDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth,
+    EndpointSecret, EndpointStatus, NewWebhookDelivery, OldDeliveries, Sealed, SettledDelivery,
+    WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries,
+    WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
 };

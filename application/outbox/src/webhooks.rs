@@ -17,6 +17,7 @@ mod offer;
 mod operations;
 mod record;
 mod recover;
+mod retention;
 mod schedule;
 mod secret_operations;
 mod sweep;
@@ -35,4 +36,5 @@ pub use offer::{
 pub use operations::{EndpointDetails, NewEndpoint, Webhooks};
 pub use record::Recording;
 pub use recover::{MAX_RECOVERED, Recover, Recovered};
+pub use retention::WebhookRetention;
 pub use secret_operations::{MAX_OVERLAP_HOURS, RotatedKeys};

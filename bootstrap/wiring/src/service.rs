@@ -11,7 +11,7 @@ use handover_outbox::archive::{Archive, ArchiveJob};
 use handover_outbox::consumers::Bound;
 use handover_outbox::operations::RunningSetting;
 use handover_outbox::state::{StateMetrics, StateSource};
-use handover_outbox::webhooks::{WebhookDispatcher, Webhooks};
+use handover_outbox::webhooks::{WebhookDispatcher, WebhookRetention, Webhooks};
 use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
 use handover_runtime::archive::check_storage;
 use handover_runtime::config::{Described, Description};
@@ -99,6 +99,7 @@ impl Starting {
         let leader = service::start_jobs(&self.background, &self.config.settings);
         let monitor = Arc::new(self.database.store().clone());
         let outbox = &self.background.outbox;
+        WebhookRetention::new(outbox, self.config.webhook.keep).start(&leader);
         let job = ArchiveJob::new(Archive::of(outbox), monitor);
         job.start(&outbox.tx, &leader, self.config.archive.interval);
         Ok(())

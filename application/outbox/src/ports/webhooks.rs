@@ -490,6 +490,26 @@ pub struct WebhookCounts {
     pub oldest_due: Option<DateTime<Utc>>,
 }
 
+/// Selects deliveries to delete, smallest id first ([`WebhookRepo::delete_webhook_deliveries`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OldDeliveries {
+    /// Only deliveries with a greater id.
+    pub after: i64,
+    /// Only deliveries that ended before this time. The first delivery that was written at or after it ends the examination.
+    pub before: DateTime<Utc>,
+    /// Maximum number of examined deliveries.
+    pub limit: u32,
+}
+
+/// Deliveries that were deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeletedDeliveries {
+    /// Number of deliveries.
+    pub deleted: u64,
+    /// Id of the last examined delivery; `None`: fewer than [`OldDeliveries::limit`] were left to examine.
+    pub last: Option<i64>,
+}
+
 /// Reads webhooks.
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
@@ -625,12 +645,21 @@ pub trait WebhookRepo: Send {
         settled: &[SettledDelivery],
     ) -> Result<Vec<i64>, StoreError>;
 
-    /// Sets the pending deliveries of deleted endpoints to `CANCELLED`: of this endpoint, or of all. Returns their number.
+    /// Sets pending deliveries to `CANCELLED`, of this endpoint, or of all: those of deleted endpoints and, with
+    /// `disabled_before`, those of endpoints that are disabled and were last changed before that time. Returns their number.
     async fn cancel_webhook_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError>;
+
+    /// Deletes `DELIVERED` and `CANCELLED` deliveries that ended before [`OldDeliveries::before`], with their attempts. A
+    /// redelivery whose event has a `DEAD` delivery to the endpoint MUST stay: with it, that delivery counts as sent again.
+    async fn delete_webhook_deliveries(
+        &mut self,
+        old: &OldDeliveries,
+    ) -> Result<DeletedDeliveries, StoreError>;
 
     /// Sets at most `limit` of these deliveries to `PENDING`, due at `at` and without attempts, the oldest first. Returns
     /// their number.

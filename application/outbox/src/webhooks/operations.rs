@@ -316,7 +316,7 @@ async fn carry_out(
             Ok(WebhookEndpoint { health, ..after })
         }
         Effect::CancelDeliveries => {
-            unit.cancel_webhook_deliveries(Some(after.key()), now).await?;
+            unit.cancel_webhook_deliveries(Some(after.key()), None, now).await?;
             Ok(after)
         }
         Effect::RefuseUnmasked(field) => {

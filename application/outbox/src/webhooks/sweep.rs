@@ -31,7 +31,7 @@ impl Job for Sweep {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
         let now = self.tx.now();
         with_tx(&self.tx, (), move |unit, (), _| {
-            Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, now).await })
+            Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, None, now).await })
         })
         .await?;
         Ok(Progress::Done)

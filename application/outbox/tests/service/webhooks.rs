@@ -28,6 +28,7 @@ mod privacy;
 mod recipients;
 mod recording;
 mod recovery;
+mod retention;
 mod schedule;
 
 /// What the receiver does with a request.

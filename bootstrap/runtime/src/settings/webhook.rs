@@ -36,6 +36,8 @@ pub struct WebhookConfig {
     pub listens: Vec<SocketAddr>,
     /// The certificates of `webhook.ca-file`, if set.
     pub authorities: Option<String>,
+    /// `webhook.keep`: retention of deliveries that were delivered or cancelled.
+    pub keep: Duration,
     /// Settings of the dispatcher.
     pub settings: WebhookSettings,
 }
@@ -78,6 +80,8 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
     let delays = reader.key(Kind::Value, "webhook.delays", DELAYS, delays);
     let why = "each attempt in progress holds a connection, and a process may open a limited number of files";
     let concurrency = reader.count("webhook.concurrency", "512", 1..=10_000, why);
+    let why = "a receiver that was down for days asks which deliveries it got, and each delivery takes space";
+    let keep = reader.duration("webhook.keep", "30d", HOUR * 24..=HOUR * 24 * 3_650, why);
     Ok(WebhookConfig {
         key: key?,
         previous_key: previous_key?,
@@ -85,6 +89,7 @@ pub fn webhook(reader: &Reader<'_>) -> Checked<WebhookConfig> {
         own_hosts: own_hosts?,
         listens: Vec::new(),
         authorities: authorities?,
+        keep: keep?,
         settings: WebhookSettings {
             scan_interval: scan_interval?,
             timeout: timeout?,

@@ -85,6 +85,15 @@ faults! { broken_by(Fault) {
     empty_deliveries_are_sent_again: EmptyDeliveriesAreSentAgain breaks [
         "only_dead_deliveries_that_can_be_sent_are_sent_again",
     ]
+    young_deliveries_are_deleted: YoungDeliveriesAreDeleted breaks [
+        "old_deliveries_are_deleted_with_their_attempts",
+    ]
+    deletion_of_deliveries_ends_early: DeletionOfDeliveriesEndsEarly breaks [
+        "old_deliveries_are_deleted_with_their_attempts",
+    ]
+    disabled_endpoints_keep_their_deliveries: DisabledEndpointsKeepDeliveries breaks [
+        "pending_deliveries_of_long_disabled_endpoints_are_cancelled",
+    ]
     delivery_forms_are_lost: DeliveryFormsAreLost breaks [
         "a_delivery_is_read_back_as_it_was_written",
         "every_part_of_a_filter_narrows_the_page_of_deliveries",

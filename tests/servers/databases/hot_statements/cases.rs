@@ -14,8 +14,8 @@ use handover_contract::samples::{
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
     AfterAttempt, AheadQuery, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter,
-    DeliveryState, DueQuery, EndpointHealth, EventGroup, Expected, NewEvent, OnFailed, OutboxFilter,
-    Store as _, StoreError, WebhookClaim,
+    DeliveryState, DueQuery, EndpointHealth, EventGroup, Expected, NewEvent, OldDeliveries, OnFailed,
+    OutboxFilter, Store as _, StoreError, WebhookClaim,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -367,6 +367,14 @@ pub(super) const CASES: &[Case] = &[
         }
         outbox.claim_webhook_deliveries(&request).await
     }),
+    unit!(
+        "deleting old deliveries",
+        ["webhook_deliveries_pkey", "PRIMARY", "uk_webhook_deliveries"],
+        |unit| async {
+            let old = OldDeliveries { after: 0, before: start(), limit: 100 };
+            unit.outbox().delete_webhook_deliveries(&old).await.map(|_| None::<()>)
+        }
+    ),
     view!("endpoints of tenants", ["uk_webhook_endpoints_slot"], |view| view
         .outbox_view()
         .webhook_endpoints(&[TenantId::DEFAULT, tenant(2)])),

@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
-    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeliveryFilter, EndpointHealth,
-    EndpointId, EndpointKey, EndpointStatus, NewWebhookDelivery, SettledDelivery, StoreError, WebhookAttempt,
-    WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
+    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
+    DeliveryFilter, EndpointHealth, EndpointId, EndpointKey, EndpointStatus, NewWebhookDelivery,
+    OldDeliveries, SettledDelivery, StoreError, WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery,
+    WebhookEndpoint, WebhookQueries, WebhookRepo,
 };
 
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
@@ -345,9 +346,17 @@ impl WebhookRepo for Session {
     async fn cancel_webhook_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
-        self.cancel_deliveries(endpoint, at).await
+        self.cancel_deliveries(endpoint, disabled_before, at).await
+    }
+
+    async fn delete_webhook_deliveries(
+        &mut self,
+        old: &OldDeliveries,
+    ) -> Result<DeletedDeliveries, StoreError> {
+        self.delete_deliveries(old).await
     }
 
     async fn resend_webhook_deliveries(

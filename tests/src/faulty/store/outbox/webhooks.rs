@@ -309,13 +309,28 @@ impl WebhookRepoWrapper for Unit {
     async fn cancel_webhook_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let endpoint = match endpoint {
             Some(endpoint) => Some(self.key_for(Fault::CancellationIgnoresTenant, endpoint).await?),
             None => None,
         };
-        self.inner().outbox().cancel_webhook_deliveries(endpoint, at).await
+        let disabled_before = disabled_before.filter(|_| !self.has(Fault::DisabledEndpointsKeepDeliveries));
+        self.inner().outbox().cancel_webhook_deliveries(endpoint, disabled_before, at).await
+    }
+
+    async fn delete_webhook_deliveries(
+        &mut self,
+        old: &OldDeliveries,
+    ) -> Result<DeletedDeliveries, StoreError> {
+        let mut old = *old;
+        if self.has(Fault::YoungDeliveriesAreDeleted) {
+            old.before += chrono::TimeDelta::days(1);
+        }
+        let done = self.inner().outbox().delete_webhook_deliveries(&old).await?;
+        let last = done.last.filter(|_| !self.has(Fault::DeletionOfDeliveriesEndsEarly));
+        Ok(DeletedDeliveries { last, ..done })
     }
 
     async fn resend_webhook_deliveries(

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    AfterAttempt, BodyForm, DeadDeliveries, DeliveryState, EndpointKey, EndpointStatus, NewWebhookDelivery,
-    SettledDelivery, StoreError, WebhookDelivery,
+    AfterAttempt, BodyForm, DeadDeliveries, DeletedDeliveries, DeliveryState, EndpointKey, EndpointStatus,
+    NewWebhookDelivery, OldDeliveries, SettledDelivery, StoreError, WebhookDelivery,
 };
 
 use super::super::locks::Lock;
@@ -72,12 +72,23 @@ fn locks_of(mut ids: Vec<i64>) -> Vec<Lock> {
     ids.into_iter().map(Lock::WebhookDelivery).collect()
 }
 
-/// The pending deliveries of deleted endpoints: of one endpoint, or of all.
-fn pending_of_deleted(statement: &Statement<'_>, endpoint: Option<EndpointKey>) -> Vec<i64> {
-    let is_deleted = |row: &&EndpointRow| {
-        row.endpoint.status == EndpointStatus::Deleted && endpoint.is_none_or(|key| row.endpoint.key() == key)
+/// The pending deliveries of deleted and long disabled endpoints: of one endpoint, or of all.
+fn pending_of_ended(
+    statement: &Statement<'_>,
+    endpoint: Option<EndpointKey>,
+    disabled_before: Option<DateTime<Utc>>,
+) -> Vec<i64> {
+    let is_ended = |row: &&EndpointRow| {
+        let ended = match row.endpoint.status {
+            EndpointStatus::Enabled => false,
+            EndpointStatus::Disabled => {
+                disabled_before.is_some_and(|before| row.endpoint.update_time < before)
+            }
+            EndpointStatus::Deleted => true,
+        };
+        ended && endpoint.is_none_or(|key| row.endpoint.key() == key)
     };
-    let endpoints = statement.webhook_endpoints().all().filter(is_deleted);
+    let endpoints = statement.webhook_endpoints().all().filter(is_ended);
     endpoints.flat_map(|row| pending(statement, row.endpoint.id)).map(|delivery| delivery.id).collect()
 }
 
@@ -85,6 +96,21 @@ fn pending_of_deleted(statement: &Statement<'_>, endpoint: Option<EndpointKey>) 
 pub(super) fn is_redelivered(statement: &Statement<'_>, delivery: &WebhookDelivery) -> bool {
     of_event(statement, &delivery.event_id)
         .any(|other| other.endpoint == delivery.endpoint && other.redelivery > delivery.redelivery)
+}
+
+/// Whether the delivery ended well before `before`. A redelivery of a `DEAD` delivery is needed as long as that one is there.
+fn is_old(statement: &Statement<'_>, delivery: &WebhookDelivery, before: DateTime<Utc>) -> bool {
+    let has_ended = match delivery.state {
+        DeliveryState::Delivered | DeliveryState::Cancelled => true,
+        DeliveryState::Pending | DeliveryState::Dead => false,
+    };
+    has_ended
+        && delivery.settle_time.is_some_and(|at| at < before)
+        && !of_event(statement, &delivery.event_id).any(|other| {
+            other.endpoint == delivery.endpoint
+                && other.redelivery < delivery.redelivery
+                && other.state == DeliveryState::Dead
+        })
 }
 
 /// The `DEAD` deliveries that can be sent again, the oldest first. A delivery whose body is too large has none.
@@ -156,9 +182,11 @@ impl<X: Tables> MemoryUnit<X> {
     pub(super) async fn cancel_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
-        let ids = self.read_outbox(|statement| pending_of_deleted(statement, endpoint)).await?;
+        let ids =
+            self.read_outbox(|statement| pending_of_ended(statement, endpoint, disabled_before)).await?;
         self.write_outbox(locks_of(ids.clone()), |statement| {
             let mut cancelled = 0;
             for id in &ids {
@@ -173,6 +201,41 @@ impl<X: Tables> MemoryUnit<X> {
                 cancelled += 1;
             }
             Ok(cancelled)
+        })
+        .await
+    }
+
+    pub(super) async fn delete_deliveries(
+        &mut self,
+        old: &OldDeliveries,
+    ) -> Result<DeletedDeliveries, StoreError> {
+        let mut done = DeletedDeliveries::default();
+        let (examined, ids) = self
+            .read_outbox(|statement| {
+                let next = statement.webhook_deliveries().all().filter(|delivery| delivery.id > old.after);
+                let next = next.take_while(|delivery| delivery.create_time < old.before);
+                let examined: Vec<&WebhookDelivery> = next.take(limited(old.limit)).collect();
+                let ids = examined.iter().filter(|delivery| is_old(statement, delivery, old.before));
+                let ids: Vec<i64> = ids.map(|delivery| delivery.id).collect();
+                (examined.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids)
+            })
+            .await?;
+        done.last = examined.last().copied().filter(|_| examined.len() == limited(old.limit));
+        self.write_outbox(locks_of(ids.clone()), |statement| {
+            for id in &ids {
+                let attempts: Vec<i64> = statement
+                    .webhook_attempts()
+                    .all()
+                    .filter(|row| row.delivery == *id)
+                    .map(|row| row.id)
+                    .collect();
+                attempts.iter().for_each(|attempt| statement.own.webhook_attempts.remove(attempt));
+                if statement.webhook_deliveries().get(id).is_some() {
+                    statement.own.webhook_deliveries.remove(id);
+                    done.deleted += 1;
+                }
+            }
+            Ok(done)
         })
         .await
     }

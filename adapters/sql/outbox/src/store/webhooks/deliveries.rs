@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{
-    BodyForm, DeadDeliveries, DeliveryFilter, DeliveryState, EndpointKey, NewWebhookDelivery, StoreError,
+    BodyForm, DeadDeliveries, DeletedDeliveries, DeliveryFilter, DeliveryState, EndpointKey,
+    NewWebhookDelivery, OldDeliveries, StoreError,
 };
 
 use super::super::page::Page;
@@ -90,6 +91,23 @@ pub(super) fn sendable(dialect: &dyn Dialect, dead: &DeadDeliveries, limit: u32)
     (sql, [key_values(dead.endpoint), values![dead.from, dead.to, limit]].concat())
 }
 
+/// The next deliveries, whether each was written before `before`, and whether it can be deleted. Those that can be deleted
+/// change no more, so that no lock is needed. The limit bounds the number of rows that are read.
+pub(super) fn examined(dialect: &dyn Dialect, old: &OldDeliveries) -> (String, Vec<Value>) {
+    let sql = format!(
+        "SELECT d.id, CASE WHEN d.create_time < ? THEN 1 ELSE 0 END AS is_examined, \
+         CASE WHEN d.state IN ('DELIVERED', 'CANCELLED') AND d.settle_time < ? AND (d.redelivery = 0 OR NOT EXISTS (\
+         SELECT 1 FROM webhook_deliveries r {key} WHERE r.event_id = d.event_id AND {endpoint} = d.endpoint_id \
+         AND r.redelivery < d.redelivery AND {state} = 'DEAD')) THEN 1 ELSE 0 END AS is_old \
+         FROM webhook_deliveries d {primary} WHERE d.id > ? ORDER BY d.id LIMIT ?",
+        key = dialect.index("uk_webhook_deliveries"),
+        endpoint = dialect.unindexed("r.endpoint_id"),
+        state = dialect.unindexed("r.state"),
+        primary = dialect.lock_index("PRIMARY"),
+    );
+    (sql, values![old.before, old.before, old.after, old.limit])
+}
+
 /// `IN (?,?)` for these ids, and its parameters.
 pub(super) fn in_ids(ids: &[i64]) -> (String, Vec<Value>) {
     let ids = padded(ids);
@@ -147,14 +165,20 @@ impl Session {
     pub(super) async fn cancel_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let index = self.dialect.index("idx_webhook_deliveries_order");
+        let mut values = Vec::new();
+        let mut ended = "e.status = 'DELETED'".to_owned();
+        if let Some(before) = disabled_before {
+            ended = format!("({ended} OR (e.status = 'DISABLED' AND e.update_time < ?))");
+            values.push(before.into());
+        }
         let mut sql = format!(
-            "SELECT e.id, e.tenant_id FROM webhook_endpoints e WHERE e.status = 'DELETED' AND EXISTS (\
+            "SELECT e.id, e.tenant_id FROM webhook_endpoints e WHERE {ended} AND EXISTS (\
              SELECT 1 FROM webhook_deliveries d {index} WHERE d.endpoint_id = e.id AND d.state = 'PENDING')"
         );
-        let mut values = Vec::new();
         if let Some(endpoint) = endpoint {
             sql.push_str(&format!(" AND e.id = ? AND {} = ?", self.dialect.unindexed("e.tenant_id")));
             values.extend(key_values(endpoint));
@@ -171,6 +195,36 @@ impl Session {
             cancelled += self.execute(&sql, [values![at], key_values(endpoint)].concat()).await?;
         }
         Ok(cancelled)
+    }
+
+    pub(super) async fn delete_deliveries(
+        &mut self,
+        old: &OldDeliveries,
+    ) -> Result<DeletedDeliveries, StoreError> {
+        let (sql, values) = examined(self.dialect, old);
+        let mut done = DeletedDeliveries::default();
+        let mut ids = Vec::new();
+        let mut rows = 0;
+        for row in &self.fetch(&sql, values).await? {
+            let fields = DeliveryTable::fields(row);
+            if !fields.flag("is_examined")? {
+                break;
+            }
+            rows += 1;
+            done.last = Some(id(row)?);
+            if fields.flag("is_old")? {
+                ids.extend(done.last);
+            }
+        }
+        done.last = done.last.filter(|_| rows == old.limit);
+        for ids in ids.chunks(MAX_ROWS) {
+            let (in_ids, values) = in_ids(ids);
+            self.execute(&format!("DELETE FROM webhook_attempts WHERE delivery_id {in_ids}"), values.clone())
+                .await?;
+            done.deleted +=
+                self.execute(&format!("DELETE FROM webhook_deliveries WHERE id {in_ids}"), values).await?;
+        }
+        Ok(done)
     }
 
     pub(super) async fn resend_deliveries(

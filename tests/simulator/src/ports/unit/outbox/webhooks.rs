@@ -100,12 +100,13 @@ impl WebhookRepoWrapper for Unit {
     async fn cancel_webhook_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
+        disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
-        let cancelled = self.inner.outbox().cancel_webhook_deliveries(endpoint, at).await?;
+        let cancelled = self.inner.outbox().cancel_webhook_deliveries(endpoint, disabled_before, at).await?;
         if cancelled > 0 {
             let (pending, cancelled) = (DeliveryState::Pending, DeliveryState::Cancelled);
-            let what = || "deliveries of a deleted endpoint".to_owned();
+            let what = || "deliveries of a deleted or disabled endpoint".to_owned();
             self.transition((DELIVERY, pending.as_str(), cancelled.as_str()), what);
         }
         Ok(cancelled)
