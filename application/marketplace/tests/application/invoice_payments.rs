@@ -329,7 +329,7 @@ async fn timeline_of_an_invoice_shows_payment_report_ledger_and_refund() {
         "refund of 2.21 CNY requested",
         "refund of 2.21 CNY succeeded",
         "report 1 of the gateway: payment SUCCESS; invoice_paid",
-        "report 2 of the gateway: refund SUCCESS; refunded",
+        "report 2 of the gateway: refund SUCCESS of attempt 1; refunded",
     ];
     assert_eq!(shown, expected);
     let keys: Vec<_> = timeline.items.iter().filter_map(|item| item.idempotency_key.clone()).collect();

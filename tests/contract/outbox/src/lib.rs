@@ -22,6 +22,8 @@
 //! handover_contract::contract!(store, my_store, fresh);
 //! ```
 //!
+//! [`faulty`] has brokers with one fault each, which wrap any broker: a rule of your own that none of them breaks checks nothing.
+//!
 //! **Invariant:** a rule requires nothing that the port does not guarantee.
 
 #![warn(missing_docs)]
@@ -41,6 +43,7 @@ mod rules;
 
 pub mod broker;
 pub mod concurrency;
+pub mod faulty;
 pub mod samples;
 pub mod store;
 pub mod work;

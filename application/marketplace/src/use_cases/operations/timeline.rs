@@ -16,7 +16,9 @@ use crate::ports::MarketView;
 use crate::privacy;
 use archived::TimelineEvents;
 use handover_outbox::operations::{Action, OperationError, Operator, count};
-use handover_outbox::ports::{AuditFilter, DeadLetter, DeadLetterStatus, EndpointKey, StoreError};
+use handover_outbox::ports::{
+    AuditEntry, AuditFilter, DeadLetter, DeadLetterStatus, EndpointKey, StoreError,
+};
 use item::Visibility;
 use items::Items;
 
@@ -151,25 +153,34 @@ async fn add_events(
     Ok(())
 }
 
-/// The operator who discarded a dead letter, from the audit log: its entry has the time of the decision.
+/// The operator who discarded a dead letter, from the audit log: its entry has the time of the decision. The ids of entries
+/// follow their times, so that a binary search finds the entry; each of its steps reads one entry through an index.
 async fn discarded_by(
     view: &mut dyn MarketView,
     dead_letter: &DeadLetter,
 ) -> Result<Option<String>, StoreError> {
     let Some(at) = dead_letter.decided_at else { return Ok(None) };
-    let filter = AuditFilter {
-        tenant: Some(dead_letter.tenant),
-        changes: true,
-        from: Some(at),
-        to: Some(at + TimeDelta::microseconds(1)),
-    };
-    let found = view.outbox_view().audit_page(&filter, None, MAX_ENTRIES_OF_A_TIME).await?;
-    let discard = found.into_iter().map(|entry| entry.effect).find(|entry| entry.action == DISCARD);
-    Ok(discard.map(|entry| entry.actor))
+    let filter = AuditFilter { tenant: Some(dead_letter.tenant), changes: true, ..AuditFilter::default() };
+    let Some(newest) = view.outbox_view().audit_page(&filter, None, 1).await?.pop() else { return Ok(None) };
+    let (mut low, mut before) = (0, newest.id + 1);
+    while low < before {
+        let middle = low + (before - low) / 2;
+        let found = view.outbox_view().audit_page(&filter, Some(middle), 1).await?.pop();
+        if found.is_some_and(|entry| entry.effect.at > at + CONCURRENT) {
+            before = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let found = view.outbox_view().audit_page(&filter, Some(before), MAX_CONCURRENT_ENTRIES).await?;
+    let is_discard = |entry: &AuditEntry| entry.at == at && entry.action == DISCARD;
+    Ok(found.into_iter().map(|entry| entry.effect).find(is_discard).map(|entry| entry.actor))
 }
 
-/// Most changes by operators that have the same time.
-const MAX_ENTRIES_OF_A_TIME: u32 = 100;
+/// Concurrent changes may be recorded in another order than that of their times.
+const CONCURRENT: TimeDelta = TimeDelta::seconds(1);
+/// Most changes within this time.
+const MAX_CONCURRENT_ENTRIES: u32 = 1_000;
 /// Audit action of a discard.
 const DISCARD: &str = "dead-letters.discard";
 

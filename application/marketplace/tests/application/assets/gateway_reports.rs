@@ -295,6 +295,13 @@ async fn failed_refund_is_sent_again_under_another_reference_and_earlier_reports
     market.app().payments.settle_refund(&gateway(), second).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     assert_eq!(market.total(Account::Gateway).await, 0);
+    let shown = market.app().operations.timeline(&operator(), None, order.id).await.unwrap().items;
+    let reports = shown.iter().filter(|item| item.kind == TimelineKind::GatewayReport);
+    let reports: Vec<&str> =
+        reports.filter_map(|item| item.what.split_once("gateway: ")).map(|(_, it)| it).collect();
+    let [_, failed, succeeded] = reports[..] else { panic!("{reports:?}") };
+    assert!(failed.starts_with("refund FAILED of attempt 1; "), "{failed}");
+    assert!(succeeded.starts_with("refund SUCCESS of attempt 2; "), "{succeeded}");
 }
 
 #[tokio::test(start_paused = true)]

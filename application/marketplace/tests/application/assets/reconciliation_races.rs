@@ -1,5 +1,7 @@
-//! Changes while reconciliation reads: whatever happens between two of its reads, it reports no contradiction.
+//! Reads of the reconciliation: whatever changes between two of them, it reports no contradiction; slow ones delay its next
+//! part.
 
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,20 +9,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use handover_outbox::ports::*;
 use handover_outbox::wrap::{Wrapped, Wraps};
+use marketplace::jobs::ContinuousReconciliation;
 use marketplace::ports::*;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
+use marketplace::{App, ConsistencySettings};
 use marketplace_domain::*;
+use tokio::time::Instant;
 
 use super::market::{Market, SpentAssets, operator, refund_report};
 use crate::support::{BUYER, Process, by, event_id, gateway, pass, secs};
 
 type Change = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Makes a change before one of the reads of a view.
+/// Makes a change before one of the reads of a view, or before each.
 struct Interruption {
     reads: AtomicUsize,
-    before_read: usize,
+    /// `None`: before each read.
+    before_read: Option<usize>,
     change: Change,
 }
 
@@ -59,7 +65,7 @@ impl Wraps for InterruptedView {
 
     async fn before(&mut self, _port: &'static str, _method: &'static str) -> Result<(), StoreError> {
         let read = self.interruption.reads.fetch_add(1, Ordering::Relaxed);
-        if read == self.interruption.before_read {
+        if self.interruption.before_read.is_none_or(|before| read == before) {
             (self.interruption.change)().await;
         }
         Ok(())
@@ -167,18 +173,23 @@ async fn prepared(market: &Market, event: Event) -> Change {
     })
 }
 
+fn interrupted(market: &Market, interruption: &Arc<Interruption>) -> App {
+    let app = market.app().clone();
+    let inner = Arc::clone(app.tx.store());
+    let store = Arc::new(InterruptedStore { inner, interruption: Arc::clone(interruption) });
+    let tx = app.tx.with_store(store);
+    app.with_tx(tx)
+}
+
 /// Reconciles while the change is made before one of the reads. Returns whether the change was made.
 async fn reconcile_interrupted(event: Event, before_read: usize) -> bool {
     let market = Market::new().await;
     marketplace::service::prepare(market.app()).await.unwrap();
     let change = prepared(&market, event).await;
     pass(secs(1)).await;
-    let interruption = Arc::new(Interruption { reads: AtomicUsize::new(0), before_read, change });
-    let app = market.app().clone();
-    let inner = Arc::clone(app.tx.store());
-    let store = Arc::new(InterruptedStore { inner, interruption: Arc::clone(&interruption) });
-    let tx = app.tx.with_store(store);
-    let app = app.with_tx(tx);
+    let interruption = Interruption { reads: AtomicUsize::new(0), before_read: Some(before_read), change };
+    let interruption = Arc::new(interruption);
+    let app = interrupted(&market, &interruption);
     let command = Reconcile {
         tenant: None,
         since: chrono::DateTime::UNIX_EPOCH,
@@ -209,4 +220,28 @@ async fn change_between_two_reads_is_not_a_contradiction() {
         }
         assert!(read > 20, "{event:?}: only {read} reads");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_jobs_of_the_reconciliation_read_at_most_a_tenth_of_the_time() {
+    const READ: std::time::Duration = std::time::Duration::from_millis(10);
+    let market = Market::new().await;
+    marketplace::service::prepare(market.app()).await.unwrap();
+    for _ in 0..20 {
+        market.order(SpentAssets::default()).await;
+    }
+    // The first job compares what changed one to two minutes ago.
+    pass(secs(90)).await;
+    let change: Change = Box::new(|| Box::pin(pass(READ)));
+    let interruption = Arc::new(Interruption { reads: AtomicUsize::new(0), before_read: None, change });
+    let operations = interrupted(&market, &interruption).operations;
+    let settings = ConsistencySettings { batch: NonZeroU32::MIN, ..ConsistencySettings::default() };
+    let jobs = ContinuousReconciliation::new(operations, settings);
+    let begun = Instant::now();
+    let (recent, all) = tokio::join!(jobs.compare_recent(), jobs.compare_all());
+    assert_eq!((recent.unwrap(), all.unwrap()), (0, 0));
+    let reads = u32::try_from(interruption.reads.load(Ordering::Relaxed)).unwrap();
+    assert!(reads > 2 * 20, "{reads} reads of two runs over 20 orders, one per page");
+    let elapsed = begun.elapsed();
+    assert!(READ * reads * 10 <= elapsed, "{reads} reads of {READ:?} each in {elapsed:?}");
 }

@@ -1,5 +1,6 @@
 //! The dead letters of an event in the timeline of its order.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use marketplace::consumers::INVENTORY_QUEUE;
@@ -8,6 +9,26 @@ use marketplace::use_cases::operations::TimelineKind;
 
 use super::operators::*;
 use crate::support::{BUYER, TENANT, World, by, pass, secs};
+
+/// Records changes of another operator, one every two seconds.
+async fn other_changes(world: &World, begin: DateTime<Utc>) {
+    let mut unit = world.store.begin().await.unwrap();
+    for number in 0..1_500 {
+        let entry = AuditEntry {
+            tenant: TENANT,
+            actor: "user:99".into(),
+            action: "dead-letters.discard".into(),
+            selection: "{}".into(),
+            matched: 1,
+            changed: 1,
+            reason: None,
+            trace_id: String::new(),
+            at: begin + TimeDelta::seconds(2 * number),
+        };
+        unit.outbox().audit(&entry).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+}
 
 #[tokio::test(start_paused = true)]
 async fn earlier_deaths_stay_visible_after_a_replay_and_decisions_name_the_operator() {
@@ -42,8 +63,10 @@ async fn earlier_deaths_stay_visible_after_a_replay_and_decisions_name_the_opera
     assert_eq!(replay_dead_letters(&process.app.outbox, &by_operator, replay).await.unwrap().replayed, 1);
     pass(secs(1)).await;
     dies("out of ink").await;
+    other_changes(&world, world.now() - TimeDelta::hours(1)).await;
     let discard = DiscardDeadLetters { selection: keys(&[&id]), dry_run: false, reason: reason() };
     assert_eq!(discard_dead_letters(&process.app.outbox, &by_operator, discard).await.unwrap().discarded, 1);
+    other_changes(&world, world.now() + TimeDelta::seconds(2)).await;
     let items_seen_by = async |context| {
         let shown = process.app.operations.timeline(&context, None, order).await.unwrap();
         let items = shown.items.into_iter().filter(|item| item.kind == TimelineKind::DeadLetter);

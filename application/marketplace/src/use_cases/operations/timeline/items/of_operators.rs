@@ -112,7 +112,11 @@ impl Items<'_> {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
         for Numbered { id, effect: report } in reports {
             let result = report.result.as_deref().unwrap_or("an unknown result");
-            let what = format!("report {id} of the gateway: {} {result}; {}", report.kind, report.outcome);
+            // The current attempt is an item of its own; the reports have the times of those that a retry replaced.
+            let attempt = report.attempt.filter(|_| report.refund.is_some());
+            let attempt = attempt.map_or(String::new(), |attempt| format!(" of attempt {attempt}"));
+            let what =
+                format!("report {id} of the gateway: {} {result}{attempt}; {}", report.kind, report.outcome);
             let item = TimelineItem {
                 status: Some(report.state.as_str()),
                 amount: report.amount.map(|amount| amount.to_string()),
