@@ -6,12 +6,12 @@
 //! transaction that has checked this relay's epoch of the row's partition.
 
 mod admission;
+mod backlog;
 mod look_ahead;
 mod ownership;
 mod settlement;
 mod window;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -20,11 +20,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::low_water_mark::LowWaterMark;
-use crate::message::outgoing;
 use crate::outbox::Outbox;
-use crate::ports::{DueQuery, OutboxRow, RelayId, Route, StoreError};
+use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
-use crate::topology::{QueueSpec, topic_matches};
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
 use admission::Admission;
@@ -129,11 +127,8 @@ impl Relay {
             Published::All | Published::Some => {}
             Published::BrokerUnreachable => return Ok(Step::BrokerUnreachable),
         }
+        let Some(room) = self.wait_for_room().await else { return Ok(Step::Worked) };
         let owned = self.ownership.owned();
-        let room = self.room().await;
-        if room == 0 {
-            return Ok(self.hold());
-        }
         let limit = self.limit(room);
         let mut due = self.due(owned, now, limit).await?;
         let rest = Rest::after(due.len(), limit);
@@ -147,78 +142,6 @@ impl Relay {
             Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(owned, now).await?)),
             Published::All | Published::Some => Ok(Step::Worked),
             Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
-        }
-    }
-
-    /// Publishes rows of other groups than those of the backlog.
-    async fn publish_ahead(
-        &mut self,
-        owned: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Published, StoreError> {
-        let due = self.due_query(owned, now);
-        let Some(look_ahead) = &mut self.look_ahead else { return Ok(Published::All) };
-        let query = look_ahead.query(due);
-        let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
-        look_ahead.found(&query, &ahead);
-        if ahead.rows.is_empty() { Ok(Published::All) } else { self.publish(&ahead.rows, Rest::Some).await }
-    }
-
-    /// Begins a search behind the backlog if the window is full, and ends it once the backlog is published.
-    fn search_behind(&mut self, window: &[OutboxRow], limit: u32) {
-        match Rest::after(window.len(), limit) {
-            Rest::None => self.look_ahead = None,
-            Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
-                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval);
-                self.admission.begin(self.queues_of(window));
-            }
-            Rest::Some | Rest::Unknown => {}
-        }
-    }
-
-    /// The queues that get messages of these rows.
-    fn queues_of(&self, rows: &[OutboxRow]) -> BTreeSet<String> {
-        let outgoing = rows
-            .iter()
-            .filter_map(|row| outgoing(&self.outbox.registry, &self.outbox.texts, row, |_| None).ok());
-        let keys: BTreeSet<String> = outgoing
-            .filter_map(|outgoing| match outgoing.route() {
-                Route::Topic(key) => Some(key.clone()),
-                Route::Queue(_) => None,
-            })
-            .collect();
-        let is_bound = |spec: &&QueueSpec| {
-            let matches = |pattern: &String| keys.iter().any(|key| topic_matches(pattern, key));
-            spec.bindings.iter().any(matches)
-        };
-        self.outbox.topology.queues.iter().filter(is_bound).map(|spec| spec.name.clone()).collect()
-    }
-
-    /// Number of rows that may be published now.
-    async fn room(&mut self) -> u64 {
-        match self.look_ahead {
-            Some(_) => self.admission.room(self.outbox.broker.as_ref()).await,
-            None => u64::MAX,
-        }
-    }
-
-    /// Number of rows of the next window. A window that shows the groups of a backlog is read whole.
-    fn limit(&self, room: u64) -> u32 {
-        let batch = self.settings.batch.get();
-        match &self.look_ahead {
-            Some(look_ahead) if !look_ahead.is_over() => {
-                u32::try_from(room).map_or(batch, |room| room.min(batch))
-            }
-            Some(_) | None => batch,
-        }
-    }
-
-    /// The step of a relay that waits until the queues have room. A wake-up notification ends the wait: an event of another
-    /// group may have been committed.
-    fn hold(&self) -> Step {
-        match &self.look_ahead {
-            Some(look_ahead) if look_ahead.is_behind() => Step::Worked,
-            Some(_) | None => Step::Idle(admission::POLL.min(self.ownership.until_tick())),
         }
     }
 

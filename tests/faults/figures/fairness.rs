@@ -1,4 +1,5 @@
-//! The delay of one tenant's event behind the backlog of another tenant, beside its delay without a backlog.
+//! The delays of the events of a tenant behind the backlog of another tenant, and of an event type behind that of another
+//! type, beside the delays without a backlog.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,15 +14,17 @@ use sqlx::pool::PoolOptions;
 
 use super::percentile;
 
-handover_tests::on_pairs!([delay_behind_backlog_of_other_tenant_is_printed]:
+handover_tests::on_pairs!([delays_behind_backlog_of_other_tenant_or_type_are_printed]:
     #[ignore = "long: prints delays"] postgres_and_database PostgresAlone,
     #[ignore = "long: prints delays"] mariadb_and_database MariaDbAlone,
     #[ignore = "long: prints delays"] postgres_and_rabbitmq PostgresRabbitMq,
     #[ignore = "long: prints delays"] mariadb_and_rabbitmq MariaDbRabbitMq);
 
-const BACKLOG: i64 = 20_000;
+const BACKLOG: i64 = 40_000;
 const EVENTS_PER_TRANSACTION: i64 = 5_000;
 const WITHOUT_BACKLOG: i64 = 40;
+/// Events behind the backlog, half of them of another tenant and half of another type.
+const BEHIND: i64 = 40;
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Serialize, Deserialize, Event)]
@@ -30,6 +33,20 @@ struct BookLent {
     #[event(key)]
     book: i64,
     is_measured: bool,
+}
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.returned", aggregate = "book")]
+struct BookReturned {
+    #[event(key)]
+    book: i64,
+}
+
+/// What an event has that the events of the backlog have not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    Tenant,
+    Type,
 }
 
 /// The measured books, and the times at which their events were applied.
@@ -55,12 +72,20 @@ macro_rules! measure {
             }
             Ok(())
         }
+        async fn apply_returned(
+            event: Event<BookReturned>,
+            _connection: &mut $connection,
+            times: Data<AppliedTimes>,
+        ) -> handover::Result {
+            times.lock().unwrap().push((event.book, Instant::now()));
+            Ok(())
+        }
         let kind = $pair.database_server().unwrap();
         let database = server_rigs::shared(kind).await.database(None).await.unwrap();
         let pool = PoolOptions::<$engine>::new().connect(&database.url()).await.unwrap();
         let times = AppliedTimes::default();
         let mut builder = Outbox::builder(pool.clone()).data(Arc::clone(&times));
-        builder = builder.consumer("books", in_transaction(apply));
+        builder = builder.consumer("books", in_transaction(apply).and(apply_returned));
         let vhost = match $pair.is_on_rabbitmq() {
             true => Some(rabbit_rigs::shared().await.vhost().await.unwrap()),
             false => None,
@@ -71,11 +96,16 @@ macro_rules! measure {
         let outbox = builder.build().unwrap();
         outbox.migrate().await.unwrap();
         let running = outbox.start().await.unwrap();
-        let delay_of = async |book: i64| {
+        let delay_of = async |book: i64, other: Other| {
             let mut tx = pool.begin().await.unwrap();
-            let other = Options::default().tenant(TenantId::try_from(2).unwrap());
-            let event = BookLent { book, is_measured: true };
-            let id = outbox.enqueue_with(&mut tx, event, other).await.unwrap();
+            let id = match other {
+                Other::Tenant => {
+                    let tenant = Options::default().tenant(TenantId::try_from(2).unwrap());
+                    let event = BookLent { book, is_measured: true };
+                    outbox.enqueue_with(&mut tx, event, tenant).await.unwrap()
+                }
+                Other::Type => outbox.enqueue(&mut tx, BookReturned { book }).await.unwrap(),
+            };
             tx.commit().await.unwrap();
             outbox.wake();
             let begun = Instant::now();
@@ -96,7 +126,7 @@ macro_rules! measure {
         };
         let mut without = Vec::new();
         for number in 1..=WITHOUT_BACKLOG {
-            without.push(delay_of(BACKLOG + number).await);
+            without.push(delay_of(BACKLOG + number, Other::Tenant).await);
         }
         for number in 0..BACKLOG / EVENTS_PER_TRANSACTION {
             let first = number * EVENTS_PER_TRANSACTION;
@@ -107,14 +137,28 @@ macro_rules! measure {
             tx.commit().await.unwrap();
         }
         outbox.wake();
-        let behind = delay_of(BACKLOG + WITHOUT_BACKLOG + 1).await;
+        let begun = Instant::now();
+        let mut behind = Vec::new();
+        for number in 1..=BEHIND {
+            let other = if number % 2 == 1 { Other::Tenant } else { Other::Type };
+            behind.push((other, delay_of(BACKLOG + WITHOUT_BACKLOG + number, other).await));
+        }
+        let sql = "SELECT count(*) FROM outbox_events WHERE sent_time IS NULL";
+        let left: i64 = sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap();
+        assert!(left > 0, "the backlog was published before the last event was measured");
+        eventually(TIME_LIMIT, async || {
+            let left: i64 = sqlx::query_scalar(sql).fetch_one(&pool).await?;
+            if left == 0 { Ok(()) } else { Err(format!("{left} events are not published").into()) }
+        })
+        .await;
+        let took = begun.elapsed();
         running.stop(TIME_LIMIT).await.unwrap();
-        (without, behind)
+        (without, behind, took)
     }};
 }
 
-async fn delay_behind_backlog_of_other_tenant_is_printed(pair: Pair) {
-    let (without, behind) = match pair {
+async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
+    let (without, behind, took) = match pair {
         Pair::PostgresAlone | Pair::PostgresRabbitMq => measure!(
             pair,
             sqlx::Postgres,
@@ -129,8 +173,20 @@ async fn delay_behind_backlog_of_other_tenant_is_printed(pair: Pair) {
         ),
         Pair::SqliteAlone => panic!("on a database server only"),
     };
-    let median = |of: fn(&Delay) -> Duration| percentile(&mut without.iter().map(of).collect::<Vec<_>>(), 50);
-    let [sent, applied] = [median(|delay| delay.sent), median(|delay| delay.applied)];
-    println!("{pair:?}: without a backlog sent after {sent:.1?}, applied after {applied:.1?} (p50)");
-    println!("  behind {BACKLOG} events of another tenant: {:.1?}, {:.1?}", behind.sent, behind.applied);
+    println!("{pair:?}: {BACKLOG} events published in {took:.1?}");
+    print("without a backlog", &without);
+    for other in [Other::Tenant, Other::Type] {
+        let delays: Vec<Delay> =
+            behind.iter().filter(|(of, _)| *of == other).map(|(_, delay)| *delay).collect();
+        print(&format!("behind a backlog of another {other:?}"), &delays);
+    }
+}
+
+fn print(when: &str, delays: &[Delay]) {
+    let line = |of: fn(&Delay) -> Duration| {
+        let mut delays: Vec<Duration> = delays.iter().map(of).collect();
+        [50, 90, 100].map(|percent| format!("{:.1?}", percentile(&mut delays, percent))).join(", ")
+    };
+    let [sent, applied] = [line(|delay| delay.sent), line(|delay| delay.applied)];
+    println!("  {when}: sent after {sent}; applied after {applied} (p50, p90, longest)");
 }

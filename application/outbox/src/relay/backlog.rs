@@ -1,0 +1,98 @@
+//! What the relay does while a backlog waits: it publishes events of other groups first, and the backlog only as far as the
+//! queues have room.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use handover_events::PartitionSet;
+use tokio::time::Instant;
+
+use super::look_ahead::LookAhead;
+use super::{Published, Relay, Rest, admission};
+use crate::message::outgoing;
+use crate::ports::{OutboxRow, Route, StoreError};
+use crate::topology::{QueueSpec, topic_matches};
+
+/// Longest time between two searches behind the backlog while the queues have no room: an event may have been committed
+/// without a wake-up notification.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Relay {
+    /// Publishes rows of other groups than those of the backlog.
+    pub(super) async fn publish_ahead(
+        &mut self,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Published, StoreError> {
+        let due = self.due_query(owned, now);
+        let Some(look_ahead) = &mut self.look_ahead else { return Ok(Published::All) };
+        let query = look_ahead.query(due);
+        let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
+        look_ahead.found(&query, &ahead);
+        if ahead.rows.is_empty() { Ok(Published::All) } else { self.publish(&ahead.rows, Rest::Some).await }
+    }
+
+    /// Begins a search behind the backlog if the window is full, and ends it once the backlog is published.
+    pub(super) fn search_behind(&mut self, window: &[OutboxRow], limit: u32) {
+        match Rest::after(window.len(), limit) {
+            Rest::None => self.look_ahead = None,
+            Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
+                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval);
+                self.admission.begin(self.queues_of(window));
+            }
+            Rest::Some | Rest::Unknown => {}
+        }
+    }
+
+    /// The queues that get messages of these rows.
+    fn queues_of(&self, rows: &[OutboxRow]) -> BTreeSet<String> {
+        let outgoing = rows
+            .iter()
+            .filter_map(|row| outgoing(&self.outbox.registry, &self.outbox.texts, row, |_| None).ok());
+        let keys: BTreeSet<String> = outgoing
+            .filter_map(|outgoing| match outgoing.route() {
+                Route::Topic(key) => Some(key.clone()),
+                Route::Queue(_) => None,
+            })
+            .collect();
+        let is_bound = |spec: &&QueueSpec| {
+            let matches = |pattern: &String| keys.iter().any(|key| topic_matches(pattern, key));
+            spec.bindings.iter().any(matches)
+        };
+        self.outbox.topology.queues.iter().filter(is_bound).map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Waits until rows of the backlog may enter the queues, and returns their number. `None`: the search behind the backlog
+    /// goes on first, because it has not read everything, or events may have been committed.
+    pub(super) async fn wait_for_room(&mut self) -> Option<u64> {
+        let until = Instant::now() + SEARCH_INTERVAL.min(self.ownership.until_tick());
+        while let Some(look_ahead) = &self.look_ahead {
+            let room = self.admission.room(self.outbox.broker.as_ref()).await;
+            if room > 0 {
+                return Some(room);
+            }
+            if look_ahead.is_behind() || Instant::now() >= until {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = self.outbox.stopping().cancelled() => return None,
+                _ = self.wake.notified() => return None,
+                () = self.outbox.sleep(admission::POLL) => {}
+            }
+        }
+        Some(u64::MAX)
+    }
+
+    /// Number of rows of the next window. A window that shows the groups of a backlog is read whole.
+    pub(super) fn limit(&self, room: u64) -> u32 {
+        let batch = self.settings.batch.get();
+        match &self.look_ahead {
+            Some(look_ahead) if !look_ahead.is_over() => {
+                u32::try_from(room).map_or(batch, |room| room.min(batch))
+            }
+            Some(_) | None => batch,
+        }
+    }
+}
