@@ -26,6 +26,12 @@ fn archive_of_an_empty_outbox_has_no_file_and_nothing_to_restore() {
     let nothing = json!({ "dryRun": true, "events": 0, "files": 0, "bytes": 0, "kept": [], "more": false });
     assert_eq!(world.run("outbox archive --dry-run --output json").json(), nothing);
     world.run("outbox archive --older-than 1h").done();
+    let list =
+        world.run("outbox list --archived --aggregate-type Order --aggregate-id 7 --output json").json();
+    assert_eq!(list, json!({ "items": [], "nextCursor": null }));
+    for other in ["--status sent", "--oldest"] {
+        assert_eq!(world.run(&format!("outbox list --archived {other}")).code, Some(2), "{other}");
+    }
     let too_young = world.run("outbox archive --older-than 59m");
     assert!(
         too_young.code == Some(2) && too_young.stderr.contains("it must be at least 1h"),

@@ -1,5 +1,6 @@
 //! `doctor`: which check reports a problem, and the exit code.
 
+use std::fs;
 use std::net::TcpListener;
 
 use chrono::TimeDelta;
@@ -199,6 +200,21 @@ fn doctor_checks_secrets_by_listen_address_strength_and_file_permissions() {
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(1));
     says(&ran, "secrets", "fail", "handover.db-gateway-secret can be read by other users");
+}
+
+#[test]
+fn doctor_writes_reads_and_removes_a_file_of_the_archive() {
+    let world = World::new();
+    world.run("migrate").done();
+    says(&world.run(DOCTOR), "archive", "ok", "off: archive.url is not set");
+    let world = world.set("HANDOVER_ARCHIVE__URL", "file:archive");
+    says(&world.run(DOCTOR), "archive", "ok", "a file was written to file:archive, read and removed");
+    let lock = world.path("archive/.lock");
+    let names: Vec<_> = fs::read_dir(world.path("archive")).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(names, std::slice::from_ref(&lock));
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    says(&world.run(DOCTOR), "archive", "warn", "cannot write the file check-");
 }
 
 #[test]

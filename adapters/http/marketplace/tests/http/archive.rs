@@ -1,5 +1,7 @@
 //! `/api/v1/ops/outbox/archive`, `/api/v1/ops/outbox/restore`, and archived events in lists and timelines.
 
+use std::time::Duration;
+
 use handover_memory::MemoryArchive;
 use marketplace::Role;
 use serde_json::{Value, json};
@@ -10,6 +12,9 @@ use crate::world::{BUYER, OTHER_USER, Setup, World};
 const ARCHIVE: &str = "/api/v1/ops/outbox/archive";
 const RESTORE: &str = "/api/v1/ops/outbox/restore";
 const OUTBOX: &str = "/api/v1/ops/outbox";
+
+/// Time within which an order has to be paid.
+const PENDING_TIMEOUT: Duration = Duration::from_secs(900);
 
 impl World {
     async fn archive(&self, body: &str) -> ApiResponse {
@@ -33,6 +38,8 @@ async fn world_with_order(files: &MemoryArchive) -> (World, i64) {
     let world = World::with(Setup { archive: Some(files.clone()), ..Setup::default() }).await;
     let order = world.completed_order().await;
     world.run_until_idle().await;
+    // The consumer of timeouts settles an order when its time to pay is over.
+    world.app.tx.sleep(PENDING_TIMEOUT * 2).await;
     (world, order)
 }
 

@@ -1,11 +1,15 @@
 //! `/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, OutboxStatus, TenantId};
 use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::inspection::TenantQuery;
 use crate::bodies;
@@ -24,13 +28,27 @@ type BlockedPage = PageView<BlockedView>;
 type EventPage = PageView<EventView>;
 type ArchivedEventPage = PageView<ArchivedEventView>;
 
-/// A page of events in the outbox, or of events in the archive.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "only describes the pages")]
-enum EventsPage {
-    Outbox(EventPage),
-    Archived(ArchivedEventPage),
+/// A page of events in the outbox, or of events in the archive. An empty page is both.
+enum EventsPage {}
+
+impl PartialSchema for EventsPage {
+    fn schema() -> RefOr<Schema> {
+        let outbox = Ref::from_schema_name(EventPage::name());
+        AnyOfBuilder::new().item(outbox).item(Ref::from_schema_name(ArchivedEventPage::name())).into()
+    }
+}
+
+impl ToSchema for EventsPage {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("EventsPage")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((EventPage::name().into_owned(), EventPage::schema()));
+        EventPage::schemas(schemas);
+        schemas.push((ArchivedEventPage::name().into_owned(), ArchivedEventPage::schema()));
+        ArchivedEventPage::schemas(schemas);
+    }
 }
 
 queries! {
@@ -48,8 +66,10 @@ queries! {
     }
 }
 
-/// Lists events, newest first; with `oldest`, those that are not published, the oldest first; with `archived`, those in the
-/// archive, without their content.
+/// Lists events.
+///
+/// Newest first; with `oldest`, those that are not published, the oldest first; with `archived`, those in the archive, newest first and
+/// without their content.
 #[utoipa::path(
     get,
     path = "/outbox",

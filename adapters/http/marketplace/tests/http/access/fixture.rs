@@ -98,12 +98,13 @@ impl AccessFixture {
     }
 }
 
-/// Archives the events of completed orders; returns the id of one.
+/// Archives the settled events of one type; returns the id of one.
 async fn archived_event(world: &World) -> String {
     let all_others = RetentionPolicy::new(Duration::from_secs(10 * 365 * 24 * 3_600));
-    let policy = all_others.with_type("ORDER_COMPLETED", Duration::ZERO);
+    let policy = all_others.with_type("ORDER_STATUS_CHANGED", Duration::ZERO);
     let archive = Archive::of(&world.app.outbox).unwrap().with_policy(policy);
-    assert!(archive.run(&mut ArchiveMark::default(), MAX_RUN_EVENTS).await.unwrap().events > 0);
+    let report = archive.run(&mut ArchiveMark::default(), MAX_RUN_EVENTS).await.unwrap();
+    assert!(report.events > 0, "{report:?}");
     let mut view = world.app.outbox.view().await.unwrap();
     let page = view.outbox_view().archived_page(&OutboxFilter::default(), None, 1).await.unwrap();
     page[0].event_id.to_string()
