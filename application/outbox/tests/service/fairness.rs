@@ -22,10 +22,25 @@ struct Recorder {
     inner: MemoryBroker,
     permits: Semaphore,
     windows: Mutex<Vec<Vec<String>>>,
-    refuses_load: bool,
+    load: Mutex<Load>,
+}
+
+/// Answer of the broker about the load of queues.
+enum Load {
+    /// That of the queues.
+    Real,
+    /// The same at each call: ready messages and consumers.
+    Fixed(Vec<QueueLoad>),
+    Refused,
 }
 
 impl Recorder {
+    fn set_load(&self, of: &[(&str, u64)]) {
+        let load =
+            |(name, ready): &(&str, u64)| QueueLoad { name: (*name).to_owned(), ready: *ready, consumers: 1 };
+        *self.load.lock().unwrap() = Load::Fixed(of.iter().map(load).collect());
+    }
+
     fn windows(&self) -> Vec<Vec<String>> {
         self.windows.lock().unwrap().clone()
     }
@@ -68,10 +83,12 @@ impl Broker for Recorder {
     }
 
     async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
-        match self.refuses_load {
-            true => Err(BrokerError::Unreachable("the channel is closed".into())),
-            false => self.inner.load(queues, up_to).await,
+        match &*self.load.lock().unwrap() {
+            Load::Refused => return Err(BrokerError::Unreachable("the channel is closed".into())),
+            Load::Fixed(loads) => return Ok(loads.clone()),
+            Load::Real => {}
         }
+        self.inner.load(queues, up_to).await
     }
 
     async fn blocked(&self) -> Option<String> {
@@ -85,7 +102,7 @@ struct Backlogged {
 }
 
 impl Backlogged {
-    async fn new(refuses_load: bool) -> Backlogged {
+    async fn new(load: Load) -> Backlogged {
         let expired = EventSpec::new("LOAN_EXPIRED", "book.late");
         let loans = Subscriber::new(QUEUE, Arc::new(Loans));
         let mut library = Library::sending([lent(), expired]).with(&loans);
@@ -93,7 +110,7 @@ impl Backlogged {
             inner: library.broker.clone(),
             permits: Semaphore::new(0),
             windows: Mutex::default(),
-            refuses_load,
+            load: Mutex::new(load),
         });
         library.outbox.broker = Arc::clone(&broker) as Arc<_>;
         library.prepare().await;
@@ -130,7 +147,7 @@ impl Backlogged {
 
 #[tokio::test(start_paused = true)]
 async fn event_of_another_tenant_is_published_after_the_first_window_of_a_backlog() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     backlogged.append_backlog(1..=100).await;
     backlogged.library.commit(vec![backlogged.event(2, "BOOK_LENT", 1, 1)]).await;
     backlogged.start_relay(10);
@@ -143,7 +160,7 @@ async fn event_of_another_tenant_is_published_after_the_first_window_of_a_backlo
 
 #[tokio::test(start_paused = true)]
 async fn event_of_another_tenant_that_is_committed_during_a_backlog_waits_for_one_window() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     backlogged.append_backlog(1..=100).await;
     backlogged.start_relay(10);
     backlogged.broker.pass(4).await;
@@ -155,7 +172,7 @@ async fn event_of_another_tenant_that_is_committed_during_a_backlog_waits_for_on
 /// An event that was committed late has a smaller id than those that the search has read.
 #[tokio::test(start_paused = true)]
 async fn event_whose_transaction_commits_late_is_found_behind_a_backlog() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     let mut late = backlogged.library.tx.begin().await.unwrap();
     late.outbox().append(&[backlogged.event(2, "BOOK_LENT", 1, 1)]).await.unwrap();
     backlogged.append_backlog(1..=100).await;
@@ -169,7 +186,7 @@ async fn event_whose_transaction_commits_late_is_found_behind_a_backlog() {
 #[tokio::test(start_paused = true)]
 async fn event_of_another_type_is_published_before_the_backlog_unless_an_earlier_one_of_its_aggregate_waits()
 {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     backlogged.append_backlog(1..=100).await;
     let expired = |book, seq| backlogged.event(1, "LOAN_EXPIRED", book, seq);
     backlogged.library.commit(vec![expired(100, 2), expired(200, 1), expired(200, 2)]).await;
@@ -187,7 +204,7 @@ async fn event_of_another_type_is_published_before_the_backlog_unless_an_earlier
 /// The events of others take at most half of the windows.
 #[tokio::test(start_paused = true)]
 async fn backlog_progresses_while_other_tenants_have_events() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     backlogged.append_backlog(1..=100).await;
     for tenant in 2..=60 {
         backlogged.library.commit(vec![backlogged.event(tenant, "LOAN_EXPIRED", 1, 1)]).await;
@@ -201,7 +218,7 @@ async fn backlog_progresses_while_other_tenants_have_events() {
 
 #[tokio::test(start_paused = true)]
 async fn full_queue_holds_back_only_the_backlog_and_only_for_a_second_without_progress() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     // Its first delivery is never acked.
     let consumer = backlogged.subscribe(1).await;
     backlogged.append_backlog(1..=1_000).await;
@@ -221,7 +238,8 @@ async fn full_queue_holds_back_only_the_backlog_and_only_for_a_second_without_pr
 #[tokio::test(start_paused = true)]
 async fn backlog_is_published_at_once_if_nobody_consumes_or_the_load_is_unknown() {
     for refuses_load in [false, true] {
-        let backlogged = Backlogged::new(refuses_load).await;
+        let load = if refuses_load { Load::Refused } else { Load::Real };
+        let backlogged = Backlogged::new(load).await;
         let consumer = if refuses_load { Some(backlogged.subscribe(1).await) } else { None };
         backlogged.append_backlog(1..=1_000).await;
         backlogged.broker.permits.add_permits(1_000);
@@ -235,7 +253,7 @@ async fn backlog_is_published_at_once_if_nobody_consumes_or_the_load_is_unknown(
 
 #[tokio::test(start_paused = true)]
 async fn queue_stays_short_and_the_consumer_busy_while_a_backlog_waits() {
-    let backlogged = Backlogged::new(false).await;
+    let backlogged = Backlogged::new(Load::Real).await;
     let consumer = backlogged.subscribe(20).await;
     backlogged.append_backlog(1..=2_000).await;
     backlogged.broker.permits.add_permits(10_000);
@@ -266,4 +284,36 @@ async fn queue_stays_short_and_the_consumer_busy_while_a_backlog_waits() {
     // The consumer needs 2 s.
     assert!(begun.elapsed() < Duration::from_millis(2_300), "{:?}", begun.elapsed());
     assert_eq!(backlogged.library.row("2-1-1").await.status, OutboxStatus::Sent);
+}
+
+/// A backlog of which one window is published while both queues are full.
+async fn held_back() -> Backlogged {
+    let backlogged = Backlogged::new(Load::Real).await;
+    backlogged.append_backlog(1..=1_000).await;
+    backlogged.broker.permits.add_permits(1_000);
+    backlogged.broker.set_load(&[("fast", 100), ("slow", 100)]);
+    backlogged.start_relay(200);
+    backlogged.library.outbox.sleep(Duration::from_millis(100)).await;
+    assert_eq!(backlogged.sent().await, 200);
+    backlogged
+}
+
+#[tokio::test(start_paused = true)]
+async fn much_slower_queue_does_not_hold_back_the_backlog_once_a_faster_one_has_room() {
+    let backlogged = held_back().await;
+    for (fast, slow, is_held) in [(60, 95, true), (20, 90, false)] {
+        backlogged.broker.set_load(&[("fast", fast), ("slow", slow)]);
+        backlogged.library.outbox.sleep(Duration::from_millis(100)).await;
+        assert_eq!(backlogged.sent().await == 200, is_held, "{fast} and {slow} ready messages");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slightly_slower_queue_holds_back_the_backlog_until_it_has_room() {
+    let backlogged = held_back().await;
+    for (fast, slow, is_held) in [(60, 80, true), (0, 60, true), (0, 20, false)] {
+        backlogged.broker.set_load(&[("fast", fast), ("slow", slow)]);
+        backlogged.library.outbox.sleep(Duration::from_millis(100)).await;
+        assert_eq!(backlogged.sent().await == 200, is_held, "{fast} and {slow} ready messages");
+    }
 }
