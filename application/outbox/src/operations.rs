@@ -16,6 +16,7 @@ mod alerts;
 mod archive;
 mod dead_letter_selection;
 mod discard;
+mod erase;
 mod known_names;
 mod operator;
 mod read;
@@ -33,6 +34,7 @@ pub use alerts::{AlertState, acknowledge_alert, alerts};
 pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
+pub use erase::{ErasedEvents, erase_audit_reasons, erase_events};
 pub use operator::{OperationError, Operator};
 pub use read::{
     ListedEvent, ParkedDeadLetter, audit_log, blocked, consumptions, dead_letters, find_event, oldest_events,

@@ -20,6 +20,7 @@ const SEQUENCE: [&str; 20] = [
     "refund",
     "webhook",
     "reconcile",
+    "erase",
     "consumptions",
     "audit",
     "queues",

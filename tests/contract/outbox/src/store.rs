@@ -14,6 +14,7 @@ pub mod consumer_catch_up;
 pub mod dead_letters;
 pub mod decisions;
 pub mod election;
+pub mod erasure;
 pub mod failed_statements;
 pub mod history;
 pub mod jobs;
@@ -329,6 +330,12 @@ crate::rules! { store_rules: StoreRig;
         a_restored_event_is_as_before,
         a_dropped_unit_of_work_archives_nothing,
         files_of_the_archive_are_recorded_until_they_are_done,
+    ]
+    erasure: [
+        texts_of_settled_events_are_masked_once,
+        texts_of_unsettled_events_stay,
+        a_dropped_unit_of_work_masks_nothing,
+        reasons_of_audit_entries_are_masked_once,
     ]
     monitoring: [
         the_state_of_an_alert_and_its_acknowledgement_are_independent,

@@ -109,6 +109,7 @@ impl Caller {
         self.call("retryRefund", SELLER, &[&refund], reason).await;
         self.call("settleRefund", SELLER, &[&refund], reason).await;
         self.call("refund", SELLER, &[&refund], None).await;
+        self.call("eraseUser", SELLER, &["99"], reason).await;
     }
 }
 
