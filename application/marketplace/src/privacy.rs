@@ -35,12 +35,11 @@ pub(crate) fn masked_response(json: &mut Json) -> bool {
         Json::Object(fields) => {
             let mut changed = false;
             for (name, value) in fields {
-                match value {
-                    Json::String(text) if TEXTS.contains(&name.as_str()) => {
-                        changed |= text != MASK;
-                        MASK.clone_into(text);
-                    }
-                    value => changed |= masked_response(value),
+                if let (true, Json::String(text)) = (TEXTS.contains(&name.as_str()), &mut *value) {
+                    changed |= text != MASK;
+                    MASK.clone_into(text);
+                } else {
+                    changed |= masked_response(value);
                 }
             }
             changed

@@ -18,7 +18,7 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RequestIndex {
     by_expiry: BTreeSet<(DateTime<Utc>, RequestScope)>,
-    by_id: BTreeMap<i64, RequestScope>,
+    pub(crate) by_id: BTreeMap<i64, RequestScope>,
 }
 
 impl Row<Market> for Numbered<RequestRecord> {

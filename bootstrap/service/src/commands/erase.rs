@@ -1,5 +1,6 @@
 //! `erase`: masks the texts about a user directly in the database, also while a process serves it.
 
+use handover_cli::Access;
 use handover_cli::print::show;
 use handover_runtime::terminal::note;
 use handover_runtime::{Exit, Failure};

@@ -1,7 +1,7 @@
 //! Erasure of a user: afterwards no row contains a text that the user wrote or that describes the user.
 
 use chrono::TimeDelta;
-use handover_events::EventId;
+use handover_events::{EventId, OutboxStatus};
 use handover_outbox::MASK;
 use handover_outbox::operations::{
     Named, OperationError, Reason, RedriveEvents, RedriveRate, RedriveSelection, redrive_events,
@@ -79,9 +79,12 @@ impl Market {
     async fn plant_around(&self, refunded: OrderId, shipped: OrderId) {
         let event = self.events_of(refunded).await.remove(0).event_id;
         let selection = RedriveSelection::Events(Named::new(vec![event]).unwrap());
-        let rate = RedriveRate::default();
-        let command =
-            RedriveEvents { events: selection, rate, reason: reason("PLANTED redrive"), dry_run: false };
+        let command = RedriveEvents {
+            rows: selection,
+            pace: RedriveRate::new(100).unwrap(),
+            reason: Some(reason("PLANTED redrive")),
+            dry_run: false,
+        };
         redrive_events(&self.app().outbox, &operator().operator().unwrap(), command).await.unwrap();
         let rows = self.world.rows().await;
         let paid = rows.iter().find(|row| row.event_type == "PAYMENT_SUCCEEDED").unwrap();
@@ -125,7 +128,7 @@ impl Market {
         };
         let mut unit = self.world.store.begin().await.unwrap();
         unit.outbox().park(&[dead_letter]).await.unwrap();
-        unit.outbox().decide(&discard).await.unwrap();
+        assert_eq!(unit.outbox().decide(&discard).await.unwrap(), Changed::One);
         let about_order = format!("{{\"data\":{{\"orderId\":{refunded},\"reason\":\"PLANTED response\"}}}}");
         for (user, key, text) in [
             (BUYER, "own", "{\"title\":\"PLANTED own\",\"price\":88.50}"),
@@ -247,7 +250,7 @@ async fn what_is_not_settled_is_left_to_a_later_erasure() {
         at: market.world.now(),
     };
     let mut unit = market.world.store.begin().await.unwrap();
-    unit.outbox().decide(&discard).await.unwrap();
+    assert_eq!(unit.outbox().decide(&discard).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
     let erased = market.erase(BUYER).await.unwrap();
     assert_eq!((erased.unsettled_events(), market.rows_with(PLANTED)), (0, vec![]), "{erased:?}");

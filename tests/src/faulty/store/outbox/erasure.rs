@@ -24,7 +24,7 @@ impl ErasureRepoWrapper for Unit {
                         note: None,
                         at,
                     };
-                    self.inner().outbox().decide(&decision).await?;
+                    let _: Changed = self.inner().outbox().decide(&decision).await?;
                 }
             }
         }
