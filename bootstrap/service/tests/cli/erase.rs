@@ -43,6 +43,8 @@ fn is_stored(world: &World, copy: &str, text: &str) -> bool {
 #[test]
 fn no_table_contains_a_text_about_an_erased_user() {
     let world = World::new()
+        // Until its payment deadline, an order has an event that is not settled.
+        .set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1")
         .set("HANDOVER_GATEWAY__SANDBOX_DELAY", "10ms")
         .set("HANDOVER_GATEWAY__SCAN_INTERVAL", "50ms");
     let server = market(&world);

@@ -33,7 +33,9 @@ impl Caller {
         let key = format!("{id}-{}", self.succeeded.len());
         let roles: &[Role] = match id {
             // Only an operator of all tenants may do this.
-            "acknowledgeAlert" | "generateInvoice" | "refundInvoice" => &[Role::Operator, Role::Platform],
+            "acknowledgeAlert" | "eraseUser" | "generateInvoice" | "refundInvoice" => {
+                &[Role::Operator, Role::Platform]
+            }
             _ => &[Role::User, Role::Operator],
         };
         let token = self.world.token(user, 1, roles);
