@@ -9,7 +9,7 @@ use handover_outbox::operations::{Action, Operator, Reason, erase_audit_reasons,
 use handover_outbox::ports::*;
 use handover_outbox::{EventSpec, MASK};
 
-use crate::library::{Library, QUEUE, event_id, eventually};
+use crate::library::{Library, QUEUE, eventually};
 use crate::{Loans, noted};
 
 const LENT: &str =
@@ -32,7 +32,7 @@ fn operator() -> Operator {
 
 fn erasure() -> Action {
     let reason = Reason::new("request of the reader".to_owned()).ok();
-    Action { name: "readers.erase", selection: vec![("readerId".to_owned(), 3.into())], reason }
+    Action { name: "readers.erase", selection: vec![("readerId".to_owned(), 3_i64.into())], reason }
 }
 
 fn book(id: i64) -> AggregateRef {
