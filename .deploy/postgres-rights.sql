@@ -4,6 +4,7 @@
 -- neither the schema nor existing rows of the audit log and the ledger. The default privileges below include UPDATE and
 -- DELETE of tables to which the service only adds rows; after `handover migrate` they can be withdrawn, as on MySQL:
 --   REVOKE UPDATE, DELETE ON refund_attempts, webhook_attempts FROM handover;
+--   GRANT UPDATE (error, response) ON webhook_attempts TO handover;
 CREATE ROLE handover_owner LOGIN PASSWORD 'change-me';
 CREATE ROLE handover LOGIN PASSWORD 'change-me';
 -- The metrics show the age of the oldest transaction, also of those of other users. This right shows their statements, too.

@@ -15,6 +15,9 @@ use crate::webhook_offer::OFFER;
 /// Fields of rows that other programs insert. They have no personal data, and no event type has them.
 const FOREIGN_FIELDS: [&str; 3] = ["status", "updateTime", "version"];
 
+/// Ids of persons and of gateway transactions: a payload without them would contradict the order.
+const IDS: [&str; 3] = ["buyerId", "sellerId", "transactionId"];
+
 /// Descriptions of the event types of the marketplace, and of those about webhooks.
 pub fn descriptions() -> Vec<EventDescription> {
     let own = EventKind::ALL.iter().map(|kind| kind.description());
@@ -29,11 +32,9 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
         if about_webhooks.contains(&description.name) {
             return spec;
         }
-        let spec = spec.routed(routing_key(&description, pending_timeout)).visible(&FOREIGN_FIELDS).closed(
-            "paymentMethod",
-            &PaymentMethod::ACCEPTED,
-            PaymentMethod::MASK,
-        );
+        let spec =
+            spec.routed(routing_key(&description, pending_timeout)).visible(&FOREIGN_FIELDS).kept(&IDS);
+        let spec = spec.closed("paymentMethod", &PaymentMethod::ACCEPTED, PaymentMethod::MASK);
         match event_span(description.name) {
             Some(span) => spec.logged_in_span(span),
             None => spec,

@@ -17,6 +17,7 @@ mod market;
 mod notifications;
 mod orders;
 mod payments;
+mod personal_texts;
 mod products;
 mod rate_limit;
 mod refunds;
@@ -59,6 +60,9 @@ pub use notifications::{
 };
 pub use orders::{OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
 pub use payments::{PaymentFilter, PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
+pub use personal_texts::{
+    PersonalTextQueries, PersonalTextQueriesWrapper, PersonalTextRepo, PersonalTextRepoWrapper,
+};
 pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRepoWrapper};
 #[cfg(feature = "mocks")]
 pub use rate_limit::MockRateLimiter;

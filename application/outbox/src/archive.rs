@@ -21,6 +21,7 @@ pub use mark::ArchiveMark;
 pub use policy::{MIN_RETENTION, RetentionPolicy};
 pub use run::{Archive, ArchiveError, ArchiveReport, MAX_RUN_EVENTS};
 pub(crate) use run::{ArchiveParts, MAX_BATCH};
+pub(crate) use selection::settled;
 pub use selection::{
     ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, NeededEvents, NoNeededEvents, examine,
 };

@@ -16,6 +16,7 @@ mod alerts;
 mod archive;
 mod dead_letter_selection;
 mod discard;
+mod erase;
 mod find_event;
 mod known_names;
 mod operator;
@@ -34,6 +35,7 @@ pub use alerts::{AlertState, acknowledge_alert, alerts};
 pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
+pub use erase::{ErasedEvents, erase_audit_reasons, erase_events};
 pub use find_event::{ListedEvent, find_event};
 pub use operator::{OperationError, Operator};
 pub use read::{

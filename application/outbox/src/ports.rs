@@ -12,6 +12,7 @@ mod consume;
 mod database;
 mod dead_letters;
 mod endpoint_id;
+mod erasure;
 mod error;
 mod history;
 mod idle_consumers;
@@ -49,6 +50,7 @@ pub use dead_letters::{
     MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
 pub use endpoint_id::{EndpointId, EndpointKey};
+pub use erasure::{ErasureRepo, ErasureRepoWrapper, MaskedTexts};
 pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
 pub use idle_consumers::IdleConsumers;

@@ -18,6 +18,7 @@ pub struct EventSpec {
     is_ordered: bool,
     subject: Option<Subject>,
     visible: BTreeSet<String>,
+    kept: BTreeSet<String>,
     closed: Vec<ClosedField>,
     span: Option<EventSpan>,
 }
@@ -56,6 +57,7 @@ impl EventSpec {
             is_ordered: true,
             subject: None,
             visible: BTreeSet::new(),
+            kept: BTreeSet::new(),
             closed: Vec::new(),
             span: None,
         }
@@ -100,6 +102,13 @@ impl EventSpec {
     /// personal data see only these fields, and of these only codes, numbers and times.
     pub fn visible(mut self, fields: &[&str]) -> EventSpec {
         self.visible.extend(fields.iter().map(|field| (*field).to_owned()));
+        self
+    }
+
+    /// Declares payload fields, by name at any depth, that an erasure leaves although they are not visible: ids of persons,
+    /// without which the payload could not be read any more.
+    pub fn kept(mut self, fields: &[&str]) -> EventSpec {
+        self.kept.extend(fields.iter().map(|field| (*field).to_owned()));
         self
     }
 
@@ -196,6 +205,18 @@ impl EventRegistry {
     /// Fields that at least one registered type declares as visible.
     pub(crate) fn visible(&self) -> BTreeSet<&str> {
         self.specs.values().flat_map(|spec| spec.visible.iter().map(String::as_str)).collect()
+    }
+
+    /// Fields that an erasure leaves: those that at least one registered type declares as kept or closed, whose other values
+    /// are replaced, and the ids of aggregates.
+    pub(crate) fn kept(&self) -> BTreeSet<&str> {
+        let mut kept = BTreeSet::new();
+        for spec in self.specs.values() {
+            kept.extend(spec.kept.iter().map(String::as_str));
+            kept.extend(spec.closed.iter().map(|field| field.name.as_str()));
+            kept.extend(spec.subject.iter().map(|subject| subject.id_field.as_str()));
+        }
+        kept
     }
 
     /// Replaces values outside the set of a closed field. `event_type` is the type of the event; for an unregistered or

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod command;
+mod erase;
 mod in_order;
 mod invoice;
 mod order;
@@ -16,6 +17,7 @@ mod values;
 use clap::Parser;
 
 pub use command::Command;
+pub use erase::EraseArgs;
 pub use in_order::InOrder;
 pub use invoice::{
     InvoiceCommand, InvoiceGenerateArgs, InvoiceListArgs, InvoicePayArgs, InvoiceRefundArgs, InvoiceShowArgs,

@@ -1,5 +1,6 @@
 //! Implementations of the commands.
 
+mod erase;
 mod invoices;
 mod money;
 mod operator;
@@ -31,6 +32,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Invoice(command)) => invoices::invoice(&command).await?,
         Some(Command::Webhook(command)) => command.run::<Session<Config>>(&()).await?,
         Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
+        Some(Command::Erase(arguments)) => return erase::erase(&arguments).await,
         Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
         Some(Command::AsyncApi(common)) => {
             let timeout = common.load::<Config>()?.rules.pending_timeout;

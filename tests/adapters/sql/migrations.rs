@@ -21,10 +21,18 @@ async fn audit_log_rejects_update_delete_and_replace() {
     for _ in 0..2 {
         direct.execute(AssertSqlSafe(insert.clone())).await.unwrap();
     }
+    let with_reason =
+        insert.replace("trace_id", "reason, trace_id").replace("'trace-1'", "'known', 'trace-1'");
+    direct.execute(AssertSqlSafe(with_reason)).await.unwrap();
     let replace = format!("REPLACE INTO outbox_audit_log (id, {} VALUES (1, {values})", &columns[1..]);
     for refused in [
         "UPDATE outbox_audit_log SET actor = 'nobody'",
         "UPDATE outbox_audit_log SET changed = changed WHERE id = 2",
+        // An erasure masks a reason, and nothing else.
+        "UPDATE outbox_audit_log SET reason = '***'",
+        "UPDATE outbox_audit_log SET reason = 'another' WHERE id = 3",
+        "UPDATE outbox_audit_log SET reason = '***', actor = 'nobody' WHERE id = 3",
+        "UPDATE outbox_audit_log SET reason = NULL WHERE id = 3",
         "DELETE FROM outbox_audit_log",
         "DELETE FROM outbox_audit_log WHERE id = 1",
         &replace,
@@ -32,6 +40,7 @@ async fn audit_log_rejects_update_delete_and_replace() {
         let error = direct.execute(AssertSqlSafe(refused)).await.unwrap_err();
         assert!(error.to_string().contains("the audit log is append-only"), "{refused}: {error}");
     }
+    direct.execute("UPDATE outbox_audit_log SET reason = '***' WHERE id = 3").await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let entries = view
         .outbox_view()
@@ -40,7 +49,7 @@ async fn audit_log_rejects_update_delete_and_replace() {
         .unwrap();
     assert_eq!(
         entries.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
-        [(2, "user:9"), (1, "user:9")]
+        [(3, "user:9"), (2, "user:9"), (1, "user:9")]
     );
 }
 

@@ -10,6 +10,7 @@ mod orders;
 mod reconciliation;
 mod refunds;
 mod timeline;
+mod users;
 
 pub use findings::RecordedFindingView;
 pub use gateway_reports::GatewayReportView;
@@ -18,5 +19,6 @@ pub use orders::{FoundOrderView, FoundPaymentView, OrderDetailsView, PaymentDeta
 pub use reconciliation::ReconciliationView;
 pub use refunds::RefundDetailsView;
 pub use timeline::{InvoiceTimelineView, TimelineView};
+pub use users::ErasedUserView;
 
 pub(crate) use assets::AssetAmount;

@@ -15,6 +15,7 @@ mod notifications;
 mod of_orders;
 mod orders;
 mod payments;
+mod personal_texts;
 mod products;
 mod refunds;
 mod requests;

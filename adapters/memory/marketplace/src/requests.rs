@@ -1,12 +1,13 @@
 //! Requests with an idempotency key.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_memory::store::limited;
+use handover_memory::store::statement::next;
 use handover_memory::store::tables::Row;
-use handover_outbox::ports::{Changed, StoreError};
+use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace::ports::{
     RequestClaim, RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState,
 };
@@ -17,29 +18,32 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RequestIndex {
     by_expiry: BTreeSet<(DateTime<Utc>, RequestScope)>,
+    pub(crate) by_id: BTreeMap<i64, RequestScope>,
 }
 
-impl Row<Market> for RequestRecord {
+impl Row<Market> for Numbered<RequestRecord> {
     type Key = RequestScope;
     type Index = RequestIndex;
 
     fn key(&self) -> RequestScope {
-        self.scope.clone()
+        self.effect.scope.clone()
     }
 
     fn enter(&self, index: &mut RequestIndex) {
-        index.by_expiry.insert((self.expire_time, self.scope.clone()));
+        index.by_expiry.insert((self.effect.expire_time, self.key()));
+        index.by_id.insert(self.id, self.key());
     }
 
     fn leave(&self, index: &mut RequestIndex) {
-        index.by_expiry.remove(&(self.expire_time, self.scope.clone()));
+        index.by_expiry.remove(&(self.effect.expire_time, self.key()));
+        index.by_id.remove(&self.id);
     }
 }
 
 #[async_trait]
 impl RequestQueries for MarketUnit {
     async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<RequestRecord>, StoreError> {
-        self.read(|statement| statement.requests().get(scope).cloned()).await
+        self.read(|statement| statement.requests().get(scope).map(|row| row.effect.clone())).await
     }
 }
 
@@ -55,10 +59,11 @@ impl RequestRepo for MarketUnit {
             return Ok(RequestClaim::Locked);
         }
         self.write(vec![lock], |statement| {
-            if let Some(existing) = statement.requests().get(&claim.scope).cloned() {
-                return Ok(RequestClaim::Exists(existing));
+            if let Some(existing) = statement.requests().get(&claim.scope) {
+                return Ok(RequestClaim::Exists(existing.effect.clone()));
             }
-            statement.own.requests.put(claim.clone());
+            let id = next(&mut statement.sequences.requests);
+            statement.own.requests.put(Numbered { id, effect: claim.clone() });
             Ok(RequestClaim::Inserted)
         })
         .await
@@ -66,10 +71,11 @@ impl RequestRepo for MarketUnit {
 
     async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {
         self.write(vec![Lock::Request(after.scope.clone())], |statement| {
-            if statement.requests().get(&after.scope).is_none_or(|before| before.token != token) {
+            let before = statement.requests().get(&after.scope);
+            let Some(id) = before.filter(|it| it.effect.token == token).map(|it| it.id) else {
                 return Ok(Changed::None);
-            }
-            statement.own.requests.put(after.clone());
+            };
+            statement.own.requests.put(Numbered { id, effect: after.clone() });
             Ok(Changed::One)
         })
         .await
@@ -77,8 +83,8 @@ impl RequestRepo for MarketUnit {
 
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
         self.write(vec![Lock::Request(scope.clone())], |statement| {
-            let is_own_claim = |before: &RequestRecord| {
-                before.token == token && matches!(before.state, RequestState::Processing { .. })
+            let is_own_claim = |before: &Numbered<RequestRecord>| {
+                before.effect.token == token && matches!(before.effect.state, RequestState::Processing { .. })
             };
             if !statement.requests().get(scope).is_some_and(is_own_claim) {
                 return Ok(Changed::None);
@@ -97,14 +103,14 @@ impl RequestRepo for MarketUnit {
                     let expired = table.index.by_expiry.iter().take_while(move |(expiry, _)| *expiry <= now);
                     expired.filter_map(|entry| Some((entry.clone(), table.get(&entry.1)?)))
                 });
-                expired.take(limited(limit)).map(|request| request.scope.clone()).collect()
+                expired.take(limited(limit)).map(Row::key).collect()
             })
             .await?;
         self.write(expired.iter().cloned().map(Lock::Request).collect(), |statement| {
             let mut removed = 0;
             for scope in expired {
                 // Only a key that is still expired is removed: another request may have claimed it in the meantime.
-                let is_expired = |request: &RequestRecord| request.expire_time <= now;
+                let is_expired = |request: &Numbered<RequestRecord>| request.effect.expire_time <= now;
                 if statement.requests().get(&scope).is_some_and(is_expired) {
                     statement.own.requests.remove(&scope);
                     removed += 1;

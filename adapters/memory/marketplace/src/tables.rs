@@ -34,7 +34,7 @@ tables! {
         findings: Numbered<RecordedFinding>,
         invoices: Invoice,
         invoice_lines: InvoiceLine,
-        requests: RequestRecord,
+        requests: Numbered<RequestRecord>,
         coupons: Coupon,
         holds: Hold,
         balances: Balance,
@@ -90,4 +90,5 @@ pub(crate) struct Sequences {
     pub(crate) entries: i64,
     pub(crate) gateway_reports: i64,
     pub(crate) findings: i64,
+    pub(crate) requests: i64,
 }

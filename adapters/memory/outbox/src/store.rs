@@ -13,6 +13,7 @@ mod audit;
 mod consume;
 mod consume_log;
 mod dead_letters;
+mod erasure;
 mod errors;
 mod history;
 mod jobs;

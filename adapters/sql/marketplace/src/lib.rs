@@ -17,6 +17,7 @@ mod notifications;
 mod of_orders;
 mod orders;
 mod payments;
+mod personal_texts;
 mod products;
 #[cfg(test)]
 mod query_plans;

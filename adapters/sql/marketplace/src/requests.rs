@@ -10,7 +10,7 @@ use marketplace::ports::{
 };
 
 table! {
-    RequestTable("idempotency_keys" by "idempotency_key"),
+    pub(crate) RequestTable("idempotency_keys" by "idempotency_key"),
     read row as RequestRecord, write request as &'a RequestRecord;
     insert {
         scope: (scope(row))(

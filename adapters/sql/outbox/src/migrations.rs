@@ -32,6 +32,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/sqlite/0009_compatible_idle_consumers.sql"),
         ),
         (10, "compatible archive", include_str!("../migrations/sqlite/0010_compatible_archive.sql")),
+        (11, "compatible erasure", include_str!("../migrations/sqlite/0011_compatible_erasure.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -60,6 +61,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/mysql/0009_compatible_idle_consumers.sql"),
         ),
         (10, "compatible archive", include_str!("../migrations/mysql/0010_compatible_archive.sql")),
+        (11, "compatible erasure", include_str!("../migrations/mysql/0011_compatible_erasure.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -88,6 +90,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/postgres/0009_compatible_idle_consumers.sql"),
         ),
         (10, "compatible archive", include_str!("../migrations/postgres/0010_compatible_archive.sql")),
+        (11, "compatible erasure", include_str!("../migrations/postgres/0011_compatible_erasure.sql")),
     ],
     schema: ExpectedSchema {
         sqlite: include_str!("../migrations/sqlite/schema.txt"),

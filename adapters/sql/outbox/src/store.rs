@@ -5,6 +5,7 @@ mod audit;
 mod consume;
 mod consume_log;
 mod dead_letters;
+mod erasure;
 mod history;
 mod jobs;
 mod leases;

@@ -4,7 +4,8 @@ use super::{
     AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, FindingQueries,
     FindingRepo, GatewayReportQueries, GatewayReportRepo, IdBlocks, IdQueries, InvoiceQueries, InvoiceRepo,
     NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo,
-    ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries, RequestRepo,
+    PersonalTextQueries, PersonalTextRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo,
+    RequestQueries, RequestRepo,
 };
 use handover_outbox::Transactor;
 use handover_outbox::ports::{Store, UnitOfWork, View};
@@ -25,6 +26,7 @@ pub trait MarketView:
     + IdQueries
     + InvoiceQueries
     + RequestQueries
+    + PersonalTextQueries
 {
 }
 
@@ -43,6 +45,7 @@ impl<T> MarketView for T where
         + IdQueries
         + InvoiceQueries
         + RequestQueries
+        + PersonalTextQueries
         + ?Sized
 {
 }
@@ -63,6 +66,7 @@ pub trait MarketUnit:
     + NotificationRepo
     + CreditRepo
     + RequestRepo
+    + PersonalTextRepo
     + IdBlocks
 {
 }
@@ -82,6 +86,7 @@ impl<T> MarketUnit for T where
         + NotificationRepo
         + CreditRepo
         + RequestRepo
+        + PersonalTextRepo
         + IdBlocks
         + ?Sized
 {

@@ -4,6 +4,7 @@
 //! the audit log.
 
 mod asset_grants;
+mod erasure;
 mod findings;
 mod gateway_reports;
 mod orders;
@@ -13,6 +14,7 @@ mod refunds;
 mod timeline;
 
 pub use asset_grants::{AssetGrant, IssueCoupon};
+pub use erasure::ErasedUser;
 pub use findings::ListFindings;
 pub use gateway_reports::ListGatewayReports;
 pub use orders::{Deadline, FindOrders, OrderDetails, OrderSearch};

@@ -6,6 +6,7 @@ mod asset_payments;
 mod auto_completion;
 mod continuous_reconciliation;
 mod declines;
+mod erasure;
 mod event_permutations;
 mod findings;
 mod gateway_money;

@@ -1,6 +1,7 @@
 //! Selects the events that may leave the database, page by page.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::EventId;
@@ -102,6 +103,29 @@ pub(super) async fn still_archivable(
     let mut page = ExaminedPage::default();
     page.decide(view, application, interests, rows).await?;
     Ok(page.archivable.into_iter().map(|event| event.row.event_id).collect())
+}
+
+/// Examines these rows as if every retention time were over and the application needed none of them: what remains is what relay,
+/// consumers, operators and receivers of webhooks have not settled.
+pub(crate) async fn settled(
+    outbox: &Outbox,
+    view: &mut dyn OutboxView,
+    rows: Vec<OutboxRow>,
+) -> Result<ExaminedPage, StoreError> {
+    let (policy, now) = (RetentionPolicy::new(Duration::ZERO), outbox.now());
+    let mut page = ExaminedPage::default();
+    let mut candidates = Vec::new();
+    for row in rows {
+        match by_row(&row, &policy, now) {
+            Some(reason) => page.keep(reason),
+            None => candidates.push(row),
+        }
+    }
+    if !candidates.is_empty() {
+        let interests = interests(outbox, view).await?;
+        page.decide(view, &NoNeededEvents, interests, candidates).await?;
+    }
+    Ok(page)
 }
 
 impl ExaminedPage {

@@ -9,6 +9,7 @@ use crate::ports::{
     ArchiveQueries, ArchivedEvent, Delivery, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow,
     StoreError,
 };
+use crate::privacy::erased_json;
 use crate::registry::EventRegistry;
 use crate::settings::ConsumeOrder;
 use crate::storable_text::storable;
@@ -79,13 +80,22 @@ fn is_of_archived(envelope: &Envelope, archived: &ArchivedEvent) -> bool {
 }
 
 /// Whether envelope and outbox row have the same content. A message of an older version can contain a value outside the
-/// set of a closed field, and so can the row; the relay replaces it.
+/// set of a closed field, and so can the row; the relay replaces it. A message that was published before its row was erased
+/// contains the texts that are masked in the row.
 pub(super) fn matches_row(registry: &EventRegistry, envelope: &Envelope, row: &OutboxRow) -> bool {
     envelope.event_id == row.event_id
         && envelope.event_type == row.event_type
         && envelope.aggregate_type == row.aggregate.kind
         && envelope.aggregate_id == row.aggregate.id
-        && is_payload(registry, &row.event_type, &envelope.payload, &row.payload)
+        && (is_payload(registry, &row.event_type, &envelope.payload, &row.payload)
+            || row.erased_time.is_some() && is_erased_payload(registry, &envelope.payload, row))
+}
+
+fn is_erased_payload(registry: &EventRegistry, payload: &Json, row: &OutboxRow) -> bool {
+    let erased = erased_json(registry, Some(&row.event_type), &payload.to_string());
+    Json::parse(&erased)
+        .ok()
+        .is_some_and(|erased| is_payload(registry, &row.event_type, &erased, &row.payload))
 }
 
 /// Whether a payload equals the payload of a row. A payload of a row in our own serialization is

@@ -1,6 +1,7 @@
 //! The audit log: calls of operators and the changes they made.
 //!
-//! **Invariant:** entries are only added. Where the engine supports it, it rejects changes and deletions.
+//! **Invariant:** entries are only added. Where the engine supports it, it rejects changes and deletions, except that an erasure
+//! masks reasons ([`super::ErasureRepo`]).
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

@@ -38,6 +38,6 @@ pub trait HistoryQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait HistoryRepo: Send {
-    /// Adds entries in the order given. Entries are never changed or removed.
+    /// Adds entries in the order given. Entries are never removed; only an erasure masks their details.
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError>;
 }

@@ -67,7 +67,7 @@ pub struct NewEvent {
     /// Position within the aggregate, such as the version of the aggregate's row after the change. `None`: the store
     /// assigns the next number.
     pub aggregate_seq: Option<i64>,
-    /// Payload, a JSON object; immutable once appended.
+    /// Payload, a JSON object; immutable once appended, unless an erasure masks it.
     pub payload: String,
     /// Origin of the event.
     pub metadata: EventMetadata,
@@ -105,7 +105,7 @@ pub struct OutboxRow {
     pub aggregate: AggregateRef,
     /// Position within the aggregate; 0 in a row inserted by SQL.
     pub aggregate_seq: i64,
-    /// Payload as it was appended.
+    /// Payload as it was appended, or as an erasure masked it.
     pub payload: String,
     /// Origin of the event.
     pub metadata: EventMetadata,
@@ -131,6 +131,8 @@ pub struct OutboxRow {
     pub sent_time: Option<DateTime<Utc>>,
     /// Time at which an operator released the aggregate, so that this `FAILED` row no longer blocks later events.
     pub released_time: Option<DateTime<Utc>>,
+    /// Time at which texts of the row were masked ([`ErasureRepo`](super::ErasureRepo)).
+    pub erased_time: Option<DateTime<Utc>>,
 }
 
 impl OutboxRow {

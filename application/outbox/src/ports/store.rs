@@ -8,6 +8,7 @@ use super::archive::{ArchiveQueries, ArchiveRepo};
 use super::audit::{AuditQueries, AuditRepo};
 use super::consume::{ConsumeLog, ConsumeQueries};
 use super::dead_letters::{DeadLetterQueries, DeadLetterRepo};
+use super::erasure::ErasureRepo;
 use super::error::StoreError;
 use super::history::{HistoryQueries, HistoryRepo};
 use super::jobs::{JobQueries, JobRepo, LeaderRepo};
@@ -92,6 +93,7 @@ pub trait OutboxUnit:
     + MonitoringRepo
     + WebhookRepo
     + ArchiveRepo
+    + ErasureRepo
 {
 }
 
@@ -109,6 +111,7 @@ impl<T> OutboxUnit for T where
         + MonitoringRepo
         + WebhookRepo
         + ArchiveRepo
+        + ErasureRepo
         + ?Sized
 {
 }

@@ -6,6 +6,7 @@ use handover_cli::args::WebhookCommand;
 use handover_runtime::terminal::Common;
 use marketplace_demo::DemoArgs;
 
+use super::erase::{self, EraseArgs};
 use super::invoice::InvoiceCommand;
 use super::order::OrderCommand;
 use super::payment::PaymentCommand;
@@ -80,6 +81,9 @@ pub enum Command {
     /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),
+    /// Mask the texts that a user wrote, or that describe the user; also while `serve` runs
+    #[command(after_help = erase::HELP)]
+    Erase(EraseArgs),
     /// Print the OpenAPI document of the API, which `serve` publishes at /openapi.json and /docs
     #[command(name = "openapi", after_help = "Example:\n  handover openapi > openapi.json")]
     OpenApi,

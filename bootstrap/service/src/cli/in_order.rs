@@ -6,7 +6,7 @@ use handover_cli::{argument_with_words, with_words};
 use super::command::Command;
 
 /// The commands by subject; those of the toolkit stand among those of the marketplace.
-const SEQUENCE: [&str; 20] = [
+const SEQUENCE: [&str; 21] = [
     "serve",
     "migrate",
     "backup",
@@ -20,6 +20,7 @@ const SEQUENCE: [&str; 20] = [
     "refund",
     "webhook",
     "reconcile",
+    "erase",
     "consumptions",
     "audit",
     "queues",

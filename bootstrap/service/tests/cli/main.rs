@@ -12,6 +12,7 @@ mod demo;
 mod deploy;
 mod doctor;
 mod documents;
+mod erase;
 mod inspect;
 mod invoices;
 mod links;

@@ -135,6 +135,7 @@ fn baseline_message_has_same_bytes_as_service() {
             update_time: at,
             sent_time: None,
             released_time: None,
+            erased_time: None,
         };
         let event = Event {
             id: 5,

@@ -22,6 +22,7 @@ pub mod ledger;
 pub mod notifications;
 pub mod orders;
 pub mod payments;
+pub mod personal_texts;
 pub mod products;
 pub mod races;
 pub mod refunds;
@@ -192,6 +193,12 @@ handover_contract::rules! { store_rules: MarketRig;
     ]
     rows_of_orders: [
         rows_of_many_orders_are_ordered_by_order,
+    ]
+    personal_texts: [
+        titles_are_masked_once,
+        texts_of_orders_are_masked_once,
+        reasons_of_findings_are_masked_once,
+        stored_responses_are_returned_page_by_page,
     ]
     requests: [
         request_is_read_as_written,

@@ -14,6 +14,7 @@ pub mod consumer_catch_up;
 pub mod dead_letters;
 pub mod decisions;
 pub mod election;
+pub mod erasure;
 pub mod failed_statements;
 pub mod history;
 pub mod jobs;
@@ -338,6 +339,12 @@ crate::rules! { store_rules: StoreRig;
         files_of_the_archive_are_recorded_until_they_are_done,
         archived_events_are_listed_in_pages,
         stored_values_are_interpreted_as_their_rows,
+    ]
+    erasure: [
+        texts_of_settled_events_are_masked_once,
+        texts_of_unsettled_events_stay,
+        a_dropped_unit_of_work_masks_nothing,
+        reasons_of_audit_entries_are_masked_once,
     ]
     monitoring: [
         the_state_of_an_alert_and_its_acknowledgement_are_independent,

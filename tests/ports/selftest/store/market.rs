@@ -235,6 +235,18 @@ faults! { broken_by(Fault) {
         "uncommitted_claim_locks_its_scope",
         "concurrent_request_claims_succeed_exactly_once",
     ]
+    responses_start_again: ResponsesStartAgain breaks [
+        "stored_responses_are_returned_page_by_page",
+    ]
+    titles_are_not_erased: TitlesAreNotErased breaks [
+        "titles_are_masked_once",
+    ]
+    order_texts_are_counted_again: OrderTextsAreCountedAgain breaks [
+        "texts_of_orders_are_masked_once",
+    ]
+    finding_reasons_are_not_erased: FindingReasonsAreNotErased breaks [
+        "reasons_of_findings_are_masked_once",
+    ]
     requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
         "request_advances_only_with_its_token",
         "concurrent_request_takeovers_succeed_exactly_once",

@@ -33,6 +33,18 @@ faults! { broken_by(Fault) {
     restore_reports_every_event: RestoreReportsEveryEvent breaks [
         "a_restored_event_is_as_before",
     ]
+    erasure_is_written_outside_unit: ErasureIsWrittenOutsideUnit breaks [
+        "a_dropped_unit_of_work_masks_nothing",
+    ]
+    erasure_masks_open_dead_letters: ErasureMasksOpenDeadLetters breaks [
+        "texts_of_unsettled_events_stay",
+    ]
+    erasure_counts_unchanged_rows: ErasureCountsUnchangedRows breaks [
+        "texts_of_settled_events_are_masked_once",
+    ]
+    reasons_are_not_erased: ReasonsAreNotErased breaks [
+        "reasons_of_audit_entries_are_masked_once",
+    ]
     events_are_appended_after_commit: EventsAreAppendedAfterCommit breaks [
         "a_text_key_is_refused_while_a_relay_of_an_older_version_is_live",
         "a_commit_cancelled_at_any_point_is_atomic",

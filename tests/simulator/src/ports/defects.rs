@@ -9,11 +9,12 @@ use handover_events::{EventId, PartitionSet, TenantId};
 use handover_outbox::ports::{
     ArchiveQueriesWrapper, ArchiveRepoWrapper, AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker,
     BrokerError, Changed, ConsumeLogWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper,
-    DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery, HistoryQueriesWrapper, HistoryRepoWrapper,
-    JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper, LeaseQueriesWrapper, LeaseRepoWrapper,
-    MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed, OperatorQueriesWrapper, OperatorRepoWrapper,
-    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
-    RelayId, Requeue, Store, StoreError, Subscription, WebhookQueriesWrapper, WebhookRepoWrapper,
+    DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery, ErasureRepoWrapper, HistoryQueriesWrapper,
+    HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper, LeaseQueriesWrapper,
+    LeaseRepoWrapper, MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed, OperatorQueriesWrapper,
+    OperatorRepoWrapper, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition,
+    PublishOutcome, QueueDepth, RelayId, Requeue, Store, StoreError, Subscription, WebhookQueriesWrapper,
+    WebhookRepoWrapper,
 };
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
@@ -22,8 +23,9 @@ use marketplace::ports::{
     EffectRepoWrapper, FindingQueriesWrapper, FindingRepoWrapper, GatewayReportQueriesWrapper,
     GatewayReportRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, InvoiceRepoWrapper,
     MarketView, NotificationQueriesWrapper, NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper,
-    PaymentQueriesWrapper, PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper,
-    RefundQueriesWrapper, RefundRepoWrapper, RequestQueriesWrapper, RequestRepoWrapper, Work,
+    PaymentQueriesWrapper, PaymentRepoWrapper, PersonalTextQueriesWrapper, PersonalTextRepoWrapper,
+    ProductQueriesWrapper, ProductRepoWrapper, RefundQueriesWrapper, RefundRepoWrapper,
+    RequestQueriesWrapper, RequestRepoWrapper, Work,
 };
 use marketplace_domain::{Order, OrderId, Payment, Product, Refund, UserId};
 
@@ -301,10 +303,12 @@ impl InvoiceRepoWrapper for Unit {}
 impl HistoryRepoWrapper for Unit {}
 impl LeaderRepoWrapper for Unit {}
 impl ArchiveRepoWrapper for Unit {}
+impl ErasureRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl MonitoringRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
+impl PersonalTextRepoWrapper for Unit {}
 impl ConsumeLogWrapper for Unit {}
 impl DeadLetterRepoWrapper for Unit {}
 impl AssetRepoWrapper for Unit {}
@@ -389,3 +393,4 @@ impl<I: MarketView + ?Sized> MonitoringQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Defective<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Defective<I> {}
+impl<I: MarketView + ?Sized> PersonalTextQueriesWrapper for Defective<I> {}

@@ -5,10 +5,11 @@ mod outbox;
 mod reads;
 
 use handover_outbox::ports::{
-    ArchiveRepoWrapper, Changed, HistoryRepoWrapper, JobRepoWrapper, MonitoringRepoWrapper, StoreError,
+    ArchiveRepoWrapper, Changed, ErasureRepoWrapper, HistoryRepoWrapper, JobRepoWrapper,
+    MonitoringRepoWrapper, StoreError,
 };
 use handover_outbox::wrap::{UnitWrapper, Wraps};
-use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
+use marketplace::ports::{IdBlocksWrapper, MarketView, PersonalTextRepoWrapper, RequestRepoWrapper, Work};
 
 use super::Process;
 use super::unit_writes::{StatusChange, UnitWrites};
@@ -116,10 +117,12 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
 // No invariant covers writes of history, jobs, id blocks and request records, so these wrappers record nothing.
 impl HistoryRepoWrapper for Unit {}
 impl ArchiveRepoWrapper for Unit {}
+impl ErasureRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl MonitoringRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
+impl PersonalTextRepoWrapper for Unit {}
 
 impl UnitWrapper for Unit {
     async fn commit(self) -> Result<(), StoreError> {

@@ -6,4 +6,5 @@ mod effects;
 mod findings;
 mod gateway;
 mod invoices;
+mod personal_texts;
 mod requests;

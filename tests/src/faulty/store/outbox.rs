@@ -2,6 +2,7 @@
 
 mod archive;
 mod consuming;
+mod erasure;
 mod jobs;
 mod leases;
 mod monitoring;

@@ -6,6 +6,7 @@ mod gateway_reports;
 mod orders;
 mod reconciliation;
 mod refunds;
+mod users;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub(super) fn routes() -> OperatorRoutes<Arc<Edge>> {
         .routes(routes!(reconciliation::report))
         .routes(routes!(reconciliation::repair))
         .routes(routes!(findings::page))
-        .routes(routes!(findings::acknowledge));
+        .routes(routes!(findings::acknowledge))
+        .routes(routes!(users::erase));
     OperatorRoutes::default().with(routes)
 }

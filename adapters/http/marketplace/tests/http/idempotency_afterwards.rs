@@ -12,7 +12,7 @@ const KEY: &str = "x-idempotency-key";
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 
 /// Routes that use more than one transaction.
-const AFTERWARDS: [&str; 15] = [
+const AFTERWARDS: [&str; 16] = [
     "POST /api/v1/ops/alerts/1/acknowledge",
     "POST /api/v1/ops/blocked/Order/1/release",
     "POST /api/v1/ops/dead-letters/discard",
@@ -21,6 +21,7 @@ const AFTERWARDS: [&str; 15] = [
     "POST /api/v1/ops/outbox/redrive",
     "POST /api/v1/ops/outbox/restore",
     "POST /api/v1/ops/reconciliation/repair",
+    "POST /api/v1/ops/users/1/erasure",
     "POST /api/v1/webhooks",
     "POST /api/v1/webhooks/1/deliveries/1/redeliver",
     "POST /api/v1/webhooks/1/disable",

@@ -33,7 +33,7 @@ impl Caller {
         let key = format!("{id}-{}", self.succeeded.len());
         let roles: &[Role] = match id {
             // Only an operator of all tenants may do this.
-            "acknowledgeAlert" | "archiveEvents" | "generateInvoice" | "refundInvoice" => {
+            "acknowledgeAlert" | "archiveEvents" | "eraseUser" | "generateInvoice" | "refundInvoice" => {
                 &[Role::Operator, Role::Platform]
             }
             _ => &[Role::User, Role::Operator],
@@ -111,6 +111,7 @@ impl Caller {
         self.call("retryRefund", SELLER, &[&refund], reason).await;
         self.call("settleRefund", SELLER, &[&refund], reason).await;
         self.call("refund", SELLER, &[&refund], None).await;
+        self.call("eraseUser", SELLER, &["99"], reason).await;
     }
 }
 

@@ -29,6 +29,8 @@ crate::views! {
         update_time: Time,
         sent_time: Option<Time>,
         released_time: Option<Time>,
+        /// Time at which texts of the event were masked, because a person was erased.
+        erased_time: Option<Time>,
         /// Consumers that have no work with the event; it is not delivered to them.
         idle_consumers: Vec<String>,
         /// Why the event is not published yet, while the broker is unavailable; null otherwise.
@@ -109,6 +111,7 @@ impl From<ListedEvent> for EventView {
             update_time: Time(row.update_time),
             sent_time: row.sent_time.map(Time),
             released_time: row.released_time.map(Time),
+            erased_time: row.erased_time.map(Time),
             waits_for,
             archive_file,
             idle_consumers: row.idle_consumers.names().map(str::to_owned).collect(),

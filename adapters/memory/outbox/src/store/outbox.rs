@@ -434,5 +434,6 @@ fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {
         update_time: event.occurred_at,
         sent_time: None,
         released_time: None,
+        erased_time: None,
     }
 }

@@ -2,7 +2,7 @@
 
 mod claim;
 mod deliveries;
-mod rows;
+pub(super) mod rows;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

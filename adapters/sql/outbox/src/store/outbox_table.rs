@@ -35,6 +35,7 @@ table! {
         last_error: opt_string("last_error"),
         sent_time: opt_time("sent_time"),
         released_time: opt_time("released_time"),
+        erased_time: opt_time("erased_time"),
     }
 }
 

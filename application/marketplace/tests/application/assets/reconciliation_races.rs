@@ -85,6 +85,7 @@ impl NotificationQueriesWrapper for InterruptedView {}
 impl CreditQueriesWrapper for InterruptedView {}
 impl IdQueriesWrapper for InterruptedView {}
 impl RequestQueriesWrapper for InterruptedView {}
+impl PersonalTextQueriesWrapper for InterruptedView {}
 impl OutboxQueriesWrapper for InterruptedView {}
 impl OperatorQueriesWrapper for InterruptedView {}
 impl HistoryQueriesWrapper for InterruptedView {}

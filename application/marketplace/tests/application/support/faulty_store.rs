@@ -211,6 +211,7 @@ impl ConsumeLogWrapper for FaultyUnit {}
 impl DeadLetterQueriesWrapper for FaultyUnit {}
 impl ArchiveQueriesWrapper for FaultyUnit {}
 impl ArchiveRepoWrapper for FaultyUnit {}
+impl ErasureRepoWrapper for FaultyUnit {}
 impl AuditQueriesWrapper for FaultyUnit {}
 impl AuditRepoWrapper for FaultyUnit {}
 impl WebhookRepoWrapper for FaultyUnit {}
@@ -240,3 +241,5 @@ impl FindingRepoWrapper for FaultyUnit {}
 impl InvoiceRepoWrapper for FaultyUnit {}
 impl RequestQueriesWrapper for FaultyUnit {}
 impl RequestRepoWrapper for FaultyUnit {}
+impl PersonalTextQueriesWrapper for FaultyUnit {}
+impl PersonalTextRepoWrapper for FaultyUnit {}

@@ -331,6 +331,7 @@ impl SmallDay {
             update_time: self.now,
             sent_time: Some(self.now),
             released_time: None,
+            erased_time: None,
         };
         self.database.events.push(row.clone());
         if event.event_type() == EventKind::OrderTimeout {

@@ -55,6 +55,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
         update_time: seen.update_time,
         sent_time: None,
         released_time: None,
+        erased_time: None,
     }
 }
 

@@ -11,8 +11,8 @@ use handover_outbox::ports::{
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, FindingQueriesWrapper,
     GatewayReportQueriesWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, MarketView,
-    NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper,
-    RefundQueriesWrapper, RequestQueriesWrapper,
+    NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, PersonalTextQueriesWrapper,
+    ProductQueriesWrapper, RefundQueriesWrapper, RequestQueriesWrapper,
 };
 use marketplace_domain::{Asset, Hold, Order, OrderId};
 
@@ -143,3 +143,4 @@ impl<I: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<I> {
 
 impl<I: MarketView + ?Sized> IdQueriesWrapper for Faulty<I> {}
 impl<I: MarketView + ?Sized> RequestQueriesWrapper for Faulty<I> {}
+impl<I: MarketView + ?Sized> PersonalTextQueriesWrapper for Faulty<I> {}

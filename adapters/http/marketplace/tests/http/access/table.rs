@@ -141,6 +141,9 @@ pub(crate) const TABLE: &[Row] = &[
     get("/api/v1/ops/reconciliation/findings", "/api/v1/ops/reconciliation/findings", "1111 1 33333 2023"),
     post("/api/v1/ops/reconciliation/findings/{id}/acknowledge",
         "/api/v1/ops/reconciliation/findings/{finding}/acknowledge", r#"{"reason":"known"}"#, "1111 1 33333 2423"),
+    // A user is not of one tenant: only the platform erases users.
+    post("/api/v1/ops/users/{userId}/erasure", "/api/v1/ops/users/7/erasure",
+        r#"{"reason":"known"}"#, "1111 1 33333 3323"),
     get("/api/v1/ops/consumptions", "/api/v1/ops/consumptions", "1111 1 33333 2023"),
     // Queue depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),

@@ -70,7 +70,7 @@ pub(super) fn of_endpoint<'s>(
 }
 
 /// The deliveries of an event, in the order of their ids.
-pub(super) fn of_event<'s>(
+pub(in super::super) fn of_event<'s>(
     statement: &'s Statement<'_>,
     event: &EventId,
 ) -> impl Iterator<Item = &'s WebhookDelivery> {

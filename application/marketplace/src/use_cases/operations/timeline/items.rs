@@ -23,6 +23,7 @@ use handover_outbox::relay::envelope_of;
 const CONFIRMED: &str = "confirmed by the broker";
 const NOT_CONFIRMED: &str = "not confirmed; to be published again";
 const FAILED: &str = "publishing failed: not confirmed by the broker";
+const ERASED: &str = "texts masked, because a user was erased";
 const REDRIVEN: &str = "redriven; to be published again";
 
 /// The items of a timeline, each with its sort key.
@@ -91,6 +92,9 @@ impl<'a> Items<'a> {
         let detail = self.idle_consumers(row);
         let committed = new_item(row.create_time, TimelineKind::Event, what);
         self.push(&row.event_id, TimelineItem { detail, ..committed });
+        if let Some(at) = row.erased_time {
+            self.push(&row.event_id, new_item(at, TimelineKind::Event, ERASED));
+        }
         let mut is_in_history = false;
         // An entry with a consumer is about a delivery.
         for entry in history.filter(|entry| entry.consumer.is_none()) {

@@ -1,0 +1,110 @@
+//! Rules for the texts about persons.
+
+use handover_contract::samples::{later, tenant};
+use handover_contract::work::changes_one;
+use handover_outbox::MASK;
+use marketplace::ports::FindingFilter;
+use marketplace_domain::{OrderStatus, Product, RecordedFinding, Refund, RefundCause, RefundStatus};
+
+use super::{MarketRig, in_unit, view};
+use crate::samples::{
+    acknowledged, completed_request, finding, order, order_id, order_moved_to, processing_request, product,
+    product_id, refund, refund_id, refund_moved_to, title,
+};
+
+/// Titles are masked once, in one tenant; a masked product has its next version.
+pub async fn titles_are_masked_once(rig: &dyn MarketRig) {
+    let foreign = Product { tenant: tenant(2), ..product(2) };
+    in_unit!(rig, |unit| {
+        unit.insert_product(&product(1)).await.unwrap();
+        unit.insert_product(&foreign).await.unwrap();
+    });
+    let ids = [product_id(1), product_id(2), product_id(3)];
+    for changed in [1, 0] {
+        assert_eq!(in_unit!(rig, |unit| unit.erase_titles(tenant(1), &ids).await.unwrap()), changed);
+    }
+    let mut view = view(rig).await;
+    let masked = Product { title: title(MASK), version: 2, ..product(1) };
+    assert_eq!(view.product_by_id(tenant(1), product_id(1)).await.unwrap(), Some(masked));
+    assert_eq!(view.product_by_id(tenant(2), product_id(2)).await.unwrap(), Some(foreign));
+}
+
+/// Texts of orders and of their settled refunds are masked once, and nothing else changes.
+pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
+    let shipped = order_moved_to(&order(1), OrderStatus::Shipped, later(1));
+    let refunds = [
+        Refund { last_error: Some("Ann".into()), of: order_id(1).into(), ..refund(1, 1) },
+        Refund { cause: RefundCause::LatePayment, of: order_id(1).into(), ..refund(2, 2) },
+        Refund { of: order_id(2).into(), ..refund(3, 3) },
+    ];
+    in_unit!(rig, |unit| {
+        unit.insert_order(&order(1)).await.unwrap();
+        changes_one(unit.advance_order(&shipped).await);
+        for refund in &refunds {
+            unit.insert_refund(refund).await.unwrap();
+        }
+    });
+    let orders = [order_id(1), order_id(3)];
+    let erase = async || in_unit!(rig, |unit| unit.erase_order_texts(tenant(1), &orders).await.unwrap());
+    assert_eq!(erase().await, 1, "the order; its refunds are in progress");
+    let settled = refunds.clone().map(|refund| refund_moved_to(&refund, RefundStatus::Success));
+    in_unit!(rig, |unit| {
+        for refund in &settled {
+            changes_one(unit.advance_refund(refund).await);
+        }
+    });
+    assert_eq!((erase().await, erase().await), (1, 0));
+    let mut view = view(rig).await;
+    let found = view.order_by_id(tenant(1), order_id(1)).await.unwrap().unwrap();
+    let shipment = found.shipment.clone().unwrap();
+    assert_eq!((shipment.carrier(), shipment.tracking_no()), (MASK, MASK));
+    assert_eq!(marketplace_domain::Order { shipment: shipped.shipment.clone(), ..found }, shipped);
+    let [first, late, other] = settled;
+    let last_error = first.last_error.as_ref().map(|_| MASK.to_owned());
+    let masked = Refund { reason: MASK.into(), last_error, ..first };
+    for (id, expected) in [(1, masked), (2, late), (3, other)] {
+        assert_eq!(view.refund_by_id(refund_id(id)).await.unwrap(), Some(expected));
+    }
+}
+
+/// The reason with which a finding was acknowledged is masked once.
+pub async fn reasons_of_findings_are_masked_once(rig: &dyn MarketRig) {
+    let written = [acknowledged(&finding("a"), "user:9"), finding("b")];
+    in_unit!(rig, |unit| {
+        for finding in &written {
+            unit.insert_finding(finding).await.unwrap();
+        }
+    });
+    let page = view(rig).await.findings_page(FindingFilter::default(), None, 10).await.unwrap();
+    let ids: Vec<i64> = page.iter().map(|finding| finding.id).collect();
+    for changed in [1, 0] {
+        assert_eq!(in_unit!(rig, |unit| unit.erase_finding_reasons(&ids).await.unwrap()), changed);
+    }
+    let page = view(rig).await.findings_page(FindingFilter::default(), None, 10).await.unwrap();
+    let [mut first, second] = written;
+    if let RecordedFinding { acknowledged: Some(by), .. } = &mut first {
+        MASK.clone_into(&mut by.reason);
+    }
+    assert_eq!(page.into_iter().map(|it| it.effect).collect::<Vec<_>>(), [second, first]);
+}
+
+/// Stored responses are returned once, page by page; a request without a response is not.
+pub async fn stored_responses_are_returned_page_by_page(rig: &dyn MarketRig) {
+    let request = |key: &str| processing_request(key, "t");
+    let completed = ["a", "b", "c"].map(|key| completed_request(&request(key), "1"));
+    in_unit!(rig, |unit| {
+        for request in completed.iter().chain([&request("d")]) {
+            unit.claim_request(request).await.unwrap();
+        }
+    });
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let page = view(rig).await.stored_responses(after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        assert!(seen.len() < 4, "the pages do not end");
+        after = Some(last.id);
+        seen.extend(page.into_iter().map(|it| it.effect));
+    }
+    assert_eq!(seen, completed);
+}
