@@ -126,7 +126,7 @@ pub async fn erase_audit_reasons(
             let events = named_events(selection).into_iter();
             let mut about: Vec<AggregateRef> =
                 events.filter_map(|event| aggregates.get(&event).cloned()).collect();
-            about.extend(named_aggregate(&entry.effect, selection));
+            about.extend(named_aggregates(outbox, &entry.effect, selection));
             is_about_person(&entry.effect, selection, &about)
         });
         let about: Vec<(TenantId, i64)> = about.map(|(_, entry)| (entry.effect.tenant, entry.id)).collect();
@@ -161,27 +161,43 @@ async fn erase_entries(outbox: &Outbox, unit: ActionUnit<i64>) -> Result<u64, St
     .await
 }
 
+/// The selection of an action, and the filter in it.
+fn parts(selection: &Json) -> impl Iterator<Item = &Json> {
+    [Some(selection), selection.get("filter")].into_iter().flatten()
+}
+
 /// The events that the selection of an action names, by id or by the key of a dead letter.
 fn named_events(selection: &Json) -> Vec<EventId> {
+    let fields = ["eventId", "eventIds", "key", "keys"];
     let mut named = Vec::new();
-    for field in ["eventId", "eventIds", "keys"] {
-        match selection.get(field) {
-            Some(Json::Array(ids)) => named.extend(ids.iter().filter_map(Json::as_str)),
-            Some(id) => named.extend(id.as_str()),
-            None => {}
+    for value in parts(selection).flat_map(|part| fields.into_iter().filter_map(|field| part.get(field))) {
+        match value {
+            Json::Array(ids) => named.extend(ids.iter().filter_map(Json::as_str)),
+            id @ (Json::String(_) | Json::Number(_) | Json::Bool(_) | Json::Null | Json::Object(_)) => {
+                named.extend(id.as_str());
+            }
         }
     }
     named.into_iter().filter_map(|id| id.parse().ok()).collect()
 }
 
-/// The aggregate that the selection of an action names.
-fn named_aggregate(entry: &AuditEntry, selection: &Json) -> Option<AggregateRef> {
-    let kind = selection.get("aggregateType")?.as_str()?.to_owned();
-    let id = selection.get("aggregateId")?;
-    let id = id.as_i64().map(AggregateId::from).or_else(|| id.as_str()?.to_owned().try_into().ok())?;
+/// The aggregates that the selection of an action names: without a type, those of every registered type with this id.
+fn named_aggregates(outbox: &Outbox, entry: &AuditEntry, selection: &Json) -> Vec<AggregateRef> {
+    parts(selection).flat_map(|part| named_aggregates_in(outbox, entry, part)).collect()
+}
+
+fn named_aggregates_in(outbox: &Outbox, entry: &AuditEntry, selection: &Json) -> Vec<AggregateRef> {
+    let Some(id) = selection.get("aggregateId") else { return Vec::new() };
+    let of_text = || AggregateId::try_from(id.as_str()?.to_owned()).ok();
+    let Some(id) = id.as_i64().map(AggregateId::from).or_else(of_text) else { return Vec::new() };
+    let kinds: BTreeSet<&str> = match selection.get("aggregateType").and_then(Json::as_str) {
+        Some(kind) => [kind].into(),
+        None => outbox.registry.aggregate_types().collect(),
+    };
     let tenant = selection.get("tenantId").and_then(Json::as_i64);
     let tenant = tenant.and_then(|tenant| TenantId::try_from(tenant).ok()).unwrap_or(entry.tenant);
-    Some(AggregateRef { tenant, kind, id })
+    let named = kinds.into_iter().map(|kind| AggregateRef { tenant, kind: kind.to_owned(), id: id.clone() });
+    named.collect()
 }
 
 /// Whether an entry was written by this action, for the same selection.

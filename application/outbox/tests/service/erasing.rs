@@ -17,7 +17,10 @@ const LENT: &str =
 const ERASED: &str = r#"{"reader":3,"name":"***","due":"2026-03-04","note":"***","at":"***"}"#;
 
 fn lent() -> EventSpec {
-    EventSpec::new("BOOK_LENT", "book.lent").visible(&["due", "note"]).kept(&["reader"])
+    EventSpec::new("BOOK_LENT", "book.lent")
+        .about("Book", "bookId")
+        .visible(&["due", "note"])
+        .kept(&["reader"])
 }
 
 fn operator() -> Operator {
@@ -72,8 +75,6 @@ async fn settled_event_is_masked_once_and_its_late_message_is_a_duplicate() {
     library.redrive("e").await;
     assert_eq!((library.dead_letters().await, library.row("e").await.payload), (vec![], ERASED.to_owned()));
     let again = erase_events(&library.outbox, &operator(), &erasure(), &[book(1)]).await.unwrap();
-    assert_eq!(again.rows, 1, "the history has the operator of the redrive: {again:?}");
-    let again = erase_events(&library.outbox, &operator(), &erasure(), &[book(1)]).await.unwrap();
     assert_eq!(again.rows, 0);
 }
 
@@ -116,6 +117,7 @@ async fn reasons_of_actions_on_the_aggregates_are_masked() {
     let entries = [
         entry("user:9", r#"{"eventIds":["e"]}"#, "by event"),
         entry("user:9", r#"{"aggregateType":"Book","aggregateId":1}"#, "by aggregate"),
+        entry("user:9", r#"{"filter":{"aggregateId":1,"status":"SENT"}}"#, "by id"),
         entry("user:3", r#"{"status":"FAILED"}"#, "by actor"),
         entry("user:9", r#"{"eventIds":["unknown"],"aggregateType":"Book"}"#, "other"),
     ];
@@ -127,12 +129,12 @@ async fn reasons_of_actions_on_the_aggregates_are_masked() {
     let is_about = |entry: &AuditEntry, _: &Json, about: &[AggregateRef]| {
         entry.actor == "user:3" || about.contains(&book(1))
     };
-    for changed in [3, 0] {
+    for changed in [4, 0] {
         let erased = erase_audit_reasons(&library.outbox, &operator(), &erasure(), is_about).await.unwrap();
         assert_eq!(erased, changed);
     }
     let mut view = library.outbox.view().await.unwrap();
     let page = view.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let reasons: Vec<String> = page.into_iter().rev().filter_map(|entry| entry.effect.reason).collect();
-    assert_eq!(reasons, [MASK, MASK, MASK, "other", "request of the reader"]);
+    assert_eq!(reasons, [MASK, MASK, MASK, MASK, "other", "request of the reader"]);
 }

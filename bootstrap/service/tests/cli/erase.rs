@@ -48,8 +48,9 @@ fn no_table_contains_a_text_about_an_erased_user() {
         .set("HANDOVER_GATEWAY__SANDBOX_DELAY", "10ms")
         .set("HANDOVER_GATEWAY__SCAN_INTERVAL", "50ms");
     let server = market(&world);
-    let redriven =
-        format!("outbox redrive --aggregate-id 1 --event-type ORDER_PAID --reason {PLANTED}-redrive");
+    let redriven = format!(
+        "outbox redrive --status sent --aggregate-id 1 --event-type ORDER_PAID --reason {PLANTED}-redrive"
+    );
     world.run(&redriven).done();
     for text in ["title", "refund", "carrier", "number"].map(|text| format!("{PLANTED} {text}")) {
         assert!(is_stored(&world, &format!("{text}.db").replace(' ', "-"), &text), "{text}");
