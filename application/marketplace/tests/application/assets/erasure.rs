@@ -137,7 +137,7 @@ impl Market {
         for (user, key, text) in [
             (BUYER, "own", "{\"title\":\"PLANTED own\",\"price\":88.50}"),
             (OPERATOR, "order", about_order.as_str()),
-            (OPERATOR, "other", "{\"orderId\":1,\"reason\":\"unrelated\"}"),
+            (OPERATOR, "other", "{\"orderId\":999999,\"reason\":\"unrelated\"}"),
         ] {
             let scope = RequestScope {
                 tenant: TENANT,
