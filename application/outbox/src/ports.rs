@@ -14,11 +14,11 @@ mod dead_letters;
 mod endpoint_id;
 mod erasure;
 mod error;
+mod event_group;
 mod history;
 mod idle_consumers;
 mod jobs;
 mod leases;
-mod look_ahead;
 mod monitoring;
 mod numbered;
 mod operator;
@@ -52,6 +52,7 @@ pub use dead_letters::{
 pub use endpoint_id::{EndpointId, EndpointKey};
 pub use erasure::{ErasureRepo, ErasureRepoWrapper, MaskedTexts};
 pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
+pub use event_group::EventGroup;
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
 pub use idle_consumers::IdleConsumers;
 pub use jobs::{
@@ -62,7 +63,6 @@ pub use leases::{
     Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
     PartitionLease, older_relay,
 };
-pub use look_ahead::{Ahead, AheadQuery, EventGroup};
 pub use monitoring::{
     Acknowledgement, AlertRecord, MonitoringQueries, MonitoringQueriesWrapper, MonitoringRepo,
     MonitoringRepoWrapper, ProcessReport, Resolution, StatSample, Thousandths,
@@ -73,8 +73,8 @@ pub use operator::{
     OutboxCounts, OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
 };
 pub use outbox::{
-    DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries, OutboxQueriesWrapper,
-    OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
+    Ahead, AheadQuery, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries,
+    OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
 };
 pub use relay_id::{OlderRelay, RelayId};
 pub(crate) use store::Erased;

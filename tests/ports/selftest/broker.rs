@@ -45,6 +45,7 @@ faults! { broken_by(Fault) {
         "a_dropped_subscription_returns_its_unsettled_messages",
         "a_consumer_at_its_prefetch_limit_continues_after_an_ack",
         "a_message_is_counted_by_its_state",
+        "the_load_of_queues_is_counted_up_to_a_limit",
         "a_refused_declaration_deletes_nothing",
         "a_rejected_message_frees_its_prefetch_slot",
         "a_requeued_message_precedes_waiting_messages",

@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 
 use super::broker::Confirmed;
 use super::error::StoreError;
+use super::event_group::EventGroup;
 use super::idle_consumers::IdleConsumers;
 use super::leases::OwnedPartition;
-use super::look_ahead::{Ahead, AheadQuery};
 use super::relay_id::RelayId;
 
 /// Origin of an event: request, user and trace. A store keeps it as the text of a JSON object.
@@ -191,6 +191,28 @@ pub struct DueQuery {
     pub limit: u32,
     /// Rows with smaller ids may be left out, unless a returned row needs them before it. 0: none may.
     pub from_id: i64,
+}
+
+/// Arguments of [`OutboxQueries::outbox_ahead`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AheadQuery {
+    /// Conditions of the rows. Rows with ids below `from_id` are left out.
+    pub due: DueQuery,
+    /// Groups whose rows are left out.
+    pub except: BTreeSet<EventGroup>,
+    /// Maximum number of pending rows that are read, those of other partitions and of `except` included.
+    pub max_read: u32,
+}
+
+/// Result of [`OutboxQueries::outbox_ahead`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ahead {
+    /// Rows that may be published now, smallest id first.
+    pub rows: Vec<OutboxRow>,
+    /// The id from which the next search continues.
+    pub next_id: i64,
+    /// Whether every pending row from `from_id` on was read.
+    pub is_end: bool,
 }
 
 /// Effect of a `FAILED` row on later rows of its aggregate (`outbox.on-failed`).

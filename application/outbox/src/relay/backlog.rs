@@ -39,7 +39,9 @@ impl Relay {
             Rest::None => self.look_ahead = None,
             Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
                 self.look_ahead = LookAhead::behind(window, self.settings.scan_interval);
-                self.admission.begin(self.queues_of(window));
+                if self.look_ahead.is_some() {
+                    self.admission.begin(self.queues_of(window));
+                }
             }
             Rest::Some | Rest::Unknown => {}
         }

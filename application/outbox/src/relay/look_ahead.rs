@@ -4,7 +4,7 @@
 //! **Invariant:** the position of the search is a hint. A row below it, such as one whose transaction committed late, is
 //! found when the search begins again, and in its turn at the latest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ pub(super) struct LookAhead {
 impl LookAhead {
     /// A search behind the groups that fill this window, for `interval`. `None` if it has rows of many groups.
     pub(super) fn behind(window: &[OutboxRow], interval: Duration) -> Option<LookAhead> {
-        let groups = EventGroup::filling(window);
+        let groups = groups_filling(window);
         let now = Instant::now();
         (!groups.is_empty()).then_some(LookAhead {
             groups,
@@ -58,7 +58,7 @@ impl LookAhead {
     pub(super) fn found(&mut self, query: &AheadQuery, ahead: &Ahead) {
         if ahead.rows.len() as u64 >= u64::from(query.due.limit) {
             // These groups have a backlog too.
-            self.groups.extend(EventGroup::filling(&ahead.rows));
+            self.groups.extend(groups_filling(&ahead.rows));
         }
         if !ahead.is_end {
             self.from_id = ahead.next_id;
@@ -82,4 +82,31 @@ impl LookAhead {
     pub(super) fn is_over(&self) -> bool {
         self.groups.len() > MAX_GROUPS || self.has_reached_end && Instant::now() >= self.until
     }
+}
+
+/// The groups that fill a window: those that have at least an eighth of its rows each, and half of its rows together.
+/// Small groups (a tenant and a type) are preferred to types, and types to tenants. Empty if the rows are of too many
+/// tenants and types.
+fn groups_filling(window: &[OutboxRow]) -> BTreeSet<EventGroup> {
+    let of_both = |row: &OutboxRow| EventGroup::TenantAndType(row.aggregate.tenant, row.event_type.clone());
+    let of_type = |row: &OutboxRow| EventGroup::Type(row.event_type.clone());
+    let of_tenant = |row: &OutboxRow| EventGroup::Tenant(row.aggregate.tenant);
+    let kinds: [&dyn Fn(&OutboxRow) -> EventGroup; 3] = [&of_both, &of_type, &of_tenant];
+    let mut filling = BTreeSet::new();
+    for group_of in kinds {
+        let mut rows: BTreeMap<EventGroup, usize> = BTreeMap::new();
+        for row in window {
+            *rows.entry(group_of(row)).or_default() += 1;
+        }
+        let large = rows.into_iter().filter(|(_, rows)| rows * 8 >= window.len());
+        filling.extend(large.map(|(group, _)| group));
+        let is_in = |row: &&OutboxRow| {
+            let tenant = row.aggregate.tenant;
+            filling.iter().any(|group| group.contains(tenant, &row.event_type))
+        };
+        if window.iter().filter(is_in).count() * 2 >= window.len() {
+            return filling;
+        }
+    }
+    BTreeSet::new()
 }

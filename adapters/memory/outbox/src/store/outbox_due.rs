@@ -104,7 +104,7 @@ pub(super) fn ahead(
         ahead.next_id = row.id + 1;
         let is_selected = query.partitions.contains(row.partition())
             && is_due(row, query.now)
-            && !except.iter().any(|group| group.contains(row));
+            && !except.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type));
         if is_selected && is_first(statement, row, query) {
             ahead.rows.push(row.clone());
             if ahead.rows.len() >= limited(query.limit) {

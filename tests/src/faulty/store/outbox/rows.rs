@@ -77,7 +77,7 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
             let due = DueQuery { limit: u32::MAX, from_id: 0, ..query.due.clone() };
             let is_found = |row: &OutboxRow| {
                 (query.due.from_id..ahead.next_id).contains(&row.id)
-                    && !query.except.iter().any(|group| group.contains(row))
+                    && !query.except.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type))
             };
             let mut rows = self.inner().outbox_view().outbox_due(&due).await?;
             rows.retain(is_found);
