@@ -1,14 +1,14 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
 -- These rights allow the user 'handover' to change neither the schema nor existing rows of the audit log and the
--- ledger, except that an erasure masks reasons, details, errors and responses.
+-- ledger. `handover erase` masks texts in the audit log, too: run it as the owner of the tables.
 GRANT SELECT ON handover.outbox_migrations TO 'handover'@'%';
 GRANT SELECT ON handover.marketplace_migrations TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE (reason) ON handover.outbox_audit_log TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.outbox_audit_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.orders TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payments TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_events TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE (detail) ON handover.outbox_history TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.outbox_history TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_subscriptions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_types TO 'handover'@'%';
@@ -24,7 +24,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_stat_samples TO 'handove
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_jobs TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_endpoints TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_deliveries TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE (error, response) ON handover.webhook_attempts TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.webhook_attempts TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.id_blocks TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.dead_letters TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.listings TO 'handover'@'%';

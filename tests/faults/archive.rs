@@ -1,13 +1,11 @@
-//! The program is killed while it archives and restores, and the folder of the archive refuses files.
+//! The program is killed while it archives and restores.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
-use handover_tests::process::{Launch, eventually};
+use handover_tests::process::Launch;
 use handover_tests::random::RandomSource;
 use handover_tests::snapshot::{DatabaseSnapshot, Table};
 
@@ -16,10 +14,6 @@ use crate::{WITHIN, literal, share_of};
 handover_tests::on_pairs!([
     kills_while_archiving_and_restoring_lose_nothing
 ]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone, mariadb_and_database MariaDbAlone);
-handover_tests::on_pairs!([
-    folder_that_refuses_files_starts_the_alert_and_no_event_leaves
-]: refusing_folder SqliteAlone);
-
 const SELLER: i64 = 1;
 const BUYER: i64 = 2;
 /// Number of orders, each with an event that is archived.
@@ -118,44 +112,4 @@ async fn kills_while_archiving_and_restoring_lose_nothing(pair: Pair) {
         assert!(rows(&snapshot).await == before, "the restored rows differ");
     }
     println!("{pair:?}: {in_the_middle} kills after an event was archived");
-}
-
-fn is_alert_active(launch: &Launch) -> bool {
-    let alerts = run(launch, &["alerts", "--output", "json"]);
-    alerts["items"].as_array().unwrap().iter().any(|each| each["alert"] == "archive-failed")
-}
-
-async fn folder_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pair) {
-    let deployment = Deployment::start(pair).await;
-    let snapshot = with_old_events(&deployment).await;
-    let before = rows(&snapshot).await;
-    let folder = tempfile::tempdir().unwrap();
-    // Files in place of the folders of the years in which the events happened.
-    let years = [40, 50].map(|days| (Utc::now() - TimeDelta::days(days)).format("%Y").to_string());
-    let obstacles: BTreeSet<PathBuf> = years.iter().map(|year| folder.path().join(year)).collect();
-    for obstacle in &obstacles {
-        std::fs::write(obstacle, "").unwrap();
-    }
-    let launch = deployment
-        .launch()
-        .set("HANDOVER_ARCHIVE__URL", &format!("file:{}", folder.path().display()))
-        .set("HANDOVER_ARCHIVE__INTERVAL", "1s")
-        .set("HANDOVER_METRICS__STATE_INTERVAL", "500ms");
-    let server = launch.clone().start().unwrap();
-    eventually(WITHIN, async || match is_alert_active(&launch) {
-        true => Ok(()),
-        false => Err("the alert is not active yet".into()),
-    })
-    .await;
-    assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
-    assert_eq!(places(&snapshot).await.1, 0);
-    for obstacle in &obstacles {
-        std::fs::remove_file(obstacle).unwrap();
-    }
-    eventually(WITHIN, async || match (places(&snapshot).await.1, is_alert_active(&launch)) {
-        (archived, false) if archived >= ORDERS as i64 => Ok(()),
-        (archived, active) => Err(format!("{archived} events are archived; alert: {active}").into()),
-    })
-    .await;
-    server.terminate(WITHIN).unwrap();
 }

@@ -147,7 +147,7 @@ impl App {
 
     /// Sets the storage of the archive, and how long events stay in the outbox.
     pub fn with_archive(self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> App {
-        let needed = Arc::new(EventsOfOpenCases::of(&self));
+        let needed = Arc::new(EventsOfOpenCases::of(&self.tx));
         App {
             outbox: self.outbox.with_archive(Arc::clone(&storage), policy, needed),
             operations: Operations { archive: Some(storage), ..self.operations },

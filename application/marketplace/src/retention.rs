@@ -12,7 +12,6 @@ use marketplace_domain::{
 };
 use serde::Deserialize;
 
-use crate::app::App;
 use crate::ports::{FindingFilter, MarketTransactor, MarketView};
 
 /// Open findings per page.
@@ -25,9 +24,9 @@ pub struct EventsOfOpenCases {
 }
 
 impl EventsOfOpenCases {
-    /// The events that the marketplace of this process needs.
-    pub fn of(app: &App) -> EventsOfOpenCases {
-        EventsOfOpenCases { tx: app.for_background_tasks().tx }
+    /// The events that the marketplace in this store needs.
+    pub fn of(tx: &MarketTransactor) -> EventsOfOpenCases {
+        EventsOfOpenCases { tx: tx.for_background_tasks() }
     }
 }
 

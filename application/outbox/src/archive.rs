@@ -8,6 +8,8 @@ mod format;
 mod job;
 mod kept;
 mod mark;
+mod needed;
+mod parts;
 mod policy;
 mod run;
 mod selection;
@@ -18,11 +20,10 @@ pub use job::ArchiveJob;
 pub(crate) use job::JOB;
 pub use kept::KeptBecause;
 pub use mark::ArchiveMark;
+pub use needed::{NeededEvents, NoNeededEvents};
+pub(crate) use parts::{ArchiveParts, MAX_BATCH};
 pub use policy::{MIN_RETENTION, RetentionPolicy};
 pub use run::{Archive, ArchiveError, ArchiveReport, MAX_RUN_EVENTS};
-pub(crate) use run::{ArchiveParts, MAX_BATCH};
 pub(crate) use selection::settled;
-pub use selection::{
-    ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, NeededEvents, NoNeededEvents, examine,
-};
+pub use selection::{ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, examine};
 pub use storage::{ArchiveStorage, ArchiveStorageError, WrittenFile, probe};

@@ -297,3 +297,15 @@ impl Api {
             .map_err(no_response)
     }
 }
+
+/// The response, if it is a success; otherwise what was answered.
+pub(super) fn acknowledged(
+    what: &str,
+    response: Result<ApiResponse, NoResponse>,
+) -> Result<ApiResponse, String> {
+    match response {
+        Ok(response) if response.is_success() => Ok(response),
+        Ok(ApiResponse { status, code, .. }) => Err(format!("{what}: {status} {code}")),
+        Err(no_response) => Err(no_response.to_string()),
+    }
+}

@@ -6,16 +6,14 @@ use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 use marketplace::App;
 use marketplace::ports::MarketStore;
-use marketplace_domain::UserId;
 
 use super::broker_faults::BrokerFaults;
-use super::client::{Api, ApiResponse, NoResponse};
-use super::journal::{ClientRecord, Journal};
+use super::client::acknowledged;
+use super::journal::ClientRecord;
 use super::market::{Market, Offer, TradingPace};
 use super::past_months::PastMonths;
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
-use super::webhook_receiver::WebhookReceiver;
 
 /// Duration of the broker outage.
 pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
@@ -137,40 +135,6 @@ impl Day<'_> {
             Ok(_) => progress.print_line(&format!("discarded: {EXPLANATION}")),
             Err(unexpected) => journal.note(|record| record.unexpected.push(unexpected)),
         }
-    }
-}
-
-/// The operator creates an endpoint for the receiver. Returns its id.
-pub(super) async fn receive_webhooks(
-    api: &Api,
-    journal: &Journal,
-    operator: UserId,
-    receiver: &WebhookReceiver,
-) -> Option<String> {
-    let created = api.create_endpoint(operator, &receiver.url()).await;
-    let text = |response: &ApiResponse, field: &str| {
-        response.data.get(field).and_then(|value| value.as_str()).map(str::to_owned)
-    };
-    match acknowledged("webhook", created) {
-        Ok(response) => {
-            let is_secret = text(&response, "secret").is_some_and(|secret| receiver.verify_with(&secret));
-            if !is_secret {
-                journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
-            }
-            text(&response, "endpointId")
-        }
-        Err(unexpected) => {
-            journal.note(|record| record.unexpected.push(unexpected));
-            None
-        }
-    }
-}
-
-fn acknowledged(what: &str, response: Result<ApiResponse, NoResponse>) -> Result<ApiResponse, String> {
-    match response {
-        Ok(response) if response.is_success() => Ok(response),
-        Ok(ApiResponse { status, code, .. }) => Err(format!("{what}: {status} {code}")),
-        Err(no_response) => Err(no_response.to_string()),
     }
 }
 

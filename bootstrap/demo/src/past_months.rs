@@ -23,8 +23,7 @@ use marketplace_domain::{BillingPeriod, OrderId, PaymentResult, Settlement, Ship
 use marketplace_wiring::settings::Config;
 use marketplace_wiring::{API, ROLES, Service, Starting};
 
-use super::client::Api;
-use super::day::receive_webhooks;
+use super::client::{Api, ApiResponse, acknowledged};
 use super::journal::{ClientOrder, Journal, Step};
 use super::plan::{AssetCoverage, Deal, Plan};
 use super::webhook_receiver::WebhookReceiver;
@@ -73,6 +72,32 @@ pub(super) async fn play(
     }
     service.stop(STOP_WITHIN).await?;
     Ok(PastMonths { months, orders, endpoint, ended })
+}
+
+/// The operator creates an endpoint for the receiver. Returns its id.
+async fn receive_webhooks(
+    api: &Api,
+    journal: &Journal,
+    operator: UserId,
+    receiver: &WebhookReceiver,
+) -> Option<String> {
+    let created = api.create_endpoint(operator, &receiver.url()).await;
+    let text = |response: &ApiResponse, field: &str| {
+        response.data.get(field).and_then(|value| value.as_str()).map(str::to_owned)
+    };
+    match acknowledged("webhook", created) {
+        Ok(response) => {
+            let is_secret = text(&response, "secret").is_some_and(|secret| receiver.verify_with(&secret));
+            if !is_secret {
+                journal.note(|record| record.unexpected.push("webhook: no secret".to_owned()));
+            }
+            text(&response, "endpointId")
+        }
+        Err(unexpected) => {
+            journal.note(|record| record.unexpected.push(unexpected));
+            None
+        }
+    }
 }
 
 fn closed_months(now: DateTime<Utc>) -> Vec<BillingPeriod> {

@@ -141,10 +141,16 @@ const INVARIANTS: [(&str, &str); 38] = [
          UNION ALL SELECT c.payment_id FROM payment_captures c WHERE c.amount_minor <>
             (SELECT coalesce(sum(a.amount), 0) FROM asset_operations a WHERE a.tenant_id = c.tenant_id
              AND a.kind = 'CAPTURE' AND a.idempotency_key =
-             'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END)
+             CASE WHEN c.invoice_id IS NOT NULL AND EXISTS (SELECT 1 FROM payments p WHERE p.id = c.payment_id
+                AND p.status = 'SUCCESS' AND p.refund_due = 0 AND p.transaction_id = c.transaction_id)
+             THEN 'invoice:' || c.invoice_id || ':capture'
+             ELSE 'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END END)
          UNION ALL SELECT a.id FROM asset_operations a WHERE a.kind = 'CAPTURE' AND a.refund_id IS NULL
             AND NOT EXISTS (SELECT 1 FROM payment_captures c WHERE c.tenant_id = a.tenant_id AND a.idempotency_key =
-             'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END)",
+             CASE WHEN c.invoice_id IS NOT NULL AND EXISTS (SELECT 1 FROM payments p WHERE p.id = c.payment_id
+                AND p.status = 'SUCCESS' AND p.refund_due = 0 AND p.transaction_id = c.transaction_id)
+             THEN 'invoice:' || c.invoice_id || ':capture'
+             ELSE 'payment:' || c.payment_id || ':capture' || CASE c.capture_no WHEN 1 THEN '' ELSE ':' || c.capture_no END END)",
     ),
     (
         "a successful refund was not paid out exactly once, or a refund that did not succeed was paid out",

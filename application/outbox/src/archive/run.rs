@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,9 +19,11 @@ use super::content::{damaged, read_file};
 use super::format::encode;
 use super::kept::KeptBecause;
 use super::mark::ArchiveMark;
+use super::needed::NeededEvents;
+use super::parts::{ArchiveParts, MAX_BATCH};
 use super::policy::RetentionPolicy;
-use super::selection::{NeededEvents, examine, still_archivable};
-use super::storage::{ArchiveStorage, ArchiveStorageError};
+use super::selection::{examine, still_archivable};
+use super::storage::ArchiveStorageError;
 use crate::metrics::{ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVED};
 use crate::outbox::Outbox;
 use crate::ports::{ArchiveFile, Numbered, OutboxRow, StoreError, StoredEvent};
@@ -34,8 +36,6 @@ pub const MAX_RUN_EVENTS: usize = 5_000;
 const MAX_RUN_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of pages that one run examines.
 const MAX_RUN_PAGES: usize = 100;
-/// Maximum number of events that leave the outbox in one unit of work.
-pub(crate) const MAX_BATCH: usize = 500;
 /// Smallest batch after batches that took too long.
 const MIN_BATCH: usize = 16;
 /// A batch that takes longer halves the next ones.
@@ -75,26 +75,6 @@ impl ArchiveReport {
         if events > 0 {
             *self.kept.entry(reason).or_default() += events;
         }
-    }
-}
-
-/// What an archive needs besides its outbox. Clones share it.
-#[derive(Clone)]
-pub(crate) struct ArchiveParts {
-    pub(crate) storage: Arc<dyn ArchiveStorage>,
-    policy: RetentionPolicy,
-    application: Arc<dyn NeededEvents>,
-    /// Number of events that leave the outbox in one unit of work.
-    batch: Arc<AtomicUsize>,
-}
-
-impl ArchiveParts {
-    pub(crate) fn new(
-        storage: Arc<dyn ArchiveStorage>,
-        policy: RetentionPolicy,
-        application: Arc<dyn NeededEvents>,
-    ) -> ArchiveParts {
-        ArchiveParts { storage, policy, application, batch: Arc::new(AtomicUsize::new(MAX_BATCH)) }
     }
 }
 

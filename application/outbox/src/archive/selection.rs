@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use handover_events::EventId;
 
 use super::kept::{Evidence, Interest, KeptBecause, by_evidence, by_row};
+use super::needed::{NeededEvents, NoNeededEvents};
 use super::policy::RetentionPolicy;
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -15,24 +15,6 @@ use crate::ports::{
 
 /// Maximum number of outbox rows that one call of [`examine`] reads.
 pub const MAX_EXAMINED_ROWS: u32 = 500;
-
-/// Port: the events that the application needs, whatever outbox and consume log say.
-#[async_trait]
-pub trait NeededEvents: Send + Sync {
-    /// Those of these events that MUST stay in the database, such as the events of a process that has not ended.
-    async fn needed(&self, rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError>;
-}
-
-/// An application that needs no settled event.
-#[derive(Debug, Clone, Copy)]
-pub struct NoNeededEvents;
-
-#[async_trait]
-impl NeededEvents for NoNeededEvents {
-    async fn needed(&self, _rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError> {
-        Ok(BTreeSet::new())
-    }
-}
 
 /// An event that may leave the database, with its consume-log records, which leave with it.
 #[derive(Debug, Clone, PartialEq, Eq)]

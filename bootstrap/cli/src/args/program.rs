@@ -23,7 +23,7 @@ mariadb-dump --single-transaction (mysqldump) or pg_dump.
 
 To restore, stop the service, move the database file and its -wal and -shm files to another folder, copy FILE to the database \
 file and FILE-* to the files of its secrets, run `handover doctor`, and start. The steps for each engine, and after a restore: \
-bootstrap/docs/restore.md.
+the page about a restore in the documentation.
 
 Examples:
   handover backup /backup/handover-$(date +%F).db
@@ -51,7 +51,7 @@ const CONFIG_HELP: &str = "\
 Without --running, the command shows what a `serve` in its place would use: its file, its variables and its flags. With \
 --running, it reads what the running processes have reported to the database, at most `metrics.state-interval` ago. A \
 setting that differs between processes has one row for each value. How to replace each secret without downtime: \
-bootstrap/docs/secrets.md.
+the page about secrets in the documentation.
 
 Example:
   handover config show --running";

@@ -32,12 +32,12 @@ Examples:
   handover webhook update 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --ordered=false";
 
 const ROTATE_SECRET_HELP: &str = "\
-Requests are signed with both secrets for the time of the overlap. The rotation of all secrets: bootstrap/docs/secrets.md.";
+Requests are signed with both secrets for the time of the overlap. The rotation of all secrets: the page about secrets in the documentation.";
 
 const ROTATE_KEY_HELP: &str = "\
 Encrypts the secrets of all endpoints with `webhook.key`; those that were encrypted with \
 `webhook.previous-key` are read with that key. Run it after the keys were changed in every process, then \
-remove `webhook.previous-key`. The rotation of all secrets: bootstrap/docs/secrets.md.";
+remove `webhook.previous-key`. The rotation of all secrets: the page about secrets in the documentation.";
 
 const RECOVER_HELP: &str = "\
 Sends the DEAD deliveries again that were written in the period, at most 10,000 per call. With \

@@ -13,8 +13,7 @@ use handover_outbox::ports::{
 use super::consume::consumed;
 use super::errors::conflict;
 use super::locks::Lock;
-use super::outbox::passes;
-use super::outbox_index::of_event;
+use super::outbox_index::{of_event, passes};
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::rows::{ArchivedRow, ConsumptionRow};
 use super::statement::{Tables, next};

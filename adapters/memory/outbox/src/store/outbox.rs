@@ -18,7 +18,7 @@ use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
 use super::outbox_due::{ahead, blocked, blocking, due, waiting};
-use super::outbox_index::{is_unreleased, of_aggregate, of_event};
+use super::outbox_index::{is_unreleased, of_aggregate, of_event, passes};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::statement::{Tables, next};
 use super::tables::limited;
@@ -179,17 +179,6 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
         })
         .await
     }
-}
-
-pub(super) fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
-    filter.above_id.is_none_or(|id| row.id > id)
-        && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
-        && filter.status.is_none_or(|status| row.status == status)
-        && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
-        && filter.aggregate_type.as_ref().is_none_or(|kind| row.aggregate.kind == *kind)
-        && filter.aggregate_id.as_ref().is_none_or(|id| row.aggregate.id == *id)
-        && filter.from.is_none_or(|from| row.create_time >= from)
-        && filter.to.is_none_or(|to| row.create_time < to)
 }
 
 #[async_trait]

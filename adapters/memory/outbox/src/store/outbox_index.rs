@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
-use handover_outbox::ports::OutboxRow;
+use handover_outbox::ports::{OutboxFilter, OutboxRow};
 
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::tables::{Row, Table};
@@ -103,4 +103,16 @@ pub(super) fn sent_between<'s>(
         let sent = table.index.sent.range((after, i64::MAX)..).take_while(move |(sent, _)| *sent <= until);
         sent.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
     })
+}
+
+/// Whether the row matches the filter.
+pub(super) fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
+    filter.above_id.is_none_or(|id| row.id > id)
+        && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
+        && filter.status.is_none_or(|status| row.status == status)
+        && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
+        && filter.aggregate_type.as_ref().is_none_or(|kind| row.aggregate.kind == *kind)
+        && filter.aggregate_id.as_ref().is_none_or(|id| row.aggregate.id == *id)
+        && filter.from.is_none_or(|from| row.create_time >= from)
+        && filter.to.is_none_or(|to| row.create_time < to)
 }

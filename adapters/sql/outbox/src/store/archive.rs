@@ -92,6 +92,9 @@ pub(super) fn page(
     most: u32,
 ) -> (String, Vec<Value>) {
     let select = format!("SELECT {} FROM outbox_archived_events", ArchivedTable::COLUMNS);
+    let is_of_aggregate = filter.aggregate_id.is_some() && filter.aggregate_type.is_some();
+    // The index begins with the tenant, and would find the events of a whole tenant.
+    let tenant = if is_of_aggregate { "tenant_id".to_owned() } else { dialect.unindexed("tenant_id") };
     let page = match (&filter.aggregate_id, &filter.aggregate_type) {
         // The few events of an aggregate are found first and then sorted: `+ 0` prevents a scan in the order of ids.
         (Some(_), Some(kind)) => {
@@ -106,7 +109,7 @@ pub(super) fn page(
         Some((condition, values)) => page.and(&condition, values),
     };
     page.with("id > ?", filter.above_id)
-        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with(&format!("{tenant} = ?"), filter.tenant.map(TenantId::get))
         .with("event_type = ?", filter.event_type.as_ref())
         .with("create_time >= ?", filter.from)
         .with("create_time < ?", filter.to)

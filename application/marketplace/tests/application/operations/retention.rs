@@ -16,7 +16,7 @@ use crate::support::{BUYER, Process, TENANT, World, by, gateway, report};
 /// Types of the events that the marketplace needs.
 async fn needed(world: &World, process: &Process) -> BTreeSet<(String, i64)> {
     let rows = world.rows().await;
-    let needed = EventsOfOpenCases::of(&process.app).needed(&rows).await.unwrap();
+    let needed = EventsOfOpenCases::of(&process.app.tx).needed(&rows).await.unwrap();
     let needed_rows = rows.into_iter().filter(|row| needed.contains(&row.event_id));
     needed_rows.map(|row| (row.event_type, row.aggregate.id.number())).collect()
 }
