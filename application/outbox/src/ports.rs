@@ -26,6 +26,8 @@ mod outbox;
 mod relay_id;
 mod store;
 mod webhook_capacity;
+mod webhook_deliveries;
+mod webhook_endpoints;
 mod webhook_transport;
 mod webhooks;
 
@@ -80,13 +82,16 @@ pub use relay_id::{OlderRelay, RelayId};
 pub(crate) use store::Erased;
 pub use store::{OutboxStore, OutboxUnit, OutboxView, Store, UnitOfWork, View, outbox_of};
 pub use webhook_capacity::WebhookCapacity;
+pub use webhook_deliveries::{
+    AfterAttempt, AttemptCounts, AttemptOutcome, ClaimId, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
+    DeliveryFilter, DeliveryState, NewWebhookDelivery, OldDeliveries, SettledDelivery, WebhookAttempt,
+    WebhookClaim, WebhookCounts, WebhookDelivery,
+};
+pub use webhook_endpoints::{
+    AttemptRate, BodyForm, EndpointHeaders, EndpointHealth, EndpointSecret, EndpointStatus, Sealed,
+    WebhookEndpoint,
+};
 pub use webhook_transport::{
     NewSecret, SecretError, SendError, WebhookRequest, WebhookResponse, WebhookTransport,
 };
-pub use webhooks::{
-    AfterAttempt, AttemptCounts, AttemptOutcome, AttemptRate, BodyForm, ClaimId, ClaimedDelivery,
-    DeadDeliveries, DeletedDeliveries, DeliveryFilter, DeliveryState, EndpointHeaders, EndpointHealth,
-    EndpointSecret, EndpointStatus, NewWebhookDelivery, OldDeliveries, Sealed, SettledDelivery,
-    WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries,
-    WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper,
-};
+pub use webhooks::{WebhookQueries, WebhookQueriesWrapper, WebhookRepo, WebhookRepoWrapper};

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::endpoint_id::EndpointId;
-use super::webhooks::{EndpointHeaders, EndpointSecret, WebhookEndpoint};
+use super::webhook_endpoints::{EndpointHeaders, EndpointSecret, WebhookEndpoint};
 
 /// Reason why secrets cannot be encrypted or decrypted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

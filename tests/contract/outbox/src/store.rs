@@ -38,6 +38,7 @@ pub mod webhook_claims;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;
 pub mod webhook_order;
+pub mod webhook_retention;
 pub mod webhook_settling;
 pub mod webhook_tenants;
 
@@ -380,16 +381,18 @@ crate::rules! { store_rules: StoreRig;
         many_deliveries_are_inserted_in_order,
         pages_of_deliveries_are_ordered_by_descending_id,
         every_part_of_a_filter_narrows_the_page_of_deliveries,
-        pending_deliveries_of_deleted_endpoints_are_cancelled,
-        pending_deliveries_of_long_disabled_endpoints_are_cancelled,
-        old_deliveries_are_deleted_with_their_attempts,
-        a_redelivery_of_a_dead_delivery_is_not_deleted,
         dead_deliveries_of_a_period_are_sent_again,
         only_dead_deliveries_that_can_be_sent_are_sent_again,
         a_dead_delivery_is_sent_again_by_one_of_concurrent_units_of_work,
         webhooks_of_all_tenants_are_counted,
         the_oldest_due_delivery_is_neither_paused_nor_blocked,
         a_dropped_unit_of_work_changes_no_webhook,
+    ]
+    webhook_retention: [
+        pending_deliveries_of_deleted_endpoints_are_cancelled,
+        pending_deliveries_of_long_disabled_endpoints_are_cancelled,
+        old_deliveries_are_deleted_with_their_attempts,
+        a_redelivery_of_a_dead_delivery_is_not_deleted,
     ]
     webhook_claims: [
         due_deliveries_are_claimed_the_longest_due_first,
