@@ -1,14 +1,20 @@
-//! Wrappers around units of work and views, for fault injection and counting in tests. A wrapper implements only the
+//! Wrappers around units of work, views and brokers, for fault injection and counting in tests. A wrapper implements only the
 //! methods that it changes.
 //!
 //! For each port `P` marked `#[wrappable]` the macro generates a trait `PWrapper`, whose default methods call the
-//! inner unit of work. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`.
+//! inner unit of work. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`. A [`BrokerWrapper`] does the same
+//! for a broker.
 
 use std::future::{Future, ready};
+use std::num::NonZeroU16;
 
 use async_trait::async_trait;
 
-use crate::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use crate::ports::{
+    Broker, BrokerError, OutboxUnit, OutboxView, Outgoing, PublishOutcome, QueueDepth, QueueLoad, StoreError,
+    Subscription, UnitOfWork, View,
+};
+use crate::topology::Topology;
 
 /// A wrapper around a unit of work or view.
 pub trait Wraps: Send {
@@ -67,5 +73,77 @@ where
 
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.0.commit().await
+    }
+}
+
+/// A [`Broker`] in front of another one, which it calls in each method that it does not implement.
+#[async_trait]
+pub trait BrokerWrapper: Send + Sync {
+    /// The wrapped broker.
+    fn inner(&self) -> &dyn Broker;
+
+    /// See [`Broker::declare`].
+    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        self.inner().declare(topology).await
+    }
+
+    /// See [`Broker::publish`].
+    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        self.inner().publish(window).await
+    }
+
+    /// See [`Broker::subscribe`].
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError> {
+        self.inner().subscribe(queue, prefetch).await
+    }
+
+    /// See [`Broker::queues`].
+    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
+        self.inner().queues().await
+    }
+
+    /// See [`Broker::load`].
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        self.inner().load(queues, up_to).await
+    }
+
+    /// See [`Broker::blocked`].
+    async fn blocked(&self) -> Option<String> {
+        self.inner().blocked().await
+    }
+}
+
+#[async_trait]
+impl<W: BrokerWrapper> Broker for W {
+    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        BrokerWrapper::declare(self, topology).await
+    }
+
+    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        BrokerWrapper::publish(self, window).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError> {
+        BrokerWrapper::subscribe(self, queue, prefetch).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
+        BrokerWrapper::queues(self).await
+    }
+
+    async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        BrokerWrapper::load(self, queues, up_to).await
+    }
+
+    async fn blocked(&self) -> Option<String> {
+        BrokerWrapper::blocked(self).await
     }
 }

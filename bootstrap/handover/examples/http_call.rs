@@ -1,15 +1,18 @@
-//! An effect outside of the database: at least once, with the event id as idempotency key.
+//! A call over HTTP: at least once, with the event id as idempotency key.
 //!
-//! The mail server fails twice. You see three attempts with the same key, and one mail.
+//! The receiver answers 503 twice. You see three requests with the same key, and one that is accepted.
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use handover::{Data, Event, Outbox, at_least_once};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use handover::{Data, Event, Outbox, at_least_once, ensure};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, Event)]
@@ -20,36 +23,28 @@ struct TicketSold {
     address: String,
 }
 
-/// Stands for the client of a mail server that ignores a repeated key.
-#[derive(Default)]
-struct Mailer {
-    attempts: Mutex<u32>,
-    sent: Mutex<BTreeSet<String>>,
+struct Notices {
+    client: reqwest::Client,
+    url: String,
 }
 
-impl Mailer {
-    fn send(&self, key: &str, address: &str) -> Result<(), io::Error> {
-        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        *attempts += 1;
-        println!("attempt {attempts} for {address}");
-        if *attempts < 3 {
-            return Err(io::Error::other("the mail server is busy"));
-        }
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
-        Ok(())
-    }
-}
-
-async fn mail(event: Event<TicketSold>, mailer: Data<Mailer>) -> Result<(), io::Error> {
-    mailer.send(event.event_id(), &event.address)
+async fn notify(event: Event<TicketSold>, notices: Data<Notices>) -> handover::Result {
+    let request = notices.client.post(&notices.url).header("Idempotency-Key", event.event_id());
+    let answer = request.json(&serde_json::json!({ "to": event.address })).send().await?;
+    // Any other status is an answer for reqwest, not an error.
+    ensure!(answer.status().is_success(), "the receiver answered {}", answer.status());
+    Ok(())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = receiver().await?;
+    // A redirect would repeat the request as GET.
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
     let (pool, _folder) = common::database("").await?;
     let outbox = Outbox::builder(pool.clone())
-        .data(Mailer::default())
-        .consumer("mail", at_least_once(mail))
+        .data(Notices { client, url })
+        .consumer("notices", at_least_once(notify))
         .build()?;
     outbox.migrate().await?;
     let running = outbox.start().await?;
@@ -61,6 +56,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let applied = "SELECT count(*) FROM event_consume_log WHERE status = 'SUCCESS'";
     common::wait_for(&pool, 1, applied).await?;
     println!("the event is applied");
-    running.stop(Duration::from_secs(10)).await?;
+    // Longer than an attempt may take.
+    running.stop(Duration::from_secs(15)).await?;
     Ok(())
+}
+
+/// Starts the other system and returns the URL to call.
+async fn receiver() -> Result<String, std::io::Error> {
+    async fn accept(
+        State(requests): State<Arc<AtomicU32>>,
+        headers: HeaderMap,
+        Json(notice): Json<serde_json::Value>,
+    ) -> StatusCode {
+        let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let status = if number < 3 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NO_CONTENT };
+        println!("request {number} for {}, key {:?}: {status}", notice["to"], headers["idempotency-key"]);
+        status
+    }
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/notices", listener.local_addr()?);
+    let router = Router::new().route("/notices", post(accept)).with_state(Arc::default());
+    #[allow(clippy::disallowed_methods, reason = "the other system is no task of the service")]
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(url)
 }

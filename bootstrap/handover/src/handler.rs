@@ -20,6 +20,30 @@ use crate::registration::Registration;
 /// Result of a handler. `?` converts every error into one after which the event is retried.
 pub type Result<T = (), E = HandlerError> = std::result::Result<T, E>;
 
+/// Returns a [`HandlerError::retryable`] from a handler, unless the condition holds. The other arguments are those of [`format!`].
+///
+/// ```
+/// use handover::{Event, ensure};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, Event)]
+/// # #[event(name = "book.lent", aggregate = "book")]
+/// # struct BookLent { #[event(key)] book: i64, reader: String }
+///
+/// async fn index(event: Event<BookLent>) -> handover::Result {
+///     ensure!(event.book > 0, "book {} is not on the shelf yet", event.book);
+///     Ok(())
+/// }
+/// # let _ = index;
+/// ```
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($why:tt)+) => {
+        if !$condition {
+            return ::std::result::Result::Err($crate::HandlerError::retryable(::std::format!($($why)+)));
+        }
+    };
+}
+
 /// Reason why a handler did not apply an event.
 ///
 /// `?` creates it from any error: the event is then retried as the consumer's [`Handlers::retry`] says, and after the last

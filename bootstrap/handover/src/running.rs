@@ -61,7 +61,8 @@ impl<DB> Running<DB> {
     }
 
     /// Finishes the work in progress, then closes the connections. An error if that takes longer than `limit`: the tasks
-    /// are then ended where they are, and what they had not committed is repeated after the next start.
+    /// are then ended where they are, and what they had not committed is repeated after the next start. A limit longer than the
+    /// longest [`timeout`](crate::Handlers::timeout) of a consumer (10 s by default) leaves time for the attempts in progress.
     pub async fn stop(self, limit: Duration) -> Result<(), Error> {
         let tasks = self.services.tasks();
         let stopped = tokio::time::timeout(limit, tasks.stop()).await;

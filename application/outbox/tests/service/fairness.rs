@@ -1,6 +1,5 @@
 //! The relay while a tenant or an event type has a backlog: events of others do not wait for it.
 
-use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use handover_events::{AggregateRef, OutboxStatus};
 use handover_memory::MemoryBroker;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
-use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 use handover_outbox::{EventSpec, RelaySettings};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -58,28 +57,16 @@ impl Recorder {
 }
 
 #[async_trait]
-impl Broker for Recorder {
-    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.inner.declare(topology).await
+impl BrokerWrapper for Recorder {
+    fn inner(&self) -> &dyn Broker {
+        &self.inner
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         self.permits.acquire().await.unwrap().forget();
         let ids = window.iter().map(|outgoing| outgoing.event_id().to_string()).collect();
         self.windows.lock().unwrap().push(ids);
-        self.inner.publish(window).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.inner.subscribe(queue, prefetch).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.inner.queues().await
+        self.inner().publish(window).await
     }
 
     async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
@@ -88,11 +75,7 @@ impl Broker for Recorder {
             Load::Fixed(loads) => return Ok(loads.clone()),
             Load::Real => {}
         }
-        self.inner.load(queues, up_to).await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.inner.blocked().await
+        self.inner().load(queues, up_to).await
     }
 }
 
@@ -141,7 +124,7 @@ impl Backlogged {
 
     /// A subscription of the consumers' queue.
     async fn subscribe(&self, prefetch: u16) -> Box<dyn Subscription> {
-        self.broker.subscribe(QUEUE, prefetch.try_into().unwrap()).await.unwrap()
+        self.broker.inner.subscribe(QUEUE, prefetch.try_into().unwrap()).await.unwrap()
     }
 }
 

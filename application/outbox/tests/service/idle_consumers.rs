@@ -1,6 +1,5 @@
 //! Events that mean no work for a consumer.
 
-use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use handover_memory::MemoryBroker;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 
 use crate::library::{Library, QUEUE, eventually};
 use crate::{Loans, lent, noted};
@@ -55,30 +55,14 @@ struct Declarations {
 }
 
 #[async_trait]
-impl Broker for Declarations {
+impl BrokerWrapper for Declarations {
+    fn inner(&self) -> &dyn Broker {
+        &self.inner
+    }
+
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.had_older_relays.lock().unwrap().push(topology.has_older_relays);
-        self.inner.declare(topology).await
-    }
-
-    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        self.inner.publish(window).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.inner.subscribe(queue, prefetch).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.inner.queues().await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.inner.blocked().await
+        self.inner().declare(topology).await
     }
 }
 

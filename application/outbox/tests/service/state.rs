@@ -1,6 +1,5 @@
 //! State of the deployment as metrics: what is read, and by which process.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +7,12 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::{
-    Broker, BrokerError, DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, Outgoing,
-    PublishOutcome, QueueDepth, StoreError, Subscription, UnitOfWork,
+    Broker, BrokerError, DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, QueueDepth,
+    StoreError, UnitOfWork,
 };
 use handover_outbox::state::{DatabaseState, STATE_TIME, Sample, StateMetrics, StateSource};
 use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 use handover_outbox::{Metric, Outbox, with_tx};
 
 use crate::library::{Library, QUEUE, eventually};
@@ -56,31 +56,15 @@ async fn state_has_rows_queues_and_the_age_of_the_oldest_due_event() {
 struct WithoutAges(Arc<dyn Broker>);
 
 #[async_trait]
-impl Broker for WithoutAges {
-    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.0.declare(topology).await
-    }
-
-    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        self.0.publish(window).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.0.subscribe(queue, prefetch).await
+impl BrokerWrapper for WithoutAges {
+    fn inner(&self) -> &dyn Broker {
+        &*self.0
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        let mut queues = self.0.queues().await?;
+        let mut queues = self.inner().queues().await?;
         queues.iter_mut().for_each(|queue| queue.oldest_ready = None);
         Ok(queues)
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.0.blocked().await
     }
 }
 

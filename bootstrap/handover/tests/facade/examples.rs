@@ -13,7 +13,7 @@ const EXAMPLES: [(&str, &str); 11] = [
     ("bulk", "10000 events published and applied in "),
     ("cost", "times as long"),
     ("follow_up", "invoice 1 sent"),
-    ("http_call", "attempt 3 for ann@example.org"),
+    ("http_call", "request 3 for \"ann@example.org\""),
     ("library", "3 reminders; ann has 2 loans"),
     ("middleware", "2 calls, 1 failed"),
     // The reason of the replay, from the audit log.

@@ -11,6 +11,7 @@ use handover_memory::MemoryBroker;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 use marketplace::Settings;
 use marketplace::service;
 
@@ -44,16 +45,16 @@ fn use_one(left: &AtomicU32) -> bool {
 }
 
 #[async_trait]
-impl Broker for UnreliableBroker {
+impl BrokerWrapper for UnreliableBroker {
+    fn inner(&self) -> &dyn Broker {
+        &self.inner
+    }
+
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         if use_one(&self.slow_declarations) {
             pass(SLOW).await;
         }
-        self.inner.declare(topology).await
-    }
-
-    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        self.inner.publish(window).await
+        self.inner().declare(topology).await
     }
 
     async fn subscribe(
@@ -62,16 +63,8 @@ impl Broker for UnreliableBroker {
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
         assert!(!use_one(&self.panics), "panic of the test broker");
-        let inner = self.inner.subscribe(queue, prefetch).await?;
+        let inner = self.inner().subscribe(queue, prefetch).await?;
         Ok(Box::new(UnreliableSubscription { inner, failing_acks: Arc::clone(&self.failing_acks) }))
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.inner.queues().await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.inner.blocked().await
     }
 }
 

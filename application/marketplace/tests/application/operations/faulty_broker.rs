@@ -1,13 +1,12 @@
 //! A broker with injected publish faults.
 
-use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::Tasks;
 use handover_outbox::ports::*;
-use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 
 use crate::support::{pass, secs};
 
@@ -33,23 +32,23 @@ pub(crate) struct FaultyBroker {
 }
 
 #[async_trait]
-impl Broker for FaultyBroker {
-    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.broker.declare(topology).await
+impl BrokerWrapper for FaultyBroker {
+    fn inner(&self) -> &dyn Broker {
+        &self.broker
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let fault = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
         let lost = || Err(BrokerError::Unreachable("the connection was lost".into()));
         match fault {
-            None => self.broker.publish(window).await,
+            None => self.inner().publish(window).await,
             Some(PublishFault::Lost) => lost(),
             Some(PublishFault::ReplyLost) => {
-                self.broker.publish(window).await?;
+                self.inner().publish(window).await?;
                 lost()
             }
             Some(PublishFault::Late) => {
-                let outcomes = self.broker.publish(window).await;
+                let outcomes = self.inner().publish(window).await;
                 pass(secs(1)).await;
                 outcomes
             }
@@ -58,26 +57,10 @@ impl Broker for FaultyBroker {
                 std::future::pending().await
             }
             Some(PublishFault::KilledAfter(tasks)) => {
-                self.broker.publish(window).await?;
+                self.inner().publish(window).await?;
                 tasks.kill();
                 std::future::pending().await
             }
         }
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.broker.subscribe(queue, prefetch).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.broker.queues().await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.broker.blocked().await
     }
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
+use handover_outbox::wrap::BrokerWrapper;
 use tokio::time::Instant;
 
 use crate::support::pass;
@@ -145,32 +146,16 @@ impl SlowBroker {
 }
 
 #[async_trait]
-impl Broker for SlowBroker {
-    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.inner.declare(topology).await
+impl BrokerWrapper for SlowBroker {
+    fn inner(&self) -> &dyn Broker {
+        &self.inner
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let delay =
             std::mem::replace(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner), self.later);
-        let outcomes = self.inner.publish(window).await;
+        let outcomes = self.inner().publish(window).await;
         pass(delay).await;
         outcomes
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &str,
-        prefetch: NonZeroU16,
-    ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.inner.subscribe(queue, prefetch).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.inner.queues().await
-    }
-
-    async fn blocked(&self) -> Option<String> {
-        self.inner.blocked().await
     }
 }
