@@ -5,11 +5,10 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
-use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
+use handover_outbox::ports::{Due, DueQuery, OnFailed, StoreError, UnorderedTypes};
 
 use super::outbox_table::OutboxTable;
 use crate::dialect::{Dialect, placeholders};
-use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
@@ -69,11 +68,32 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     (sql, values)
 }
 
-/// The due rows in id order. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id, or one that
+/// The query for the earliest `next_retry_time` after `now` of a pending row in the partitions.
+fn next_due(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+    let one = |status: &str| {
+        format!(
+            "SELECT * FROM (SELECT o.next_retry_time FROM outbox_events o {index} \
+             WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
+             ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
+            index = dialect.index("idx_status_time"),
+            is = dialect.opaque_literal(status),
+        )
+    };
+    let sql = format!(
+        "SELECT min(next_retry_time) AS next_due FROM ({} UNION ALL {}) AS earliest",
+        one("NEW"),
+        one("RETRY")
+    );
+    let of_one = values![query.now, mask(query.partitions)];
+    (sql, [of_one.clone(), of_one].concat())
+}
+
+/// The due rows in id order, each with the next due time. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id, or one that
 /// is left out.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
-    let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
+    let (next_due, mut values) = next_due(dialect, query);
+    values.extend(names(unordered).chain(names(unordered)));
     let (conditions, condition_values) = conditions(dialect, query);
     let starts_later = query.from_id > 0;
     let (or_left_out, and_from) = if starts_later { (" OR e.id < ?", " AND o.id >= ?") } else { ("", "") };
@@ -81,7 +101,7 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         values.push(query.from_id.into());
     }
     let sql = format!(
-        "SELECT {columns}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
+        "SELECT {columns}, ({next_due}) AS next_due, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND ({id} > o.id{or_left_out})) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions}{and_from} ORDER BY o.id LIMIT ?",
@@ -130,9 +150,19 @@ impl Session {
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
-    pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+    pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
         let mut rows = self.fetch(&sql, values).await?;
+        let next = match rows.first() {
+            Some(first) => OutboxTable::fields(first).opt_time("next_due"),
+            None => {
+                let (sql, values) = next_due(self.dialect, query);
+                let next = self.fetch_one(&sql, values).await?;
+                next.map_or(Ok(None), |next| OutboxTable::fields(&next).opt_time("next_due"))
+            }
+        };
+        // A time that cannot be read is reported with its row by the pages of unreadable rows.
+        let next = next.unwrap_or_default();
         let mut overtaken = false;
         for row in &rows {
             overtaken |= OutboxTable::fields(row).flag("overtaken")?;
@@ -143,30 +173,7 @@ impl Session {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;
         }
-        Ok(self.readable(&rows, OutboxTable::read))
-    }
-
-    pub(super) async fn next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        let one = |status: &str| {
-            format!(
-                "SELECT * FROM (SELECT o.id, o.next_retry_time AS next FROM outbox_events o {index} \
-                 WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
-                 ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
-                index = self.dialect.index("idx_status_time"),
-                is = self.dialect.opaque_literal(status),
-            )
-        };
-        let sql = format!("{} UNION ALL {}", one("NEW"), one("RETRY"));
-        let mask = mask(partitions);
-        let rows = self
-            .fetch(&sql, values![now].into_iter().chain([mask.clone(), now.into(), mask]).collect())
-            .await?;
-        let next = |row: &Row| row.of("outbox_events", "id").time("next");
-        Ok(self.readable(&rows, next).into_iter().min())
+        Ok(Due { rows: self.readable(&rows, OutboxTable::read), next })
     }
 
     pub(super) async fn forward_retries(
