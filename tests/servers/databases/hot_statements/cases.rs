@@ -135,7 +135,7 @@ pub(super) const CASES: &[Case] = &[
             max_read: 5_000,
         })
         .map_ok(|ahead| ahead.rows)),
-    view!("next due time", ["idx_outbox_pending", "idx_status_time"], |view| view
+    view!("next due time", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { partitions: PartitionSet::EMPTY, ..due_at(later(60)) })
         .map_ok(|due| due.next)),

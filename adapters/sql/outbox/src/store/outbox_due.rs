@@ -9,6 +9,7 @@ use handover_outbox::ports::{Due, DueQuery, OnFailed, StoreError, UnorderedTypes
 
 use super::outbox_table::OutboxTable;
 use crate::dialect::{Dialect, placeholders};
+use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
@@ -19,7 +20,11 @@ pub(super) const EARLIER: &str =
     "(e.aggregate_seq < o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id < o.id))";
 pub(super) const LATER: &str =
     "(e.aggregate_seq > o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id > o.id))";
-const IN_PARTITION: &str = "((? >> o.partition_no) & 1) = 1";
+
+/// The condition that a row of the outbox is in one of the partitions. Its parameter is their [`mask`].
+fn in_partition(alias: &str) -> String {
+    format!("((? >> {alias}.partition_no) & 1) = 1")
+}
 
 /// The partitions as a bit mask: one parameter, so that the statement is the same for every set.
 fn mask(partitions: PartitionSet) -> Value {
@@ -46,10 +51,11 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     let mut values = values![*now, mask(*partitions)];
     values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
     let mut sql = format!(
-        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
+        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition} \
          AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
         pending = dialect.pending(),
+        in_partition = in_partition("o"),
         is_ordered = is_ordered("o.event_type", unordered),
         waiting = dialect.index("idx_outbox_waiting"),
     );
@@ -68,28 +74,31 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     (sql, values)
 }
 
-/// The query for the earliest `next_retry_time` after `now` of a pending row in the partitions.
+/// The columns with the earliest `next_retry_time` after `now` of the pending rows of each status in the partitions.
 fn next_due(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
-    let one = |status: &str| {
+    let one = |status: &str, column: &str| {
         format!(
-            "SELECT * FROM (SELECT o.next_retry_time FROM outbox_events o {index} \
-             WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
-             ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
+            "(SELECT n.next_retry_time FROM outbox_events n {index} WHERE n.status = {is} AND n.next_retry_time > ? \
+             AND {in_partition} ORDER BY n.next_retry_time LIMIT 1) AS {column}",
             index = dialect.index("idx_status_time"),
             is = dialect.opaque_literal(status),
+            in_partition = in_partition("n"),
         )
     };
-    let sql = format!(
-        "SELECT min(next_retry_time) AS next_due FROM ({} UNION ALL {}) AS earliest",
-        one("NEW"),
-        one("RETRY")
-    );
+    let columns = format!("{}, {}", one("NEW", "next_new"), one("RETRY", "next_retry"));
     let of_one = values![query.now, mask(query.partitions)];
-    (sql, [of_one.clone(), of_one].concat())
+    (columns, [of_one.clone(), of_one].concat())
 }
 
-/// The due rows in id order, each with the next due time. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id, or one that
-/// is left out.
+/// The earlier of the times in the columns of [`next_due`]. A time that cannot be read is skipped: the pages of unreadable
+/// rows report it with its row.
+fn earliest(row: &Row) -> Option<DateTime<Utc>> {
+    let row = OutboxTable::fields(row);
+    ["next_new", "next_retry"].into_iter().filter_map(|column| row.opt_time(column).ok().flatten()).min()
+}
+
+/// The due rows in id order, each with the columns of [`next_due`]. `overtaken` is 1 if an earlier pending event of the same
+/// aggregate has a greater id, or one that is left out.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
     let (next_due, mut values) = next_due(dialect, query);
@@ -101,7 +110,7 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         values.push(query.from_id.into());
     }
     let sql = format!(
-        "SELECT {columns}, ({next_due}) AS next_due, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
+        "SELECT {columns}, {next_due}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND ({id} > o.id{or_left_out})) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions}{and_from} ORDER BY o.id LIMIT ?",
@@ -154,15 +163,12 @@ impl Session {
         let (sql, values) = in_order_of_ids(self.dialect, query);
         let mut rows = self.fetch(&sql, values).await?;
         let next = match rows.first() {
-            Some(first) => OutboxTable::fields(first).opt_time("next_due"),
+            Some(first) => earliest(first),
             None => {
-                let (sql, values) = next_due(self.dialect, query);
-                let next = self.fetch_one(&sql, values).await?;
-                next.map_or(Ok(None), |next| OutboxTable::fields(&next).opt_time("next_due"))
+                let (columns, values) = next_due(self.dialect, query);
+                self.fetch_one(&format!("SELECT {columns}"), values).await?.as_ref().and_then(earliest)
             }
         };
-        // A time that cannot be read is reported with its row by the pages of unreadable rows.
-        let next = next.unwrap_or_default();
         let mut overtaken = false;
         for row in &rows {
             overtaken |= OutboxTable::fields(row).flag("overtaken")?;
@@ -184,9 +190,10 @@ impl Session {
     ) -> Result<u64, StoreError> {
         let sql = format!(
             "UPDATE outbox_events AS o {index} SET next_retry_time = ?, update_time = ? \
-             WHERE o.status = {retry} AND o.next_retry_time > ? AND o.retry_count > 0 AND {IN_PARTITION}",
+             WHERE o.status = {retry} AND o.next_retry_time > ? AND o.retry_count > 0 AND {in_partition}",
             index = self.dialect.index("idx_status_time"),
             retry = self.dialect.opaque_literal("RETRY"),
+            in_partition = in_partition("o"),
         );
         self.execute(&sql, values![now, now, beyond].into_iter().chain([mask(partitions)]).collect()).await
     }
