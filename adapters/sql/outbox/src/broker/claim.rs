@@ -62,7 +62,7 @@ impl DatabaseSubscription {
         room: usize,
     ) -> Result<Vec<Queued>, StoreError> {
         // A session that another process ended must not claim: its messages would never be returned to the queue.
-        // Who ends a session locks its row first, then only messages that it has claimed: none of these.
+        // No deadlock: a process that ends the session locks its row first, then only messages that it has claimed.
         let sql = format!(
             "WITH ready AS (SELECT id FROM outbox_broker_messages WHERE queue = ? AND session_id IS NULL \
                AND id >= ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {skip_locked}), \

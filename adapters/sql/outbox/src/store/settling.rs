@@ -30,12 +30,15 @@ pub(super) fn sent(dialect: &dyn Dialect, events: &[&EventId], now: DateTime<Utc
 /// The query for the partitions that the relay still owns in the epoch given with the partition.
 fn owned(relay: &RelayId, partitions: &[OwnedPartition]) -> (String, Vec<Value>) {
     let partitions = padded(partitions);
-    let pairs = vec!["(?,?)"; partitions.len()].join(",");
     let sql = format!(
-        "SELECT partition_no FROM outbox_partitions WHERE owner = ? AND (partition_no, epoch) IN (VALUES {pairs})"
+        "SELECT partition_no FROM outbox_partitions WHERE owner = ? AND partition_no IN ({}) \
+         AND epoch = CASE partition_no {}END",
+        placeholders(partitions.len()),
+        "WHEN ? THEN ? ".repeat(partitions.len()),
     );
-    let pairs = partitions.iter().flat_map(|owned| values![owned.partition.number(), owned.epoch]);
-    (sql, values![&relay.0].into_iter().chain(pairs).collect())
+    let numbers = partitions.iter().map(|owned| Value::from(owned.partition.number()));
+    let epochs = partitions.iter().flat_map(|owned| values![owned.partition.number(), owned.epoch]);
+    (sql, values![&relay.0].into_iter().chain(numbers).chain(epochs).collect())
 }
 
 impl Session {
