@@ -75,7 +75,7 @@ pub use operator::{
     OutboxCounts, OutboxFilter, Redrive, RedrivenRow, UnreadableRow,
 };
 pub use outbox::{
-    Ahead, AheadQuery, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries,
+    Ahead, AheadQuery, Due, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries,
     OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
 };
 pub use relay_id::{OlderRelay, RelayId};

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use crate::low_water_mark::LowWaterMark;
 use crate::outbox::Outbox;
-use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
+use crate::ports::{Due, DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
@@ -120,8 +120,7 @@ impl Relay {
             return Ok(Step::BrokerUnreachable);
         }
         self.bring_retries_forward(owned).await?;
-        // Both queries use the same time: otherwise a row that becomes due between them would be missing from both
-        // results.
+        // All queries use the same time: otherwise a row that becomes due between them would be missing from the results.
         let now = self.outbox.now();
         match self.publish_ahead(owned, now).await? {
             Published::All | Published::Some => {}
@@ -130,16 +129,16 @@ impl Relay {
         let Some(room) = self.wait_for_room().await else { return Ok(Step::Worked) };
         let owned = self.ownership.owned();
         let limit = self.limit(room);
-        let mut due = self.due(owned, now, limit).await?;
+        let Due { rows: mut due, next } = self.due(owned, now, limit).await?;
         let rest = Rest::after(due.len(), limit);
         self.search_behind(&due, limit);
         due.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         if due.is_empty() {
             self.outbox.outage.nothing_due();
-            return Ok(Step::Idle(self.idle_for(owned, now).await?));
+            return Ok(Step::Idle(self.idle_for(next)));
         }
         match self.publish(&due, rest).await? {
-            Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(owned, now).await?)),
+            Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(next))),
             Published::All | Published::Some => Ok(Step::Worked),
             Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
         }
@@ -221,12 +220,7 @@ impl Relay {
         }
     }
 
-    async fn due(
-        &mut self,
-        owned: PartitionSet,
-        now: DateTime<Utc>,
-        limit: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>, limit: u32) -> Result<Due, StoreError> {
         let mut view = self.outbox.view().await?;
         if owned != self.searched {
             self.searched = owned;
@@ -237,17 +231,17 @@ impl Relay {
         let query = DueQuery { from_id, limit, ..self.due_query(owned, now) };
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
-        self.low_water.found(from_id, due.iter().map(|row| row.id).min(), begun.elapsed());
+        self.low_water.found(from_id, due.rows.iter().map(|row| row.id).min(), begun.elapsed());
         Ok(due)
     }
 
     /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
-    async fn idle_for(&mut self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
-        let next_due = self.outbox.view().await?.outbox_view().outbox_next_due(owned, now).await?;
-        let until_due =
-            next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);
+    fn idle_for(&mut self, next_due: Option<DateTime<Utc>>) -> Duration {
+        let now = self.outbox.now();
+        let until_due = next_due
+            .map_or(self.settings.scan_interval, |due| (due - now).to_std().unwrap_or(Duration::ZERO));
         self.low_water.full_within(until_due);
-        Ok(until_due.min(self.settings.scan_interval).min(self.ownership.until_tick()))
+        until_due.min(self.settings.scan_interval).min(self.ownership.until_tick())
     }
 
     async fn back_off(&mut self) {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_contract::samples::{BOOK_LENT, BOOK_OVERDUE, due_at};
-use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
+use handover_events::{AggregateRef, OutboxStatus};
 use handover_memory::{MemoryStore, SeededRandom, VirtualClock};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, RandomSource, Store, UnitOfWork,
-    View,
+    Due, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, RandomSource, Store,
+    UnitOfWork, View,
 };
 
 use super::store::{START, event};
@@ -26,7 +26,7 @@ fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedP
 
 async fn due(store: &MemoryStore, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<String> {
     let mut view = store.view().await.unwrap();
-    ids(&view.outbox_view().outbox_due(&DueQuery { on_failed, limit, ..due_at(now) }).await.unwrap())
+    ids(&view.outbox_view().outbox_due(&DueQuery { on_failed, limit, ..due_at(now) }).await.unwrap().rows)
 }
 
 fn ids(rows: &[OutboxRow]) -> Vec<String> {
@@ -64,7 +64,7 @@ async fn due_rows_follow_aggregate_order_and_blocked_rows_do_not_count_toward_li
     unit.outbox().append(&events).await.unwrap();
     unit.outbox().mark_failed(&[failed("a1", OutboxStatus::Retry, Some(later))], START).await.unwrap();
     assert_eq!(
-        ids(&unit.outbox().outbox_due(&DueQuery { limit: 9, ..due_at(START) }).await.unwrap()),
+        ids(&unit.outbox().outbox_due(&DueQuery { limit: 9, ..due_at(START) }).await.unwrap().rows),
         ["a-timeout", "b0", "b1", "b2"]
     );
     unit.commit().await.unwrap();
@@ -72,7 +72,7 @@ async fn due_rows_follow_aggregate_order_and_blocked_rows_do_not_count_toward_li
     assert_eq!(due(&store, later, OnFailed::Continue, 9).await, ["a1", "a2", "a-timeout", "b0", "b1", "b2"]);
 
     let mut unit = store.begin().await.unwrap();
-    assert_eq!(unit.outbox().outbox_next_due(PartitionSet::ALL, START).await.unwrap(), Some(later));
+    assert_eq!(unit.outbox().outbox_due(&due_at(START)).await.unwrap().next, Some(later));
     assert_eq!(
         unit.outbox().mark_failed(&[failed("a1", OutboxStatus::Failed, None)], START).await.unwrap(),
         1
@@ -145,9 +145,8 @@ async fn due_rows_match_reference_within_unit_of_work_and_after_commit() {
             let now = START + Duration::from_secs(4);
             let rows = unit.outbox().outbox_page(&OutboxFilter::default(), None, 1000).await.unwrap();
             let on_failed = if roll(2) == 0 { OnFailed::Hold } else { OnFailed::Continue };
-            let within =
+            let Due { rows: within, next } =
                 unit.outbox().outbox_due(&DueQuery { on_failed, limit: 1000, ..due_at(now) }).await.unwrap();
-            let next = unit.outbox().outbox_next_due(PartitionSet::ALL, now).await.unwrap();
             unit.commit().await.unwrap();
 
             let mut due_ids: Vec<i64> = within.iter().map(|row| row.id).collect();

@@ -27,7 +27,7 @@ async fn due(store: &SqlMarket) -> (Vec<OutboxRow>, Duration) {
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, limit: WINDOW, ..due_at(Utc::now()) })
         .await
         .unwrap();
-    (rows, start.elapsed())
+    (rows.rows, start.elapsed())
 }
 
 fn outgoing(row: &OutboxRow) -> Outgoing {

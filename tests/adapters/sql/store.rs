@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use handover_contract::samples::due_at;
-use handover_events::{Partition, PartitionSet, TenantId};
+use handover_events::{Partition, TenantId};
 use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind};
 use handover_sql::{SqlStore, SqliteOptions};
 use marketplace_sql::{MIGRATIONS, SqlMarket};
@@ -22,7 +22,8 @@ async fn row_inserted_by_sql_with_only_the_seed_columns_is_due() {
     let fixture = fixture().await;
     fixture.direct_connection().await.execute(SQL_INSERT).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due =
+        view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap().rows;
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
     assert_eq!(
@@ -41,12 +42,13 @@ async fn time_written_by_sql_is_normalized() {
     direct.execute(later).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let now = Utc::now();
-    assert!(view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
-    let next = view.outbox_view().outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap();
+    assert!(due.rows.is_empty());
+    let next = due.next.unwrap();
     // The time that SQL wrote has no fraction of a second.
     let in_range = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
     assert!(in_range, "{next} must be one hour after a time from {before} to {now}");
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap().rows;
     assert_eq!(due.len(), 1);
 }
 
@@ -94,7 +96,8 @@ async fn unreadable_row_does_not_block_other_rows() {
         .await
         .unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due =
+        view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap().rows;
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["valid"]);
     // If the unreadable row made a page shorter, clients would take that page for the last one.
     for limit in [1, 10] {
@@ -103,7 +106,8 @@ async fn unreadable_row_does_not_block_other_rows() {
     }
     let repair = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
     direct.execute(repair).await.unwrap();
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due =
+        view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap().rows;
     assert_eq!(due.len(), 2, "a time without a zone must be valid");
 }
 
@@ -188,9 +192,10 @@ async fn due_rows_follow_aggregate_order_when_earlier_event_has_greater_id() {
     let events = [event("second", 7, 2), event("other", 8, 1), event("first", 7, 1)];
     append(&fixture.store, &events).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due =
+        view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap().rows;
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 1, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 1, ..due_at(Utc::now()) }).await.unwrap().rows;
     assert_eq!(due[0].event_id.as_str(), "first");
 }
 

@@ -130,13 +130,21 @@ pub fn kind_of(sql: &str) -> String {
             changed => format!("{inserted}; change {changed}"),
         };
     }
+    // An UPDATE in or behind a query; not a locking clause.
+    let changed = words.windows(3).find_map(|words| match words {
+        [before, "UPDATE", table] if *before != "FOR" => Some(*table),
+        [..] => None,
+    });
     match words.first().copied().unwrap_or_default() {
         "BEGIN" | "START" => "begin".to_owned(),
         "COMMIT" => "commit".to_owned(),
         "INSERT" => format!("insert {}", table_after("INTO")),
         "UPDATE" => format!("change {}", table_after("UPDATE")),
         "DELETE" => format!("delete {}", table_after("FROM")),
-        "SELECT" | "WITH" => format!("read {}", table_after("FROM")).trim_end().to_owned(),
+        "SELECT" | "WITH" => match changed {
+            Some(table) => format!("change {table}"),
+            None => format!("read {}", table_after("FROM")).trim_end().to_owned(),
+        },
         other => other.to_lowercase(),
     }
 }

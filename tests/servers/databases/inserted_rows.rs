@@ -23,7 +23,7 @@ async fn row_inserted_with_frozen_columns_is_due(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     fixture.outside(INSERT).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap().rows;
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
     assert_eq!(
@@ -98,7 +98,7 @@ async fn partition_column_equals_partition_computed_by_domain(kind: ServerKind) 
             .outbox_due(&DueQuery { partitions: own, limit: 300, ..due_at(start()) })
             .await
             .unwrap();
-        let mut found: Vec<&str> = due.iter().map(|row| row.event_id.as_str()).collect();
+        let mut found: Vec<&str> = due.rows.iter().map(|row| row.event_id.as_str()).collect();
         let mut expected: Vec<&str> =
             expected.iter().filter(|(_, own)| *own == partition).map(|(id, _)| id.as_str()).collect();
         found.sort_unstable();
@@ -135,7 +135,7 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}, create_time = update_time"))
         .await;
     let mut view = fixture.store.view().await.unwrap();
-    view.outbox_view().outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
+    view.outbox_view().outbox_due(&due_at(start())).await.unwrap();
     assert!(
         view.outbox_view()
             .waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10)
@@ -161,7 +161,7 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let any = OutboxFilter::default();
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
-    assert_eq!(ids(due), ["first", "last"]);
+    assert_eq!(ids(due.rows), ["first", "last"]);
     // The unreadable row must not make a page shorter than its limit, because callers treat a short page as the last.
     for limit in [2, 10] {
         assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
@@ -197,8 +197,8 @@ async fn delayed_new_row_does_not_block_later_events_of_aggregate(kind: ServerKi
             .outbox_due(&DueQuery { on_failed, limit: 10, ..due_at(start()) })
             .await
             .unwrap();
-        assert_eq!(due.len(), 1);
-        assert_eq!(due[0].event_id.as_str(), "later");
+        assert_eq!(due.rows.len(), 1);
+        assert_eq!(due.rows[0].event_id.as_str(), "later");
     }
     let waiting =
         view.outbox_view().waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10).await.unwrap();

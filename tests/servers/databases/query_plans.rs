@@ -117,14 +117,14 @@ fn postgres_scan_planned_on_empty_table_reads_only_due_rows() {
         for _ in 0..20 {
             let due =
                 view.outbox_view().outbox_due(&DueQuery { limit: 200, ..due_at(start()) }).await.unwrap();
-            assert!(due.is_empty());
+            assert!(due.rows.is_empty());
         }
         fill(&fixture, kind, 100_000).await;
         append(&fixture.store, &[event("a", 1, 1)]).await.unwrap();
         for _ in 0..20 {
             let due =
                 view.outbox_view().outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) }).await.unwrap();
-            assert_eq!(due.len(), 1);
+            assert_eq!(due.rows.len(), 1);
         }
         drop(view);
         // PostgreSQL reports the statistics of a connection when the connection ends, so all connections are closed.

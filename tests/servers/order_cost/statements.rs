@@ -23,7 +23,10 @@ pub(super) struct Statement {
 
 impl Statement {
     fn is_write(&self) -> bool {
-        let is_changing = |clause| self.sql.starts_with(clause) || self.sql.contains(&format!("({clause}"));
+        // The write may be in a WITH clause or follow one.
+        let follows = |before: &str, clause: &str| self.sql.contains(&format!("{before}{clause}"));
+        let is_changing =
+            |clause| self.sql.starts_with(clause) || follows("(", clause) || follows(") ", clause);
         ["INSERT ", "UPDATE ", "DELETE "].into_iter().any(is_changing)
     }
 }

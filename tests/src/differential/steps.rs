@@ -207,10 +207,6 @@ pub(crate) enum Query {
         on_failed: OnFailed,
         limit: u32,
     },
-    NextDue {
-        partitions: Vec<Small>,
-        at: Small,
-    },
     ByEvent(Vec<&'static str>),
     Page {
         tenant: Option<Small>,

@@ -52,6 +52,7 @@ pub enum Fault {
     RetriesOfOtherPartitionsAreBroughtForward,
     RedrivenRowsAreBroughtForward,
     FenceAlwaysSucceeds,
+    SentRowsAreNotFenced,
     RecordIgnoresExpectedState,
     UnappliedExcludesFailed,
     UnappliedExcludesRegisteredTypes,

@@ -308,6 +308,18 @@ impl MarketSession {
         Ok(changes)
     }
 
+    /// Inserts the listings that do not exist, and returns their number. Each entry has an event of its own, so an entry
+    /// that exists is another one.
+    async fn insert_listings(
+        &mut self,
+        listings: &BTreeMap<Listing, ListingEntry>,
+    ) -> Result<u64, StoreError> {
+        let after = self.dialect().or_keep(ListingTable::KEY, ListingTable::UPDATED);
+        let rows = ListingTable::rows(listings);
+        let affected = self.insert(ListingTable::INSERT, ListingTable::INSERTED, rows, &after).await?;
+        Ok(self.dialect().inserted(listings.len() as u64, affected))
+    }
+
     /// Writes listings. The write also locks their rows.
     async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
         self.insert_or_update::<ListingTable>(ListingTable::rows(listings)).await
@@ -326,13 +338,17 @@ fn entries_after(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTr
 #[async_trait]
 impl EffectRepo for MarketSession {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
+        let written = entries_after(&listings, changes);
+        let inserted = self.insert_listings(&written).await?;
         self.insert_into::<ChangeTable>(ChangeTable::rows(changes), "").await?;
-
+        // A listing is written with its first change: a listing that did not exist has no older changes.
+        if inserted == written.len() as u64 {
+            return Ok(());
+        }
         // The listings are first computed from the new changes only, and written. This write locks them, so that no
         // concurrent unit of work can add a change before all changes are read. A listing is written a second time in
         // the rare case that an older change leads to a different entry.
-        let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
-        let written = entries_after(&listings, changes);
         self.put_listings(&written).await?;
         let mut corrected = entries_after(&listings, &self.changes_of(&listings).await?);
         corrected.retain(|listing, entry| written.get(listing) != Some(entry));

@@ -5,10 +5,11 @@ use crate::value::Value;
 /// The statements that claim messages from a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// One `UPDATE .. RETURNING`: atomic on an engine with a single writer.
+    /// One `UPDATE .. RETURNING`, which skips messages that other transactions have locked.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
     UpdateReturning,
     /// `SELECT .. FOR UPDATE SKIP LOCKED`, then `UPDATE`.
-    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     SkipLocked,
 }
 
@@ -137,7 +138,13 @@ pub trait Dialect: Send + Sync {
         format!("ON CONFLICT ({key}) DO NOTHING")
     }
 
-    /// The number of new rows after an `INSERT` of `rows` rows with [`Dialect::or_ignore`].
+    /// The clause after an `INSERT` whose number of new rows [`Dialect::inserted`] returns. A row whose key exists is left
+    /// as it is, or (on MySQL) updated in these columns, of which one MUST get another value.
+    fn or_keep(&self, key: &str, _columns: &[&str]) -> String {
+        self.or_ignore(key)
+    }
+
+    /// The number of new rows after an `INSERT` of `rows` rows with [`Dialect::or_ignore`] or [`Dialect::or_keep`].
     fn inserted(&self, _rows: u64, affected: u64) -> u64 {
         affected
     }

@@ -193,6 +193,15 @@ pub struct DueQuery {
     pub from_id: i64,
 }
 
+/// Result of [`OutboxQueries::outbox_due`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Rows that may be published now, smallest id first.
+    pub rows: Vec<OutboxRow>,
+    /// Earliest `next_retry_time` after `now` of a pending row in the partitions.
+    pub next: Option<DateTime<Utc>>,
+}
+
 /// Arguments of [`OutboxQueries::outbox_ahead`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AheadQuery {
@@ -244,7 +253,7 @@ pub struct FailedPublish {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait OutboxQueries: Send {
-    /// At most `limit` rows that may be published now, smallest id first.
+    /// At most `limit` rows that may be published now, smallest id first, and the time at which the next row is due.
     ///
     /// - A row MUST be `NEW` or `RETRY`, due, and in one of the partitions. A NULL `next_retry_time` is due.
     /// - An ordered row MUST NOT be returned while an earlier (`aggregate_seq`, then `id`) ordered `RETRY` row of its
@@ -255,7 +264,7 @@ pub trait OutboxQueries: Send {
     /// - Ordered rows of an aggregate MUST be returned in the order of `aggregate_seq`, then `id`, and a later row MUST
     ///   NOT be returned without the earlier due rows of its aggregate.
     /// - Blocked rows MUST NOT count against `limit`.
-    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError>;
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError>;
 
     /// Rows of other groups than `except` that may be published now, smallest id first, although rows with smaller ids
     /// are pending.
@@ -266,13 +275,6 @@ pub trait OutboxQueries: Send {
     /// - The rows from `from_id` up to `next_id` MUST have been searched completely, and `next_id` MUST be greater than
     ///   `from_id` unless no pending row follows.
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError>;
-
-    /// Earliest `next_retry_time` after `now` of a pending row in these partitions.
-    async fn outbox_next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError>;
 
     /// Rows of these events, in any order. Missing events are omitted.
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError>;
@@ -304,6 +306,25 @@ pub trait OutboxRepo: Send {
 
     /// Changes rows to `SENT`. MUST change only `NEW` and `RETRY` rows; returns the number of changed rows.
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
+
+    /// [`OutboxRepo::fence`], then [`OutboxRepo::mark_sent`] of the events of the partitions that it returns. A store may do
+    /// both in one statement: until the end of the unit of work, another relay MUST NOT be able to take these partitions.
+    async fn mark_sent_if_owned(
+        &mut self,
+        owner: &RelayId,
+        holds: &[OwnedPartition],
+        confirmed: &BTreeMap<Partition, Vec<Confirmed>>,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
+        let ours = self.fence(owner, holds).await?;
+        let settled: Vec<&Confirmed> = confirmed
+            .iter()
+            .filter(|(partition, _)| ours.contains(**partition))
+            .flat_map(|(_, list)| list)
+            .collect();
+        self.mark_sent(&settled, now).await?;
+        Ok(ours)
+    }
 
     /// Changes rows to `RETRY` or `FAILED`. MUST change only `NEW` and `RETRY` rows; returns the number of changed
     /// rows.

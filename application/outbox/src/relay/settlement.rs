@@ -14,8 +14,7 @@ use crate::history;
 use crate::metrics::{COMMIT_TO_CONFIRM, DEAD, FAILED, PUBLISH_ATTEMPTS, SENT, seconds};
 use crate::outbox::Outbox;
 use crate::ports::{
-    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
-    StoreError,
+    Confirmed, FailedPublish, HistoryEntry, OutboxRow, OutboxUnit, OwnedPartition, RelayId, StoreError,
 };
 use crate::summary::Happened;
 use crate::transaction::{Attempt, with_tx};
@@ -152,9 +151,7 @@ impl Settlement {
         attempt: Attempt,
         now: DateTime<Utc>,
     ) -> Result<PartitionSet, StoreError> {
-        let ours = OutboxRepo::fence(unit, &self.owner, &self.owned_partitions).await?;
-        let confirmed: Vec<&Confirmed> =
-            self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
+        let ours = unit.mark_sent_if_owned(&self.owner, &self.owned_partitions, &self.confirmed, now).await?;
         let failed: Vec<FailedPublish> = self
             .failed
             .iter()
@@ -162,9 +159,6 @@ impl Settlement {
             .flat_map(|(_, list)| list)
             .cloned()
             .collect();
-        if !confirmed.is_empty() {
-            unit.mark_sent(&confirmed, now).await?;
-        }
         if !failed.is_empty() {
             unit.mark_failed(&failed, now).await?;
             let entries = self.history.iter().filter(|(p, _)| ours.contains(**p));

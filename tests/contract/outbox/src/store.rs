@@ -91,6 +91,8 @@ crate::rules! { store_rules: StoreRig;
         a_row_confirmed_concurrently_becomes_sent_once,
         exactly_one_of_concurrent_relays_takes_a_partition,
         a_fenced_partition_changes_its_owner_only_after_the_settlement,
+        a_partition_with_rows_marked_as_sent_changes_its_owner_only_after_the_settlement,
+        rows_of_a_partition_that_is_taken_at_the_same_time_are_not_settled,
         units_of_work_that_write_different_rows_all_succeed,
     ]
     concurrent_operators: [
@@ -210,6 +212,7 @@ crate::rules! { store_rules: StoreRig;
         the_fence_rejects_the_old_epoch_of_a_partition_that_was_lost,
         the_fence_accepts_an_expired_lease_if_no_other_relay_took_it,
         the_fence_accepts_every_partition_in_one_call,
+        only_rows_of_owned_partitions_become_sent,
     ]
     consume: [
         a_record_is_read_back_as_it_was_written,

@@ -151,6 +151,10 @@ faults! { broken_by(Fault) {
         "an_event_with_a_due_time_holds_back_later_events_of_its_aggregate",
         "a_redriven_row_keeps_its_due_time_when_retries_are_brought_forward",
     ]
+    sent_rows_are_not_fenced: SentRowsAreNotFenced breaks [
+        "only_rows_of_owned_partitions_become_sent",
+        "rows_of_a_partition_that_is_taken_at_the_same_time_are_not_settled",
+    ]
     fence_always_succeeds: FenceAlwaysSucceeds breaks [
         "the_fence_rejects_the_old_epoch_of_a_partition_that_was_lost",
         "the_fence_rejects_partitions_that_are_not_owned",

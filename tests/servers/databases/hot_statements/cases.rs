@@ -1,6 +1,6 @@
 //! The frequent statements, grouped by the port that runs them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,13 +9,13 @@ use futures_util::TryFutureExt as _;
 use handover_contract::samples::webhooks::{claim, dead_deliveries, endpoint_id, endpoint_key, settled};
 use handover_contract::samples::{
     BOOK, BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id,
-    later, redrive, start, tenant, to_retry, unordered,
+    later, partition, redrive, relay, start, tenant, to_retry, unordered,
 };
-use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
+use handover_events::{ConsumeStatus, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     AfterAttempt, AheadQuery, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DeliveryFilter,
     DeliveryState, DueQuery, EndpointHealth, EventGroup, Expected, NewEvent, OldDeliveries, OnFailed,
-    OutboxFilter, Store as _, StoreError, WebhookClaim,
+    OutboxFilter, OwnedPartition, Store as _, StoreError, WebhookClaim,
 };
 use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
@@ -91,8 +91,9 @@ const WEBHOOKS: [&str; 9] = [
     "uk_webhook_deliveries",
 ];
 
-const DUE: [&str; 5] = [
+const DUE: [&str; 6] = [
     "idx_outbox_pending",
+    "idx_status_time",
     "idx_outbox_waiting",
     "idx_outbox_failed",
     "idx_outbox_order",
@@ -112,17 +113,16 @@ const NUMBERED: [&str; 7] = [
 pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
-        .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
-    view!("due rows from the low-water mark", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
-        limit: 200,
-        from_id: 9,
-        ..due_at(later(60))
-    })),
-    view!("due rows behind failed rows with `hold`", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
-        on_failed: OnFailed::Hold,
-        limit: 200,
-        ..due_at(later(60))
-    })),
+        .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })
+        .map_ok(|due| due.rows)),
+    view!("due rows from the low-water mark", DUE, |view| view
+        .outbox_view()
+        .outbox_due(&DueQuery { limit: 200, from_id: 9, ..due_at(later(60)) })
+        .map_ok(|due| due.rows)),
+    view!("due rows behind failed rows with `hold`", DUE, |view| view
+        .outbox_view()
+        .outbox_due(&DueQuery { on_failed: OnFailed::Hold, limit: 200, ..due_at(later(60)) })
+        .map_ok(|due| due.rows)),
     view!("due rows behind a backlog", DUE, |view| view
         .outbox_view()
         .outbox_ahead(&AheadQuery {
@@ -135,9 +135,10 @@ pub(super) const CASES: &[Case] = &[
             max_read: 5_000,
         })
         .map_ok(|ahead| ahead.rows)),
-    view!("next due time", ["idx_status_time"], |view| view
+    view!("next due time", DUE, |view| view
         .outbox_view()
-        .outbox_next_due(PartitionSet::ALL, later(60))),
+        .outbox_due(&DueQuery { partitions: PartitionSet::EMPTY, ..due_at(later(60)) })
+        .map_ok(|due| due.next)),
     view!("backlog", ["idx_outbox_pending", "idx_outbox_failed", "idx_status_time"], |view| view
         .outbox_view()
         .outbox_backlog(later(60))
@@ -251,6 +252,16 @@ pub(super) const CASES: &[Case] = &[
         let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];
         unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await
     }),
+    unit!(
+        "marking as sent behind the fence",
+        ["uk_event_id", "outbox_partitions_pkey", "PRIMARY"],
+        |unit| async {
+            let holds: Vec<OwnedPartition> =
+                Partition::all().map(|partition| OwnedPartition { partition, epoch: 1 }).collect();
+            let sent = BTreeMap::from([(partition(7), vec![confirmed("sent-7"), confirmed("sent-8")])]);
+            unit.outbox().mark_sent_if_owned(&relay("r"), &holds, &sent, start()).await
+        }
+    ),
     unit!("marking as failed", ["uk_event_id"], |unit| unit
         .outbox()
         .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_retry("sent-8", None)], start())),

@@ -1,15 +1,16 @@
 //! Adapters with one defect each, between the application and the observed ports: the simulator observes what the ports
 //! did, and the application gets a wrong result. The simulator must detect each defect.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_events::{EventId, PartitionSet, TenantId};
+use handover_events::{EventId, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     ArchiveQueriesWrapper, ArchiveRepoWrapper, AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker,
-    BrokerError, Changed, ConsumeLogWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper,
-    DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery, ErasureRepoWrapper, HistoryQueriesWrapper,
+    BrokerError, Changed, Confirmed, ConsumeLogWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper,
+    DeadLetterRepoWrapper, Delivery, DeliveryTag, Due, DueQuery, ErasureRepoWrapper, HistoryQueriesWrapper,
     HistoryRepoWrapper, JobQueriesWrapper, JobRepoWrapper, LeaderRepoWrapper, LeaseQueriesWrapper,
     LeaseRepoWrapper, MonitoringQueriesWrapper, MonitoringRepoWrapper, OnFailed, OperatorQueriesWrapper,
     OperatorRepoWrapper, OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition,
@@ -240,6 +241,21 @@ impl OutboxRepoWrapper for Unit {
         }
         Ok(owned)
     }
+
+    async fn mark_sent_if_owned(
+        &mut self,
+        owner: &RelayId,
+        holds: &[OwnedPartition],
+        confirmed: &BTreeMap<Partition, Vec<Confirmed>>,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
+        if self.defect == Defect::NoFence {
+            let all: Vec<&Confirmed> = confirmed.values().flatten().collect();
+            self.inner.outbox().mark_sent(&all, now).await?;
+            return Ok(holds.iter().map(|hold| hold.partition).collect());
+        }
+        self.inner.outbox().mark_sent_if_owned(owner, holds, confirmed, now).await
+    }
 }
 
 impl OperatorRepoWrapper for Unit {}
@@ -331,7 +347,7 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Defective<I> {
 }
 
 impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Defective<I> {
-    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let mut query = query.clone();
         if self.defect == Defect::HoldIgnored {
             query.on_failed = OnFailed::Continue;

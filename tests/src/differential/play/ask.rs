@@ -52,11 +52,8 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                     ..due_at(moment(at))
                 })
                 .await
-                .map(without_ids),
+                .map(|due| (without_ids(due.rows), due.next)),
         ),
-        Query::NextDue { partitions, at } => {
-            rendered(view.outbox_view().outbox_next_due(set(&partitions), moment(at)).await)
-        }
         Query::ByEvent(events) => {
             let wanted: Vec<_> = events.iter().map(|id| event_id(id)).collect();
             let rows = view.outbox_view().outbox_by_event(&wanted).await;

@@ -18,9 +18,8 @@ pub(super) fn outbox_query() -> impl Strategy<Value = Query> {
     let partitions = || prop_oneof![Just((1..=3_i64).collect::<Vec<_>>()), vec(small(), 0..=2)];
     let on_failed = select(&[OnFailed::Continue, OnFailed::Hold][..]);
     prop_oneof![
-        4 => (partitions(), at(), on_failed, limit())
+        6 => (partitions(), at(), on_failed, limit())
             .prop_map(|(partitions, at, on_failed, limit)| Query::Due { partitions, at, on_failed, limit }),
-        2 => (partitions(), at()).prop_map(|(partitions, at)| Query::NextDue { partitions, at }),
         1 => vec(one_of(&EVENTS), 0..=3).prop_map(Query::ByEvent),
         2 => (some(tenant()), some(select(OutboxStatus::ALL)), some(small()), some(at()), some(at()), 0..=3_usize, limit())
             .prop_map(|(tenant, status, aggregate, from, to, skip, limit)| Query::Page {
@@ -221,7 +220,6 @@ pub(crate) fn everything() -> Vec<Query> {
             all.push(Query::Due { partitions: vec![1, 2, 3], at, on_failed, limit });
         }
     }
-    all.extend([0, 2].map(|at| Query::NextDue { partitions: vec![1, 2, 3], at }));
     for consumer in CONSUMERS {
         let types = TYPES.to_vec();
         all.push(Query::Subscription(consumer));

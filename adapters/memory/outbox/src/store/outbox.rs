@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Ahead, AheadQuery, Backlog, Blocked, Confirmed, DueQuery, FailedPublish, Heartbeat, NewEvent, Numbered,
-    OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
+    Ahead, AheadQuery, Backlog, Blocked, Confirmed, Due, DueQuery, FailedPublish, Heartbeat, NewEvent,
+    Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
     OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
     older_relay,
 };
@@ -17,7 +17,7 @@ use super::archive::archived_seq;
 use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
-use super::outbox_due::{ahead, blocked, blocking, due, waiting};
+use super::outbox_due::{ahead, blocked, blocking, due, next_due, waiting};
 use super::outbox_index::{is_unreleased, of_aggregate, of_event, passes};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::statement::{Tables, next};
@@ -26,28 +26,13 @@ use super::unit::MemoryUnit;
 
 #[async_trait]
 impl<X: Tables> OutboxQueries for MemoryUnit<X> {
-    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read_outbox(|statement| due(statement, query)).await
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
+        self.read_outbox(|statement| Due { rows: due(statement, query), next: next_due(statement, query) })
+            .await
     }
 
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
         self.read_outbox(|statement| ahead(statement, query)).await
-    }
-
-    async fn outbox_next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.read_outbox(|statement| {
-            let outbox = statement.outbox();
-            let later = outbox.select(|table| {
-                let retries = table.index.retries.range((now, i64::MAX)..);
-                retries.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
-            });
-            later.filter(|row| partitions.contains(row.partition())).find_map(|row| row.next_retry_time)
-        })
-        .await
     }
 
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {

@@ -85,6 +85,18 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     due.into_iter().cloned().collect()
 }
 
+/// Earliest `next_retry_time` after `now` of a pending row in the partitions.
+pub(super) fn next_due(statement: &Statement<'_>, query: &DueQuery) -> Option<DateTime<Utc>> {
+    let outbox = statement.outbox();
+    let mut later = outbox
+        .select(|table| {
+            let retries = table.index.retries.range((query.now, i64::MAX)..);
+            retries.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+        })
+        .filter(|row| query.partitions.contains(row.partition()));
+    later.find_map(|row| row.next_retry_time)
+}
+
 /// Rows of other groups than `except` that may be published now, in ascending order of id, each the first pending row of
 /// its aggregate.
 pub(super) fn ahead(

@@ -264,6 +264,11 @@ impl Dialect for MysqlDialect {
         "ON DUPLICATE KEY UPDATE duplicates = duplicates + 1".to_owned()
     }
 
+    fn or_keep(&self, key: &str, columns: &[&str]) -> String {
+        // With CLIENT_FOUND_ROWS, an existing row that gets no other value counts like a new one.
+        self.or_replace(key, columns)
+    }
+
     fn inserted(&self, rows: u64, affected: u64) -> u64 {
         // A new row counts as 1, an updated one as 2.
         (2 * rows).saturating_sub(affected)

@@ -191,7 +191,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn claiming(&self) -> Claiming {
-        Claiming::SkipLocked
+        Claiming::UpdateReturning
     }
 
     fn row_claiming(&self) -> RowClaiming {

@@ -18,12 +18,18 @@ use crate::value::{Value, values};
 /// The columns that [`lease`] reads.
 const LEASE: &str = "partition_no, owner, epoch, lease_until";
 
-fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
+/// The partition of a lease.
+pub(super) fn partition(row: &Row) -> Result<Partition, StoreError> {
     let row = row.of("outbox_partitions", "partition_no");
-    let number = row.int("partition_no")?;
+    Partition::from_number(row.int("partition_no")?)
+        .ok_or_else(|| row.corrupt("partition_no", "the number is not between 0 and 63"))
+}
+
+fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
+    let partition = partition(row)?;
+    let row = row.of("outbox_partitions", "partition_no");
     Ok(PartitionLease {
-        partition: Partition::from_number(number)
-            .ok_or_else(|| row.corrupt("partition_no", "the number is not between 0 and 63"))?,
+        partition,
         owner: row.opt_string("owner")?.map(RelayId),
         epoch: row.int("epoch")?,
         lease_until: row.opt_time("lease_until")?,

@@ -1,12 +1,12 @@
 //! The outbox: appending events, recording their outcomes, reading rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Ahead, AheadQuery, Backlog, Blocked, Confirmed, DueQuery, FailedPublish, LeaseQueries, NewEvent,
+    Ahead, AheadQuery, Backlog, Blocked, Confirmed, Due, DueQuery, FailedPublish, LeaseQueries, NewEvent,
     Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
     OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
     older_relay,
@@ -15,6 +15,7 @@ use handover_outbox::ports::{
 use super::outbox_table::{OutboxTable, select};
 use super::page::Page;
 use super::sequences::append_statements;
+use super::settling::{MAX_EVENTS, sent};
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::table::Table;
@@ -127,20 +128,12 @@ impl Session {
 
 #[async_trait]
 impl OutboxQueries for Session {
-    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         self.due(query).await
     }
 
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
         self.ahead(query).await
-    }
-
-    async fn outbox_next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.next_due(partitions, now).await
     }
 
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
@@ -250,22 +243,33 @@ impl OutboxRepo for Session {
     }
 
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
-        let mut moved = 0;
         let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
-        // Without the index hint and `unindexed`, SQLite and PostgreSQL would scan all pending rows.
-        let by_event = self.dialect.index("uk_event_id");
-        let status = self.dialect.unindexed("status");
-        for events in events.chunks(2 * MAX_ROWS) {
-            let events = padded(events);
-            let sql = format!(
-                "UPDATE outbox_events {by_event} SET status = 'SENT', next_retry_time = NULL, sent_time = ?, update_time = ? \
-                 WHERE event_id IN ({}) AND {status} IN ('NEW', 'RETRY')",
-                placeholders(events.len())
-            );
-            let values = values![now, now].into_iter().chain(events.into_iter().map(Value::from)).collect();
+        let mut moved = 0;
+        for events in events.chunks(MAX_EVENTS) {
+            let (sql, values) = sent(self.dialect, events, now);
             moved += self.execute(&sql, values).await?;
         }
         Ok(moved)
+    }
+
+    async fn mark_sent_if_owned(
+        &mut self,
+        owner: &RelayId,
+        holds: &[OwnedPartition],
+        confirmed: &BTreeMap<Partition, Vec<Confirmed>>,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
+        let events: Vec<&EventId> = confirmed.values().flatten().map(Confirmed::event_id).collect();
+        if (1..=MAX_EVENTS).contains(&events.len())
+            && !holds.is_empty()
+            && let Some(ours) = self.fenced_sent(owner, holds, &events, now).await?
+        {
+            return Ok(ours);
+        }
+        let ours = self.fence(owner, holds).await?;
+        let events = confirmed.iter().filter(|(partition, _)| ours.contains(**partition));
+        self.mark_sent(&events.flat_map(|(_, list)| list).collect::<Vec<_>>(), now).await?;
+        Ok(ours)
     }
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {

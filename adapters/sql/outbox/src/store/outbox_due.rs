@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
-use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
+use handover_outbox::ports::{Due, DueQuery, OnFailed, StoreError, UnorderedTypes};
 
 use super::outbox_table::OutboxTable;
 use crate::dialect::{Dialect, placeholders};
@@ -20,7 +20,11 @@ pub(super) const EARLIER: &str =
     "(e.aggregate_seq < o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id < o.id))";
 pub(super) const LATER: &str =
     "(e.aggregate_seq > o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id > o.id))";
-const IN_PARTITION: &str = "((? >> o.partition_no) & 1) = 1";
+
+/// The condition that a row of the outbox is in one of the partitions. Its parameter is their [`mask`].
+fn in_partition(alias: &str) -> String {
+    format!("((? >> {alias}.partition_no) & 1) = 1")
+}
 
 /// The partitions as a bit mask: one parameter, so that the statement is the same for every set.
 fn mask(partitions: PartitionSet) -> Value {
@@ -47,10 +51,11 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     let mut values = values![*now, mask(*partitions)];
     values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
     let mut sql = format!(
-        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
+        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition} \
          AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
         pending = dialect.pending(),
+        in_partition = in_partition("o"),
         is_ordered = is_ordered("o.event_type", unordered),
         waiting = dialect.index("idx_outbox_waiting"),
     );
@@ -69,11 +74,35 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     (sql, values)
 }
 
-/// The due rows in id order. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id, or one that
-/// is left out.
+/// The columns with the earliest `next_retry_time` after `now` of the pending rows of each status in the partitions.
+fn next_due(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+    let one = |status: &str, column: &str| {
+        format!(
+            "(SELECT n.next_retry_time FROM outbox_events n {index} WHERE n.status = {is} AND n.next_retry_time > ? \
+             AND {in_partition} ORDER BY n.next_retry_time LIMIT 1) AS {column}",
+            index = dialect.index("idx_status_time"),
+            is = dialect.opaque_literal(status),
+            in_partition = in_partition("n"),
+        )
+    };
+    let columns = format!("{}, {}", one("NEW", "next_new"), one("RETRY", "next_retry"));
+    let of_one = values![query.now, mask(query.partitions)];
+    (columns, [of_one.clone(), of_one].concat())
+}
+
+/// The earlier of the times in the columns of [`next_due`]. A time that cannot be read is skipped: the pages of unreadable
+/// rows report it with its row.
+fn earliest(row: &Row) -> Option<DateTime<Utc>> {
+    let row = OutboxTable::fields(row);
+    ["next_new", "next_retry"].into_iter().filter_map(|column| row.opt_time(column).ok().flatten()).min()
+}
+
+/// The due rows in id order, each with the columns of [`next_due`]. `overtaken` is 1 if an earlier pending event of the same
+/// aggregate has a greater id, or one that is left out.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
-    let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
+    let (next_due, mut values) = next_due(dialect, query);
+    values.extend(names(unordered).chain(names(unordered)));
     let (conditions, condition_values) = conditions(dialect, query);
     let starts_later = query.from_id > 0;
     let (or_left_out, and_from) = if starts_later { (" OR e.id < ?", " AND o.id >= ?") } else { ("", "") };
@@ -81,7 +110,7 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         values.push(query.from_id.into());
     }
     let sql = format!(
-        "SELECT {columns}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
+        "SELECT {columns}, {next_due}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND ({id} > o.id{or_left_out})) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions}{and_from} ORDER BY o.id LIMIT ?",
@@ -130,9 +159,16 @@ impl Session {
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
-    pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+    pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
         let mut rows = self.fetch(&sql, values).await?;
+        let next = match rows.first() {
+            Some(first) => earliest(first),
+            None => {
+                let (columns, values) = next_due(self.dialect, query);
+                self.fetch_one(&format!("SELECT {columns}"), values).await?.as_ref().and_then(earliest)
+            }
+        };
         let mut overtaken = false;
         for row in &rows {
             overtaken |= OutboxTable::fields(row).flag("overtaken")?;
@@ -143,30 +179,7 @@ impl Session {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;
         }
-        Ok(self.readable(&rows, OutboxTable::read))
-    }
-
-    pub(super) async fn next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        let one = |status: &str| {
-            format!(
-                "SELECT * FROM (SELECT o.id, o.next_retry_time AS next FROM outbox_events o {index} \
-                 WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
-                 ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
-                index = self.dialect.index("idx_status_time"),
-                is = self.dialect.opaque_literal(status),
-            )
-        };
-        let sql = format!("{} UNION ALL {}", one("NEW"), one("RETRY"));
-        let mask = mask(partitions);
-        let rows = self
-            .fetch(&sql, values![now].into_iter().chain([mask.clone(), now.into(), mask]).collect())
-            .await?;
-        let next = |row: &Row| row.of("outbox_events", "id").time("next");
-        Ok(self.readable(&rows, next).into_iter().min())
+        Ok(Due { rows: self.readable(&rows, OutboxTable::read), next })
     }
 
     pub(super) async fn forward_retries(
@@ -177,9 +190,10 @@ impl Session {
     ) -> Result<u64, StoreError> {
         let sql = format!(
             "UPDATE outbox_events AS o {index} SET next_retry_time = ?, update_time = ? \
-             WHERE o.status = {retry} AND o.next_retry_time > ? AND o.retry_count > 0 AND {IN_PARTITION}",
+             WHERE o.status = {retry} AND o.next_retry_time > ? AND o.retry_count > 0 AND {in_partition}",
             index = self.dialect.index("idx_status_time"),
             retry = self.dialect.opaque_literal("RETRY"),
+            in_partition = in_partition("o"),
         );
         self.execute(&sql, values![now, now, beyond].into_iter().chain([mask(partitions)]).collect()).await
     }

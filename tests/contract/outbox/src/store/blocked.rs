@@ -56,7 +56,7 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
         .outbox_view()
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) })
         .await;
-    rows.expect("cannot read due rows").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("cannot read due rows").rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
 /// An aggregate is blocked by the failed event with the smallest `aggregate_seq`, and is returned with the details of

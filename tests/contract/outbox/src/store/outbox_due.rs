@@ -38,7 +38,8 @@ async fn due_of(
         .outbox_view()
         .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
         .await
-        .expect("cannot read due rows");
+        .expect("cannot read due rows")
+        .rows;
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -51,7 +52,8 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn next_due(rig: &dyn StoreRig, set: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("cannot read the next due time")
+    let query = DueQuery { partitions: set, ..due_at(now) };
+    view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read the next due time").next
 }
 
 /// New rows are due immediately, smallest id first.
@@ -221,7 +223,7 @@ pub async fn the_caller_defines_the_unordered_types(rig: &dyn StoreRig) {
     let due = async |names: &[&str], on_failed: OnFailed| {
         let unordered = names.iter().copied().collect();
         let query = DueQuery { unordered, on_failed, ..due_at(start()) };
-        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read due rows");
+        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read due rows").rows;
         rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
     };
     assert_eq!(due(&[], Continue).await, [""; 0], "HELLO is not due and must block the others");
@@ -281,8 +283,13 @@ pub async fn a_limit_never_skips_an_earlier_due_row_of_an_aggregate(rig: &dyn St
         plan.iter().map(|(book, seq)| event(&format!("{book}-{seq}"), *book, *seq)).collect();
     append(rig, &events).await;
     for limit in 1..=10 {
-        let rows =
-            view(rig).await.outbox_view().outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
+        let rows = view(rig)
+            .await
+            .outbox_view()
+            .outbox_due(&DueQuery { limit, ..due_at(start()) })
+            .await
+            .unwrap()
+            .rows;
         assert!(!rows.is_empty(), "all ten rows are due, but none is returned at a limit of {limit}");
         assert!(rows.len() <= limit as usize, "{} rows were returned at a limit of {limit}", rows.len());
         for aggregate in 1..=4 {
@@ -330,7 +337,7 @@ pub async fn a_unit_of_work_sees_its_own_changes_when_it_reads_due_rows(rig: &dy
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("a1")], start()).await.unwrap();
-        let rows = unit.outbox().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+        let rows = unit.outbox().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap().rows;
         assert_eq!(rows.iter().map(|row| &row.event_id).collect::<Vec<_>>(), [&event_id("a2")]);
     });
 }
@@ -363,7 +370,7 @@ pub async fn the_next_due_time_is_of_a_pending_row_in_a_requested_partition(rig:
 }
 
 async fn due_from(rig: &dyn StoreRig, from_id: i64) -> Vec<OutboxRow> {
-    view(rig).await.outbox_view().outbox_due(&DueQuery { from_id, ..due_at(start()) }).await.unwrap()
+    view(rig).await.outbox_view().outbox_due(&DueQuery { from_id, ..due_at(start()) }).await.unwrap().rows
 }
 
 /// A search that begins at an id returns the row of this id and all later ones.

@@ -1,10 +1,14 @@
 //! Concurrent writes: exactly one write to the same row succeeds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use handover_events::ConsumeStatus;
-use handover_outbox::ports::{Changed, Consumption, Expected, OutboxFilter, OwnedPartition, StoreError};
+use handover_events::{ConsumeStatus, OutboxStatus, Partition};
+use handover_outbox::ports::{
+    Changed, Confirmed, Consumption, Expected, OutboxFilter, OwnedPartition, PartitionLease, StoreError,
+    UnitOfWork,
+};
 use tokio::sync::{Barrier, oneshot};
 
 use super::super::{TIMEOUT, within};
@@ -138,8 +142,8 @@ pub async fn exactly_one_of_concurrent_relays_takes_a_partition(rig: &dyn StoreR
     assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), seen.epoch + 1));
 }
 
-/// A fenced partition cannot be taken until the settlement is committed.
-pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig: &dyn StoreRig) {
+/// A partition that `r1` has taken, with the pending row `e`, and its lease.
+async fn owned_partition_with_row(rig: &dyn StoreRig) -> (OwnedPartition, PartitionLease) {
     let of = partition(7);
     let index = usize::from(of.number());
     let free = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
@@ -148,10 +152,17 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
         unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
     });
     let current = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
-    let owned = OwnedPartition { partition: of, epoch: current.epoch };
-    let mut settling = begin(rig).await;
-    assert!(settling.outbox().fence(&relay("r1"), &[owned]).await.unwrap().contains(of));
+    (OwnedPartition { partition: of, epoch: current.epoch }, current)
+}
 
+/// The confirm of the row `e`.
+fn confirm_of_row() -> BTreeMap<Partition, Vec<Confirmed>> {
+    BTreeMap::from([(partition(7), vec![confirmed("e")])])
+}
+
+/// Checks that another relay cannot take the partition from now until the unit of work is committed.
+async fn assert_taken_only_after(rig: &dyn StoreRig, settling: Box<dyn UnitOfWork>, current: PartitionLease) {
+    let index = usize::from(current.partition.number());
     let (store, (started, starts)) = (rig.store(), oneshot::channel());
     let taker = tokio::spawn(async move {
         started.send(()).unwrap();
@@ -181,13 +192,70 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
         );
         tokio::task::yield_now().await;
     }
-    assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
     commit(settling).await;
     let taken = tokio::time::timeout(TIMEOUT, taker)
         .await
         .expect("the partition must be free after its rows were settled")
         .unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
+}
+
+/// A fenced partition cannot be taken until the settlement is committed.
+pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig: &dyn StoreRig) {
+    let (owned, current) = owned_partition_with_row(rig).await;
+    let mut settling = begin(rig).await;
+    assert!(settling.outbox().fence(&relay("r1"), &[owned]).await.unwrap().contains(owned.partition));
+    assert_taken_only_after(rig, settling, current).await;
+}
+
+/// A partition cannot be taken from the time at which its rows are marked as sent until the commit.
+pub async fn a_partition_with_rows_marked_as_sent_changes_its_owner_only_after_the_settlement(
+    rig: &dyn StoreRig,
+) {
+    let (owned, current) = owned_partition_with_row(rig).await;
+    let mut settling = begin(rig).await;
+    let unit = settling.outbox();
+    let ours = unit.mark_sent_if_owned(&relay("r1"), &[owned], &confirm_of_row(), start()).await.unwrap();
+    assert!(ours.contains(owned.partition));
+    assert_taken_only_after(rig, settling, current).await;
+}
+
+/// A settlement that begins while another relay takes the partition settles nothing once that relay has committed.
+pub async fn rows_of_a_partition_that_is_taken_at_the_same_time_are_not_settled(rig: &dyn StoreRig) {
+    let (owned, current) = owned_partition_with_row(rig).await;
+    let mut taking = begin(rig).await;
+    changes_one(taking.outbox().acquire_partition(&relay("r2"), &current, 60_000).await);
+    let (store, (started, starts)) = (rig.store(), oneshot::channel());
+    let settler = tokio::spawn(async move {
+        started.send(()).unwrap();
+        loop {
+            let work = async {
+                let mut unit = store.begin().await?;
+                let confirmed = confirm_of_row();
+                let ours =
+                    unit.outbox().mark_sent_if_owned(&relay("r1"), &[owned], &confirmed, start()).await?;
+                unit.commit().await?;
+                Ok(ours)
+            };
+            match work.await {
+                Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                outcome => return outcome,
+            }
+        }
+    });
+    starts.await.unwrap();
+    // Each read lets the settlement proceed until it waits for the other relay.
+    for _ in 0..20 {
+        let status = within("reading during the takeover", async {
+            view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await
+        });
+        assert_eq!(status.await.unwrap()[0].status, OutboxStatus::New);
+    }
+    commit(taking).await;
+    let ours = tokio::time::timeout(TIMEOUT, settler).await.expect("the settlement must end").unwrap();
+    assert!(ours.unwrap().is_empty(), "the partition belongs to the other relay");
+    let rows = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap();
+    assert_eq!(rows[0].status, OutboxStatus::New, "the row belongs to the other relay");
 }
 
 /// Concurrent units of work that write different rows all succeed.

@@ -1,7 +1,7 @@
 //! Redrives of outbox rows.
 
 use chrono::{DateTime, Utc};
-use handover_events::{OutboxStatus, PartitionSet, TenantId};
+use handover_events::{OutboxStatus, TenantId};
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, Redrive, RedrivenRow};
 
 use super::outbox::{append, as_new, row};
@@ -17,7 +17,7 @@ async fn redriven(rig: &dyn StoreRig, rows: &[Redrive], now: DateTime<Utc>) -> u
 async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec<String> {
     let rows =
         view(rig).await.outbox_view().outbox_due(&DueQuery { on_failed, limit: 1_000, ..due_at(now) }).await;
-    let rows = rows.expect("cannot read due rows");
+    let rows = rows.expect("cannot read due rows").rows;
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -99,8 +99,8 @@ pub async fn a_redriven_row_is_due_at_the_requested_time_and_not_before(rig: &dy
     assert_eq!(due(rig, later(59), OnFailed::Continue).await, ["passes", "free"]);
     assert_eq!(due(rig, later(60), OnFailed::Continue).await, ["sent", "passes", "free"]);
     assert_eq!(due(rig, later(70), OnFailed::Continue).await, ["sent", "failed", "passes", "behind", "free"]);
-    let next = view(rig).await.outbox_view().outbox_next_due(PartitionSet::ALL, later(60)).await.unwrap();
-    assert_eq!(next, Some(later(70)));
+    let due = view(rig).await.outbox_view().outbox_due(&due_at(later(60))).await.unwrap();
+    assert_eq!(due.next, Some(later(70)));
 }
 
 /// A redriven row can be sent or fail like any other.

@@ -127,7 +127,7 @@ pub async fn an_event_with_a_due_time_holds_back_later_events_of_its_aggregate(r
     assert_eq!(brought, 0);
     for (at, expected) in [(59, vec!["before", "other"]), (60, vec!["before", "deferred", "after", "other"])]
     {
-        let due = view(rig).await.outbox_view().outbox_due(&due_at(later(at))).await.expect("due rows");
+        let due = view(rig).await.outbox_view().outbox_due(&due_at(later(at))).await.expect("due rows").rows;
         let ids: Vec<String> = due.into_iter().map(|row| row.event_id.into()).collect();
         assert_eq!(ids, expected, "after {at} s");
     }

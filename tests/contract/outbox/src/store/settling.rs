@@ -1,8 +1,10 @@
 //! Settling outbox rows, and the fence.
 
+use std::collections::BTreeMap;
+
 use chrono::TimeDelta;
-use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
-use handover_outbox::ports::{FailedPublish, OutboxRow, OwnedPartition};
+use handover_events::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
+use handover_outbox::ports::{Confirmed, FailedPublish, OutboxRow, OwnedPartition};
 
 use super::outbox::{append, as_new, refs, row};
 use super::{StoreRig, in_unit, view};
@@ -149,7 +151,7 @@ pub async fn a_retry_due_after_the_bound_becomes_due_now(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "far").await, expected);
     assert_eq!([row(rig, "at-bound").await, row(rig, "at-once").await], others);
     let due = view(rig).await.outbox_view().outbox_due(&due_at(later(2))).await.unwrap();
-    assert!(due.contains(&expected), "{due:?}");
+    assert!(due.rows.contains(&expected), "{due:?}");
     assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 0);
 }
 
@@ -252,4 +254,51 @@ pub async fn the_fence_accepts_every_partition_in_one_call(rig: &dyn StoreRig) {
         owned_partitions.push(take(rig, "r1", number).await);
     }
     assert_eq!(fenced(rig, "r1", &owned_partitions).await, PartitionSet::ALL);
+}
+
+/// Of the confirmed rows, those of the partitions that the relay still owns become `SENT`; the others do not change.
+pub async fn only_rows_of_owned_partitions_become_sent(rig: &dyn StoreRig) {
+    let own = take(rig, "r1", 1).await;
+    let lost = take(rig, "r1", 2).await;
+    take(rig, "r2", 2).await;
+    let released = take(rig, "r1", 3).await;
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[released]).await.unwrap());
+    let never = OwnedPartition { partition: partition(9), epoch: 0 };
+    // A small window, and one of several statements.
+    for (window, rows) in [("small", 1), ("large", 300)] {
+        let id = |book: i64, seq: i64| format!("{window}-{book}-{seq}");
+        let mut confirms: BTreeMap<Partition, Vec<Confirmed>> = BTreeMap::new();
+        for book in [1, 2, 3, 9] {
+            append(rig, &(1..=rows).map(|seq| event(&id(book, seq), book, seq)).collect::<Vec<_>>()).await;
+            confirms.insert(partition(book), (1..=rows).map(|seq| confirmed(&id(book, seq))).collect());
+        }
+        let settle = async |owner: &str, confirms: &BTreeMap<Partition, Vec<Confirmed>>| {
+            let all = [own, lost, released, never];
+            in_unit!(rig, |unit| unit
+                .outbox()
+                .mark_sent_if_owned(&relay(owner), &all, confirms, later(2))
+                .await
+                .expect("the settlement succeeds"))
+        };
+        assert!(settle("R1", &confirms).await.is_empty(), "owners must be compared byte by byte");
+        let own_partition: PartitionSet = [own.partition].into_iter().collect();
+        assert_eq!(settle("r1", &confirms).await, own_partition);
+        for (book, status) in
+            [(1, OutboxStatus::Sent), (2, OutboxStatus::New), (3, OutboxStatus::New), (9, OutboxStatus::New)]
+        {
+            for seq in [1, rows] {
+                assert_eq!(row(rig, &id(book, seq)).await.status, status, "{}", id(book, seq));
+            }
+        }
+        let sent = row(rig, &id(1, rows)).await;
+        assert_eq!((sent.sent_time, sent.update_time), (Some(later(2)), later(2)));
+        assert_eq!(settle("r1", &confirms).await, own_partition, "a repeated settlement changes nothing");
+        assert_eq!(settle("r1", &BTreeMap::new()).await, own_partition);
+        let nothing = in_unit!(rig, |unit| unit
+            .outbox()
+            .mark_sent_if_owned(&relay("r1"), &[], &confirms, later(2))
+            .await
+            .expect("the settlement succeeds"));
+        assert!(nothing.is_empty());
+    }
 }

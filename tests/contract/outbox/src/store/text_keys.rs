@@ -53,7 +53,7 @@ fn events() -> Vec<NewEvent> {
 
 async fn ids_of_due_rows(rig: &dyn StoreRig, on_failed: OnFailed) -> Vec<String> {
     let query = DueQuery { on_failed, ..due_at(later(9)) };
-    let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read due rows");
+    let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read due rows").rows;
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -117,7 +117,7 @@ pub async fn events_of_a_text_key_are_published_in_their_order(rig: &dyn StoreRi
     assert_eq!(ids_of_due_rows(rig, OnFailed::Hold).await, ["first", "second", "third", "other"]);
     let own = [Partition::of(aggregate(1).tenant, key.number())].into_iter().collect();
     let query = DueQuery { partitions: own, ..due_at(later(9)) };
-    let due = view(rig).await.outbox_view().outbox_due(&query).await.unwrap();
+    let due = view(rig).await.outbox_view().outbox_due(&query).await.unwrap().rows;
     assert!(due.iter().filter(|row| row.aggregate.id == key).count() == 3, "{due:?}");
     in_unit!(rig, |unit| {
         unit.outbox().mark_failed(&[to_retry("first", Some(later(60)))], later(1)).await.unwrap()

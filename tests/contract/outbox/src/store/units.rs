@@ -35,7 +35,7 @@ async fn seen(view: &mut dyn OutboxView) -> Vec<&'static str> {
     let due = DueQuery { limit: 9, ..due_at(start()) };
     let checks = [
         ("event", has_event(view, "e").await),
-        ("due", !view.outbox_due(&due).await.unwrap().is_empty()),
+        ("due", !view.outbox_due(&due).await.unwrap().rows.is_empty()),
         ("history", !view.history_of(&[event_id("e")]).await.unwrap().is_empty()),
         ("consumption", view.consumption("inventory", &event_id("e")).await.unwrap().is_some()),
         ("subscription", view.consumer_subscription("inventory").await.unwrap().is_some()),

@@ -79,7 +79,7 @@ pub async fn a_notified_relay_sees_the_events(rig: &dyn StoreRig) {
                 .outbox_due(&DueQuery { partitions: notified, ..due_at(start()) })
                 .await
                 .unwrap();
-            due.into_iter().map(|row| row.aggregate.id.number()).collect::<Vec<_>>()
+            due.rows.into_iter().map(|row| row.aggregate.id.number()).collect::<Vec<_>>()
         });
         in_unit!(rig, |unit| unit.outbox().append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());
         let due = within("the notification", relay).await.unwrap();

@@ -28,38 +28,39 @@ impl<U: MarketView + ?Sized> Faulty<U> {
 }
 
 impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
-    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        let starts_late = self.has(Fault::DueStartsAfterFirstId) && query.from_id > 0;
+        let query = &DueQuery { from_id: query.from_id + i64::from(starts_late), ..query.clone() };
+        let mut due = self.inner().outbox_view().outbox_due(query).await?;
+        if self.has(Fault::NextDueIsNotAfterNow) {
+            let early = DueQuery { now: query.now - TimeDelta::microseconds(1), ..query.clone() };
+            due.next = self.inner().outbox_view().outbox_due(&early).await?.next;
+        }
         if self.has(Fault::DueIncludesBlockedRows) {
             let mut rows = self.pending(query).await?;
             // The fault must violate one guarantee only, so rows of one aggregate stay in sequence.
             let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
             rows.sort_by_key(|row| (row.aggregate_seq, row.id));
-            let mut ordered = Vec::new();
+            due.rows.clear();
             for slot in slots {
                 let at = rows.iter().position(|row| row.aggregate == slot).expect("as many rows as slots");
-                ordered.push(rows.remove(at));
+                due.rows.push(rows.remove(at));
             }
-            ordered.truncate(limit_of);
-            return Ok(ordered);
+            due.rows.truncate(limit_of);
         }
         if self.has(Fault::BlockedRowsCountAgainstLimit) {
             let mut first = self.pending(query).await?;
-            let due =
-                self.inner().outbox_view().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
-            if first.len() != due.len() {
+            let all = DueQuery { limit: u32::MAX, ..query.clone() };
+            let all = self.inner().outbox_view().outbox_due(&all).await?.rows;
+            if first.len() != all.len() {
                 first.truncate(limit_of);
-                first.retain(|row| due.contains(row));
-                return Ok(first);
+                first.retain(|row| all.contains(row));
+                due.rows = first;
             }
         }
-        if self.has(Fault::DueStartsAfterFirstId) && query.from_id > 0 {
-            let query = DueQuery { from_id: query.from_id + 1, ..query.clone() };
-            return self.inner().outbox_view().outbox_due(&query).await;
-        }
-        let mut due = self.inner().outbox_view().outbox_due(query).await?;
         if self.has(Fault::DueIgnoresRowsBelowFirstId) {
-            due.retain(|row| row.id >= query.from_id);
+            due.rows.retain(|row| row.id >= query.from_id);
         }
         Ok(due)
     }
@@ -79,7 +80,7 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
                 (query.due.from_id..ahead.next_id).contains(&row.id)
                     && !query.except.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type))
             };
-            let mut rows = self.inner().outbox_view().outbox_due(&due).await?;
+            let mut rows = self.inner().outbox_view().outbox_due(&due).await?.rows;
             rows.retain(is_found);
             rows.sort_by_key(|row| row.id);
             ahead.rows = rows;
@@ -88,16 +89,6 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
             ahead.next_id += 1;
         }
         Ok(ahead)
-    }
-
-    async fn outbox_next_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        let early = self.has(Fault::NextDueIsNotAfterNow);
-        let now = if early { now - TimeDelta::microseconds(1) } else { now };
-        self.inner().outbox_view().outbox_next_due(partitions, now).await
     }
 
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
@@ -301,6 +292,22 @@ impl OutboxRepoWrapper for Unit {
         let ids = confirmed.iter().map(|proof| proof.event_id().clone());
         self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
         self.inner().outbox().mark_sent(confirmed, now).await
+    }
+
+    async fn mark_sent_if_owned(
+        &mut self,
+        owner: &RelayId,
+        holds: &[OwnedPartition],
+        confirmed: &BTreeMap<Partition, Vec<Confirmed>>,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
+        if self.has(Fault::SentRowsAreNotFenced) {
+            let ours = self.inner().outbox().fence(owner, holds).await?;
+            let all: Vec<&Confirmed> = confirmed.values().flatten().collect();
+            self.inner().outbox().mark_sent(&all, now).await?;
+            return Ok(ours);
+        }
+        self.inner().outbox().mark_sent_if_owned(owner, holds, confirmed, now).await
     }
 
     async fn bring_retries_forward(

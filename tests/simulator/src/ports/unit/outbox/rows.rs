@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, OutboxStatus, PartitionSet};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet};
 use handover_outbox::OnOutage;
 use handover_outbox::ports::{
     Changed, Confirmed, FailedPublish, LeaseRepoWrapper, NewEvent, OnFailed, OperatorRepoWrapper,
@@ -59,6 +59,22 @@ impl OutboxRepoWrapper for Unit {
         self.check_order(&rows).await?;
         self.add_transitions(&rows, true, &ids.iter().map(|id| (id, OutboxStatus::Sent)).collect());
         self.inner.outbox().mark_sent(confirmed, now).await
+    }
+
+    async fn mark_sent_if_owned(
+        &mut self,
+        owner: &RelayId,
+        holds: &[OwnedPartition],
+        confirmed: &BTreeMap<Partition, Vec<Confirmed>>,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
+        let ours = self.fence(owner, holds).await?;
+        let of_ours = confirmed.iter().filter(|(partition, _)| ours.contains(**partition));
+        let confirmed: Vec<&Confirmed> = of_ours.flat_map(|(_, confirmed)| confirmed).collect();
+        if !confirmed.is_empty() {
+            self.mark_sent(&confirmed, now).await?;
+        }
+        Ok(ours)
     }
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
