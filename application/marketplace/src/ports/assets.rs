@@ -51,6 +51,47 @@ pub enum LedgerInconsistency {
     },
 }
 
+/// Position in a comparison of the ledger: first all operations by key, then all balances by tenant and user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerPosition {
+    /// After the operations with this key; `None`: at the start.
+    Operations(Option<OperationKey>),
+    /// After this tenant, or, with a user, after this user of it; `None`: before the first tenant.
+    Balances(Option<(TenantId, Option<UserId>)>),
+}
+
+impl LedgerPosition {
+    /// Before the first operation.
+    pub const START: LedgerPosition = LedgerPosition::Operations(None);
+}
+
+/// A part of a comparison of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerPage {
+    /// Operations by key and tenant, or balances by tenant, user and account.
+    pub inconsistencies: Vec<LedgerInconsistency>,
+    /// Position after this part; `None` after the last one.
+    pub next: Option<LedgerPosition>,
+}
+
+/// At most `limit` discrepancies of the whole ledger of a tenant (`None`: of all).
+pub async fn ledger_inconsistencies<V: AssetQueries + ?Sized>(
+    view: &mut V,
+    tenant: Option<TenantId>,
+    limit: usize,
+) -> Result<Vec<LedgerInconsistency>, StoreError> {
+    const PER_PAGE: u32 = 1_000;
+    let mut found = Vec::new();
+    let mut position = Some(LedgerPosition::START);
+    while let Some(from) = position.filter(|_| found.len() < limit) {
+        let page = view.compare_ledger(tenant, &from, PER_PAGE).await?;
+        found.extend(page.inconsistencies);
+        position = page.next;
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
 /// Reads assets.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -134,13 +175,15 @@ pub trait AssetQueries: Send {
     /// Sum of every account of one tenant (`None`: of each tenant), sorted by tenant and account.
     async fn account_totals(&mut self, tenant: Option<TenantId>) -> Result<Vec<AccountTotal>, StoreError>;
 
-    /// At most `limit` discrepancies of a tenant (`None`: of all): unbalanced operations by key, then drifted balances by
-    /// user. Reads the whole ledger.
-    async fn ledger_inconsistencies(
+    /// Compares the operations of the next `limit` entries, or the next `limit` balances, of a tenant (`None`: of all) from a
+    /// position on. The entries of one operation, and the entries and balances of one user, MUST be in one page and read at the same
+    /// time.
+    async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
+        from: &LedgerPosition,
         limit: u32,
-    ) -> Result<Vec<LedgerInconsistency>, StoreError>;
+    ) -> Result<LedgerPage, StoreError>;
 }
 
 /// Writes assets.
