@@ -41,6 +41,16 @@ async fn audit_log_rejects_update_delete_and_replace() {
         assert!(error.to_string().contains("the audit log is append-only"), "{refused}: {error}");
     }
     direct.execute("UPDATE outbox_audit_log SET reason = '***' WHERE id = 3").await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let entries = view
+        .outbox_view()
+        .audit_page(&handover_outbox::ports::AuditFilter::default(), None, 10)
+        .await
+        .unwrap();
+    assert_eq!(
+        entries.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
+        [(3, "user:9"), (2, "user:9"), (1, "user:9")]
+    );
     for (deleted, changed, age) in [(0, 1, 30), (0, 0, 5), (1, 0, 7)] {
         let entry = format!(
             "INSERT INTO outbox_audit_log (tenant_id, actor, action, selection, changed, trace_id, create_time) \
@@ -58,16 +68,6 @@ async fn audit_log_rejects_update_delete_and_replace() {
             _ => assert_eq!(done.unwrap().rows_affected(), deleted),
         }
     }
-    let mut view = fixture.store.view().await.unwrap();
-    let entries = view
-        .outbox_view()
-        .audit_page(&handover_outbox::ports::AuditFilter::default(), None, 10)
-        .await
-        .unwrap();
-    assert_eq!(
-        entries.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
-        [(3, "user:9"), (2, "user:9"), (1, "user:9")]
-    );
 }
 
 #[tokio::test]

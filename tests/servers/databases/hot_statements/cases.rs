@@ -483,20 +483,21 @@ pub(super) const CASES: &[Case] = &[
     )),
     view!("operations by their keys", ["uk_asset_operations"], |view| view
         .operations_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
-    view!("comparing operations with their entries", ["uk_ledger_entries", "uk_asset_operations"], |view| {
-        view.compare_ledger(None, &LedgerPosition::Operations(Some(operation_key("operation-1"))), 100)
-            .map_ok(|page| page.inconsistencies)
-    }),
+    view!(
+        "comparing operations with their entries",
+        ["uk_ledger_entries", "uk_asset_operations"],
+        |view| async {
+            let from = LedgerPosition::Operations(Some(operation_key("k-7")));
+            view.compare_ledger(None, &from, 100).await.map(|page| page.inconsistencies)
+        }
+    ),
     view!(
         "comparing balances with entries",
         ["asset_balances_pkey", "PRIMARY", "idx_ledger_account"],
-        |view| view
-            .compare_ledger(
-                None,
-                &LedgerPosition::Balances(Some((TenantId::DEFAULT, Some(user(1_000))))),
-                100
-            )
-            .map_ok(|page| page.inconsistencies)
+        |view| async {
+            let from = LedgerPosition::Balances(Some((TenantId::DEFAULT, Some(user(1_000)))));
+            view.compare_ledger(None, &from, 100).await.map(|page| page.inconsistencies)
+        }
     ),
     view!("entries by their keys", ["uk_ledger_entries"], |view| view
         .entries_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
