@@ -114,7 +114,7 @@ impl AssetQueries for MarketUnit {
     async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
-        from: &LedgerPosition,
+        from: LedgerPosition,
         limit: u32,
     ) -> Result<LedgerPage, StoreError> {
         self.read(|statement| ledger::compare(statement, tenant, from, limit)).await

@@ -110,7 +110,7 @@ impl AssetQueries for MarketSession {
     async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
-        from: &LedgerPosition,
+        from: LedgerPosition,
         limit: u32,
     ) -> Result<LedgerPage, StoreError> {
         ledger::compare(self, tenant, from, limit).await

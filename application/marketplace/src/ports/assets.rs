@@ -51,27 +51,38 @@ pub enum LedgerInconsistency {
     },
 }
 
-/// Position in a comparison of the ledger: first all operations by key, then all balances by tenant and user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Position in a comparison of the ledger: first the operations of all entries by id, then all balances by tenant and user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerPosition {
-    /// After the operations with this key; `None`: at the start.
-    Operations(Option<OperationKey>),
+    /// After the entry with this id.
+    Entries(i64),
     /// After this tenant, or, with a user, after this user of it; `None`: before the first tenant.
     Balances(Option<(TenantId, Option<UserId>)>),
 }
 
 impl LedgerPosition {
-    /// Before the first operation.
-    pub const START: LedgerPosition = LedgerPosition::Operations(None);
+    /// Before the first entry.
+    pub const START: LedgerPosition = LedgerPosition::Entries(0);
 }
 
 /// A part of a comparison of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerPage {
-    /// Operations by key and tenant, or balances by tenant, user and account.
+    /// Operations by tenant and key, or balances by tenant, user and account.
     pub inconsistencies: Vec<LedgerInconsistency>,
     /// Position after this part; `None` after the last one.
     pub next: Option<LedgerPosition>,
+}
+
+impl LedgerPage {
+    /// Adds the discrepancies that an earlier part does not have.
+    pub(crate) fn add_to(self, found: &mut Vec<LedgerInconsistency>) {
+        for inconsistency in self.inconsistencies {
+            if !found.contains(&inconsistency) {
+                found.push(inconsistency);
+            }
+        }
+    }
 }
 
 /// At most `limit` discrepancies of the whole ledger of a tenant (`None`: of all).
@@ -84,9 +95,9 @@ pub async fn ledger_inconsistencies<V: AssetQueries + ?Sized>(
     let mut found = Vec::new();
     let mut position = Some(LedgerPosition::START);
     while let Some(from) = position.filter(|_| found.len() < limit) {
-        let page = view.compare_ledger(tenant, &from, PER_PAGE).await?;
-        found.extend(page.inconsistencies);
+        let page = view.compare_ledger(tenant, from, PER_PAGE).await?;
         position = page.next;
+        page.add_to(&mut found);
     }
     found.truncate(limit);
     Ok(found)
@@ -176,12 +187,12 @@ pub trait AssetQueries: Send {
     async fn account_totals(&mut self, tenant: Option<TenantId>) -> Result<Vec<AccountTotal>, StoreError>;
 
     /// Compares the operations of the next `limit` entries, or the next `limit` balances, of a tenant (`None`: of all) from a
-    /// position on. The entries of one operation, and the entries and balances of one user, MUST be in one page and read at the same
-    /// time.
+    /// position on. An operation is compared with all its entries, so it is in two parts if its entries are. The entries and balances of
+    /// one user MUST be in one part and read at the same time.
     async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
-        from: &LedgerPosition,
+        from: LedgerPosition,
         limit: u32,
     ) -> Result<LedgerPage, StoreError>;
 }

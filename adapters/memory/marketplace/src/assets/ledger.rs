@@ -142,43 +142,43 @@ pub(super) fn totals(statement: &Statement<'_>, tenant: Option<TenantId>) -> Vec
 pub(super) fn compare(
     statement: &Statement<'_>,
     tenant: Option<TenantId>,
-    from: &LedgerPosition,
+    from: LedgerPosition,
     limit: u32,
 ) -> LedgerPage {
     match from {
-        LedgerPosition::Operations(after) => compare_operations(statement, tenant, after.as_ref(), limit),
-        LedgerPosition::Balances(after) => compare_balances(statement, tenant, *after, limit),
+        LedgerPosition::Entries(after) => compare_operations(statement, tenant, after, limit),
+        LedgerPosition::Balances(after) => compare_balances(statement, tenant, after, limit),
     }
 }
 
 fn compare_operations(
     statement: &Statement<'_>,
     tenant: Option<TenantId>,
-    after: Option<&OperationKey>,
+    after: i64,
     limit: u32,
 ) -> LedgerPage {
-    let mut sums: BTreeMap<(&OperationKey, TenantId), [i64; 2]> = BTreeMap::new();
-    for EntryRow { operation: (of, key), entry, .. } in of_tenant(statement, tenant) {
-        if after.is_none_or(|after| key > after) {
-            sums.entry((key, *of)).or_default()[usize::from(entry.account.asset() == Asset::Points)] +=
-                entry.amount;
-        }
-    }
+    let entries = statement.entries();
+    let rows: Vec<&EntryRow> = entries.all().filter(|row| row.id > after).take(limited(limit)).collect();
+    let keys =
+        rows.iter().map(|row| &row.operation).filter(|(of, _)| tenant.is_none_or(|tenant| tenant == *of));
     let operations = statement.operations();
-    let mut next = LedgerPosition::Balances(None);
-    let mut keys: BTreeSet<&OperationKey> = BTreeSet::new();
     let mut inconsistencies = Vec::new();
-    for ((key, tenant), [money, points]) in sums {
-        if keys.len() == limited(limit) && !keys.contains(key) {
-            next = LedgerPosition::Operations(keys.last().map(|key| (*key).clone()));
-            break;
+    for key in sorted_unique(keys) {
+        let mut sums = [0, 0];
+        for entry in entries_of(statement, key) {
+            sums[usize::from(entry.account.asset() == Asset::Points)] += entry.amount;
         }
-        keys.insert(key);
-        if money != 0 || points != 0 || operations.get(&(tenant, key.clone())).is_none() {
+        if sums != [0, 0] || operations.get(key).is_none() {
+            let [money, points] = sums;
+            let (tenant, key) = key.clone();
             let sum = if money == 0 { points } else { money };
-            inconsistencies.push(LedgerInconsistency::Unbalanced { tenant, key: key.clone(), sum });
+            inconsistencies.push(LedgerInconsistency::Unbalanced { tenant, key, sum });
         }
     }
+    let next = match rows.last().filter(|_| rows.len() == limited(limit)) {
+        Some(last) => LedgerPosition::Entries(last.id),
+        None => LedgerPosition::Balances(None),
+    };
     LedgerPage { inconsistencies, next: Some(next) }
 }
 

@@ -1,10 +1,14 @@
 //! Totals of the ledger, and its comparison with the operations and balances.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, Row, Session, Value, values};
 use marketplace::ports::{AccountTotal, LedgerInconsistency, LedgerPage, LedgerPosition};
 use marketplace_domain::{Account, Asset, OperationKey, UserId};
+
+use super::operations;
 
 /// The `WHERE` clause, with its parameters, that limits a query to one tenant; empty for all tenants.
 fn of_tenant(column: &str, tenant: Option<TenantId>) -> (String, Vec<Value>) {
@@ -36,57 +40,6 @@ pub(super) async fn totals(
     // The totals are sorted here, because SQL would sort the accounts alphabetically.
     totals.sort_by_key(|total| (total.tenant, total.account));
     Ok(totals)
-}
-
-/// The names of this asset's accounts, as a list for `IN`.
-fn accounts_of(asset: Asset) -> String {
-    let accounts = Account::ALL.iter().filter(|account| account.asset() == asset);
-    accounts.map(|account| format!("'{account}'")).collect::<Vec<_>>().join(", ")
-}
-
-/// The keys of the next entries.
-fn next_keys(dialect: &dyn Dialect, after: &str, limit: u32) -> (String, Vec<Value>) {
-    let sql = format!(
-        "SELECT idempotency_key FROM ledger_entries {} WHERE idempotency_key > ? ORDER BY idempotency_key LIMIT ?",
-        dialect.index("uk_ledger_entries")
-    );
-    (sql, values![after, limit])
-}
-
-/// Operations whose entries do not sum to zero, and entries without an operation, with keys above the first and up to the second one.
-fn unbalanced(
-    dialect: &dyn Dialect,
-    tenant: Option<TenantId>,
-    (after, last): (&str, &str),
-) -> (String, Vec<Value>) {
-    let sum = |asset| {
-        dialect.sum(&format!("CASE WHEN e.account IN ({}) THEN e.amount ELSE 0 END", accounts_of(asset)))
-    };
-    let money = sum(Asset::Wallet);
-    let points = sum(Asset::Points);
-    let mut values = values![after, last];
-    values.extend(tenant.map(|tenant| Value::from(tenant.get())));
-    let only = if tenant.is_some() { "AND e.tenant_id = ?" } else { "" };
-    let sql = format!(
-        "SELECT e.tenant_id, e.idempotency_key, {money} AS money, {points} AS points FROM ledger_entries e {index} \
-         WHERE e.idempotency_key > ? AND e.idempotency_key <= ? {only} GROUP BY e.idempotency_key, e.tenant_id \
-         HAVING {money} <> 0 OR {points} <> 0 OR NOT EXISTS (SELECT 1 FROM asset_operations o \
-         WHERE o.idempotency_key = e.idempotency_key AND o.tenant_id = e.tenant_id) \
-         ORDER BY e.idempotency_key, e.tenant_id",
-        index = dialect.index("uk_ledger_entries")
-    );
-    (sql, values)
-}
-
-fn decode_unbalanced(row: &Row) -> Result<LedgerInconsistency, StoreError> {
-    let row = row.of("ledger_entries", "idempotency_key");
-    let money = row.int("money")?;
-    let points = row.int("points")?;
-    Ok(LedgerInconsistency::Unbalanced {
-        tenant: row.id("tenant_id")?,
-        key: OperationKey::stored(row.string("idempotency_key")?),
-        sum: if money == 0 { points } else { money },
-    })
 }
 
 /// The accounts whose balance `asset_balances` stores: account, SQL expression of the balance, purse of the row.
@@ -151,15 +104,13 @@ fn decode_drifted(tenant: TenantId, row: &Row) -> Result<LedgerInconsistency, St
 pub(super) async fn compare(
     session: &mut Session,
     tenant: Option<TenantId>,
-    from: &LedgerPosition,
+    from: LedgerPosition,
     limit: u32,
 ) -> Result<LedgerPage, StoreError> {
     match from {
-        LedgerPosition::Operations(after) => {
-            compare_operations(session, tenant, after.as_ref().map_or("", OperationKey::as_str), limit).await
-        }
+        LedgerPosition::Entries(after) => compare_operations(session, tenant, after, limit).await,
         LedgerPosition::Balances(Some((of, Some(after)))) => {
-            compare_balances(session, *of, after.get(), limit).await
+            compare_balances(session, of, after.get(), limit).await
         }
         LedgerPosition::Balances(after) => {
             let compared = after.map(|(tenant, _)| tenant);
@@ -175,24 +126,48 @@ pub(super) async fn compare(
     }
 }
 
+/// Finds operations whose entries do not sum to zero, and entries without an operation. Both are immutable and written together.
 async fn compare_operations(
     session: &mut Session,
     tenant: Option<TenantId>,
-    after: &str,
+    after: i64,
     limit: u32,
 ) -> Result<LedgerPage, StoreError> {
-    let (sql, values) = next_keys(session.dialect(), after, limit);
-    let rows = session.fetch(&sql, values).await?;
-    let balances = LedgerPosition::Balances(None);
-    let Some(last) = rows.last() else {
-        return Ok(LedgerPage { inconsistencies: Vec::new(), next: Some(balances) });
+    let sql = "SELECT id, tenant_id, idempotency_key FROM ledger_entries WHERE id > ? ORDER BY id LIMIT ?";
+    let rows = session.fetch(sql, values![after, limit]).await?;
+    let mut last = None;
+    let mut of_tenants: BTreeMap<TenantId, BTreeSet<OperationKey>> = BTreeMap::new();
+    for row in &rows {
+        last = Some(row.int("id")?);
+        let row = row.of("ledger_entries", "idempotency_key");
+        let of: TenantId = row.id("tenant_id")?;
+        if tenant.is_none_or(|tenant| tenant == of) {
+            of_tenants.entry(of).or_default().insert(OperationKey::stored(row.string("idempotency_key")?));
+        }
+    }
+    let mut inconsistencies = Vec::new();
+    for (tenant, keys) in of_tenants {
+        let keys: Vec<OperationKey> = keys.into_iter().collect();
+        let entries = operations::entries_by_key(session, tenant, &keys).await?;
+        let operations = operations::operations_by_key(session, tenant, &keys).await?;
+        let existing: BTreeSet<OperationKey> =
+            operations.into_iter().map(|operation| operation.key).collect();
+        let mut sums: BTreeMap<OperationKey, [i64; 2]> = BTreeMap::new();
+        for (key, entry) in entries {
+            let is_points = entry.account.asset() == Asset::Points;
+            sums.entry(key).or_default()[usize::from(is_points)] += entry.amount;
+        }
+        let different = sums.into_iter().filter(|(key, sums)| *sums != [0, 0] || !existing.contains(key));
+        inconsistencies.extend(different.map(|(key, [money, points])| LedgerInconsistency::Unbalanced {
+            tenant,
+            key,
+            sum: if money == 0 { points } else { money },
+        }));
+    }
+    let next = match last.filter(|_| rows.len() == limit as usize) {
+        Some(last) => LedgerPosition::Entries(last),
+        None => LedgerPosition::Balances(None),
     };
-    let last = last.of("ledger_entries", "idempotency_key").string("idempotency_key")?;
-    let (sql, values) = unbalanced(session.dialect(), tenant, (after, &last));
-    let found = session.fetch(&sql, values).await?;
-    let inconsistencies = found.iter().map(decode_unbalanced).collect::<Result<_, _>>()?;
-    let is_last = rows.len() < limit as usize;
-    let next = if is_last { balances } else { LedgerPosition::Operations(Some(OperationKey::stored(last))) };
     Ok(LedgerPage { inconsistencies, next: Some(next) })
 }
 

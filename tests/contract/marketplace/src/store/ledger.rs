@@ -393,7 +393,7 @@ pub async fn ledger_is_compared_in_parts(rig: &dyn MarketRig) {
             let mut position = Some(LedgerPosition::START);
             let mut parts = 0;
             while let Some(from) = position {
-                let page = view(rig).await.compare_ledger(of.map(tenant), &from, limit).await.unwrap();
+                let page = view(rig).await.compare_ledger(of.map(tenant), from, limit).await.unwrap();
                 found.extend(page.inconsistencies);
                 position = page.next;
                 parts += 1;

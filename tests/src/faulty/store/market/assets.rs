@@ -53,7 +53,7 @@ impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
     async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
-        from: &LedgerPosition,
+        from: LedgerPosition,
         limit: u32,
     ) -> Result<LedgerPage, StoreError> {
         let page = self.inner().compare_ledger(tenant, from, limit).await?;

@@ -20,11 +20,10 @@ impl Operations {
     ) -> Result<(Vec<LedgerInconsistency>, bool), StoreError> {
         let mut found = Vec::new();
         let mut position = Some(LedgerPosition::START);
-        while let Some(from) = position.as_ref().filter(|_| found.len() <= MAX_FINDINGS && !pace.is_stopped())
-        {
+        while let Some(from) = position.filter(|_| found.len() <= MAX_FINDINGS && !pace.is_stopped()) {
             let page = self.tx.view().await?.compare_ledger(tenant, from, ENTRIES).await?;
-            found.extend(page.inconsistencies);
             position = page.next;
+            page.add_to(&mut found);
             pace.rest(&self.tx).await;
         }
         Ok((found, position.is_none()))
