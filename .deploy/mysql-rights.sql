@@ -1,9 +1,10 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
 -- These rights allow the user 'handover' to change neither the schema nor existing rows of the audit log and the
--- ledger. `handover erase` masks texts in the audit log, too: run it as the owner of the tables.
+-- ledger. It may delete entries of the audit log that the view shows: of reads, older than six days. `handover erase` masks texts in the audit log, too: run it as the owner of the tables.
 GRANT SELECT ON handover.outbox_migrations TO 'handover'@'%';
 GRANT SELECT ON handover.marketplace_migrations TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.outbox_audit_log TO 'handover'@'%';
+GRANT SELECT, DELETE ON handover.outbox_old_audit_reads TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.orders TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payments TO 'handover'@'%';

@@ -1,5 +1,6 @@
 //! Measurements on an otherwise idle machine: latency from commit to effect, CPU time when idle, and webhooks.
 
+mod archive;
 mod capacity;
 mod fairness;
 mod migrations;

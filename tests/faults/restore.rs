@@ -49,6 +49,8 @@ async fn restored_dump_has_every_acknowledged_order_and_continues_its_events(pai
     let restored = original.server().database(None).await.unwrap();
     tokio::task::block_in_place(|| restore(&restored, &file));
     let launch = deployment.launch().set("HANDOVER_DATABASE__URL", &restored.url());
+    let (_, report, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+    assert!(report.contains("ok    schema"), "the restored schema differs: {report}");
     let server = launch.start().unwrap();
     let api = Api::of(&server);
     for order in &orders {

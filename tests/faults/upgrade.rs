@@ -1,5 +1,6 @@
 //! A process of an older version works beside one of this version while the schema is migrated. `HANDOVER_OLD_BIN` is the
-//! program of the older version.
+//! program of the first schema version, `HANDOVER_PREVIOUS_BIN` that of the schema version before this one, if programs of that
+//! version need not be stopped before the migration. `tests/run` builds both.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use handover::{EnqueueError, Event, Outbox};
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance_except};
+use handover_tests::process::Server;
 use handover_tests::random::RandomSource;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::snapshot::DatabaseSnapshot;
@@ -17,6 +19,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{WITHIN, assert_progress, eventually, with_short_timeouts};
+
+handover_tests::on_pairs!([program_of_previous_schema_works_and_starts_on_this_schema]:
+    #[ignore = "needs the program of the previous schema"] sqlite_and_database SqliteAlone,
+    #[ignore = "needs the program of the previous schema"] mariadb_from_previous MariaDbAlone,
+    #[ignore = "needs the program of the previous schema"] postgres_from_previous PostgresRabbitMq);
 
 handover_tests::on_pairs!([process_of_older_version_works_during_and_after_migration]:
     #[ignore = "long: needs the program of an older version"] postgres_and_database PostgresAlone,
@@ -41,14 +48,8 @@ struct BookLent {
 }
 
 async fn process_of_older_version_works_during_and_after_migration(pair: Pair) {
-    let kind = pair.database_server().expect("a database server");
-    let database = server_rigs::shared(kind).await.database(None).await.unwrap();
-    let vhost = match pair.is_on_rabbitmq() {
-        true => Some(Arc::new(rabbit_rigs::shared().await.vhost().await.unwrap())),
-        false => None,
-    };
-    let deployment = Deployment::unmigrated(pair, Some(database), vhost);
-    let older = with_short_timeouts(deployment.launch()).program(&older_program());
+    let deployment = empty(pair).await;
+    let older = with_short_timeouts(deployment.launch()).program(&program("HANDOVER_OLD_BIN"));
     older.migrate();
     let old_server = older.start().unwrap();
     let old_api = Api::of(&old_server);
@@ -95,7 +96,8 @@ async fn process_of_older_version_works_during_and_after_migration(pair: Pair) {
 #[ignore = "long: needs the program of an older version"]
 async fn file_of_older_version_is_migrated_by_start_after_kill() {
     let deployment = Deployment::unmigrated(Pair::SqliteAlone, None, None);
-    let old_server = with_short_timeouts(deployment.launch()).program(&older_program()).start().unwrap();
+    let old_server =
+        with_short_timeouts(deployment.launch()).program(&program("HANDOVER_OLD_BIN")).start().unwrap();
     let api = Api::of(&old_server);
     let snapshot = deployment.snapshot().await;
     let ledger = Arc::new(Ledger::default());
@@ -110,8 +112,67 @@ async fn file_of_older_version_is_migrated_by_start_after_kill() {
     check(&api, &snapshot, &ledger).await;
 }
 
-fn older_program() -> PathBuf {
-    PathBuf::from(std::env::var_os("HANDOVER_OLD_BIN").expect("HANDOVER_OLD_BIN is not set"))
+/// A file is migrated between two processes, because only one process uses it.
+async fn program_of_previous_schema_works_and_starts_on_this_schema(pair: Pair) {
+    let deployment = empty(pair).await;
+    let previous = with_short_timeouts(deployment.launch()).program(&program("HANDOVER_PREVIOUS_BIN"));
+    previous.migrate();
+    let mut old_server = Some(previous.start().unwrap());
+    let api = Api::of(old_server.as_ref().unwrap());
+    let snapshot = deployment.snapshot().await;
+    let versions = "SELECT (SELECT max(version) FROM outbox_migrations) + (SELECT max(version) FROM marketplace_migrations)";
+    let before = snapshot.number(versions).await;
+    let ledger = Arc::new(Ledger::default());
+    let random = RandomSource::of_test("upgrade from the previous schema");
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 4, PAUSE).await;
+    assert_progress(&api, &snapshot, &ledger).await;
+
+    let stop = |server: Option<Server>| server.map(|server| server.terminate(WITHIN).unwrap().0);
+    if pair.database_server().is_none() {
+        stop(old_server.take());
+    }
+    let newer = with_short_timeouts(deployment.launch());
+    let migrated = newer.clone();
+    tokio::task::spawn_blocking(move || migrated.migrate()).await.unwrap();
+    let after = snapshot.number(versions).await;
+    assert!(after > before, "the schema of the previous program has the version of this one: {after}");
+    if old_server.is_some() {
+        assert_progress(&api, &snapshot, &ledger).await;
+        assert!(stop(old_server).unwrap().success());
+    }
+    let old_server = previous.start().unwrap();
+    api.set_server(&old_server);
+    assert_progress(&api, &snapshot, &ledger).await;
+    ledger.wait_for_orders(50).await;
+    println!("{pair:?}: the program of the previous schema works on {after}: {}", ledger.summary());
+    assert!(stop(Some(old_server)).unwrap().success());
+
+    let new_server = newer.start().unwrap();
+    api.set_server(&new_server);
+    assert_progress(&api, &snapshot, &ledger).await;
+    load.stop().await;
+    check(&api, &snapshot, &ledger).await;
+    let log = previous.log();
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("\"level\":\"ERROR\"")).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// A deployment whose database has no tables.
+async fn empty(pair: Pair) -> Deployment {
+    let database = match pair.database_server() {
+        Some(kind) => Some(server_rigs::shared(kind).await.database(None).await.unwrap()),
+        None => None,
+    };
+    let vhost = match pair.is_on_rabbitmq() {
+        true => Some(Arc::new(rabbit_rigs::shared().await.vhost().await.unwrap())),
+        false => None,
+    };
+    Deployment::unmigrated(pair, database, vhost)
+}
+
+/// The program that this variable names.
+fn program(variable: &str) -> PathBuf {
+    PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
 }
 
 /// Waits until all work is finished. Then every event was sent, and every consumer has applied it.

@@ -24,7 +24,7 @@ mod refunds;
 
 pub use assets::{
     AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, LedgerEntry,
-    LedgerInconsistency,
+    LedgerInconsistency, LedgerPage, LedgerPosition, ledger_inconsistencies,
 };
 pub use credit::{
     BuyerCredit, CreditChange, CreditQueries, CreditQueriesWrapper, CreditRepo, CreditRepoWrapper,

@@ -21,6 +21,7 @@ extern crate self as handover_outbox;
 
 mod alert;
 pub mod archive;
+mod audit_retention;
 mod broker_outage;
 pub mod consumers;
 pub mod dispatch;
@@ -66,6 +67,7 @@ pub use self::metrics::{
     BUCKETS, COUNT_BUCKETS, METRICS, Metric, MetricKind, append, append_logged_in, count_on_commit,
 };
 pub use alert::{Alert, Limit, Severity};
+pub use audit_retention::AuditRetention;
 pub use event_flow::EventFlow;
 pub use event_id::{event_id, uuid_v7};
 pub use event_line::EVENT_TARGET;

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod archive;
+mod audit;
 mod auth;
 mod consumer;
 mod http;
@@ -19,6 +20,7 @@ use crate::config::{Checked, Reader};
 
 pub use alerts::alerts;
 pub use archive::{ARCHIVE_URL, ArchiveConfig, archive};
+pub use audit::{AuditConfig, audit};
 pub(crate) use auth::read_keys;
 pub use auth::{AuthConfig, JWKS_FILE, JWT_SECRET, PREVIOUS_JWT_SECRET, auth};
 pub use consumer::consumer;

@@ -12,7 +12,7 @@ use handover_outbox::consumers::Bound;
 use handover_outbox::operations::RunningSetting;
 use handover_outbox::state::{StateMetrics, StateSource};
 use handover_outbox::webhooks::{WebhookDispatcher, WebhookRetention, Webhooks};
-use handover_outbox::{ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
+use handover_outbox::{AuditRetention, ConsumerSettings, Outbox, RelaySettings, WakeupNotifier, runtime};
 use handover_runtime::archive::check_storage;
 use handover_runtime::config::{Described, Description};
 use handover_runtime::http::{HttpServer, Listeners};
@@ -100,6 +100,7 @@ impl Starting {
         let monitor = Arc::new(self.database.store().clone());
         let outbox = &self.background.outbox;
         WebhookRetention::new(outbox, self.config.webhook.keep).start(&leader);
+        AuditRetention::new(outbox, self.config.audit.keep_reads).start(&leader);
         let job = ArchiveJob::new(Archive::of(outbox), monitor);
         job.start(&outbox.tx, &leader, self.config.archive.interval);
         Ok(())

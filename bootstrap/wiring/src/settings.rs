@@ -16,9 +16,9 @@ use handover_outbox::ports::OnFailed;
 use handover_outbox::state::ALERTS;
 use handover_runtime::config::{Checked, Configuration, Reader, Secret};
 use handover_runtime::settings::{
-    ArchiveConfig, AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig, MetricsConfig,
-    OutboxConfig, WebhookConfig, alerts, archive, auth, broker, consumer, database, http, listen, log,
-    metrics, outbox, proxies, webhook,
+    ArchiveConfig, AuditConfig, AuthConfig, BrokerChoice, DatabaseChoice, HttpConfig, LogConfig,
+    MetricsConfig, OutboxConfig, WebhookConfig, alerts, archive, audit, auth, broker, consumer, database,
+    http, listen, log, metrics, outbox, proxies, webhook,
 };
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
@@ -62,6 +62,8 @@ pub struct Config {
     pub settings: Settings,
     /// `archive.*`.
     pub archive: ArchiveConfig,
+    /// `audit.*`.
+    pub audit: AuditConfig,
     /// `webhook.*`.
     pub webhook: WebhookConfig,
     /// `metrics.*`.
@@ -97,6 +99,7 @@ impl Configuration for Config {
         let assets = gateway_and_assets::assets(reader);
         let consistency = gateway_and_assets::consistency(reader, &assets);
         let archive = archive(reader);
+        let audit = audit(reader);
         let webhook = webhook(reader);
         let metrics = metrics(reader);
         let alerts = alerts(reader, ALERTS.iter().chain(marketplace::ALERTS));
@@ -136,6 +139,7 @@ impl Configuration for Config {
                 consistency: consistency?,
             },
             archive: archive?,
+            audit: audit?,
             webhook: webhook?.with_max_retry_count(max_retry_count).with_listens(listens(listen, &http)),
             http,
             metrics: metrics?,

@@ -51,6 +51,23 @@ async fn audit_log_rejects_update_delete_and_replace() {
         entries.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
         [(3, "user:9"), (2, "user:9"), (1, "user:9")]
     );
+    for (deleted, changed, age) in [(0, 1, 30), (0, 0, 5), (1, 0, 7)] {
+        let entry = format!(
+            "INSERT INTO outbox_audit_log (tenant_id, actor, action, selection, changed, trace_id, create_time) \
+             VALUES (1, 'user:8', 'a', '{{}}', {changed}, 't', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-{age} days'))"
+        );
+        direct.execute(AssertSqlSafe(entry)).await.unwrap();
+        let done = direct
+            .execute("DELETE FROM outbox_audit_log WHERE id = (SELECT max(id) FROM outbox_audit_log)")
+            .await;
+        match deleted {
+            0 => assert!(
+                done.unwrap_err().to_string().contains("the audit log is append-only"),
+                "{changed} {age}"
+            ),
+            _ => assert_eq!(done.unwrap().rows_affected(), deleted),
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
+use handover_tests::snapshot::DatabaseSnapshot;
 use tokio::task::JoinSet;
 
 handover_tests::on_pairs!([size_of_orders_and_events_is_printed]:
@@ -25,34 +26,7 @@ async fn size_of_orders_and_events_is_printed(pair: Pair) {
     let launch = deployment.launch();
     let server = launch.start().unwrap();
     let snapshot = deployment.snapshot().await;
-    let (sizes, analyze) = match pair.database_server() {
-        None => (
-            "SELECT s.tbl_name, CAST(sum(d.pgsize) AS TEXT) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name \
-             GROUP BY s.tbl_name",
-            "PRAGMA optimize",
-        ),
-        Some(ServerKind::MariaDb) => (
-            "SELECT CAST(table_name AS CHAR), CAST(data_length + index_length AS CHAR) FROM information_schema.tables \
-             WHERE table_schema = DATABASE()",
-            "ANALYZE TABLE outbox_events, event_consume_log, orders",
-        ),
-        Some(ServerKind::Postgres) => (
-            "SELECT relname::text, pg_total_relation_size(oid)::text FROM pg_class \
-             WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace",
-            "ANALYZE",
-        ),
-    };
-    let read = async || {
-        let _ = snapshot.table(analyze).await;
-        let table = snapshot.table(sizes).await.unwrap();
-        let mut sizes: Vec<(String, i64)> = table
-            .into_iter()
-            .filter_map(|row| Some((row[0].clone()?, row[1].as_ref()?.parse().ok()?)))
-            .collect();
-        sizes.sort_by_key(|(_, bytes)| -bytes);
-        sizes
-    };
-    let before = read().await;
+    let before = table_sizes(&snapshot, pair.database_server()).await;
     let api = Api::of(&server);
     api.issue_tokens(1..=BUYER);
     let mut clients = JoinSet::new();
@@ -82,7 +56,7 @@ async fn size_of_orders_and_events_is_printed(pair: Pair) {
     .await;
     let events = snapshot.number("SELECT count(*) FROM outbox_events").await;
     let records = snapshot.number("SELECT count(*) FROM event_consume_log").await;
-    let grown: Vec<(String, i64)> = read()
+    let grown: Vec<(String, i64)> = table_sizes(&snapshot, pair.database_server())
         .await
         .into_iter()
         .map(|(table, bytes)| {
@@ -105,4 +79,34 @@ async fn size_of_orders_and_events_is_printed(pair: Pair) {
     for (table, bytes) in &grown {
         println!("  {table}: {} bytes per order", bytes / ORDERS);
     }
+}
+
+/// Bytes of each table with its indexes, greatest first.
+pub(super) async fn table_sizes(
+    snapshot: &DatabaseSnapshot,
+    server: Option<ServerKind>,
+) -> Vec<(String, i64)> {
+    let (sizes, analyze) = match server {
+        None => (
+            "SELECT s.tbl_name, CAST(sum(d.pgsize) AS TEXT) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name \
+             GROUP BY s.tbl_name",
+            "PRAGMA optimize",
+        ),
+        Some(ServerKind::MariaDb) => (
+            "SELECT CAST(table_name AS CHAR), CAST(data_length + index_length AS CHAR) FROM information_schema.tables \
+             WHERE table_schema = DATABASE()",
+            "ANALYZE TABLE outbox_events, event_consume_log, orders",
+        ),
+        Some(ServerKind::Postgres) => (
+            "SELECT relname::text, pg_total_relation_size(oid)::text FROM pg_class \
+             WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace",
+            "ANALYZE",
+        ),
+    };
+    let _ = snapshot.table(analyze).await;
+    let table = snapshot.table(sizes).await.unwrap();
+    let mut sizes: Vec<(String, i64)> =
+        table.into_iter().filter_map(|row| Some((row[0].clone()?, row[1].as_ref()?.parse().ok()?))).collect();
+    sizes.sort_by_key(|(_, bytes)| -bytes);
+    sizes
 }

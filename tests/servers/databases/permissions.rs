@@ -78,6 +78,35 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
         let is_expected = ["denied", "must be owner", "audit"].iter().any(|word| refused.contains(word));
         assert!(is_expected, "{forbidden}: {refused}");
     }
+    only_old_reads_can_be_deleted(server, &url("shop_service")).await;
+}
+
+/// The user of the service can delete audit entries of reads that are older than six days: those of changes, and younger ones, stay.
+async fn only_old_reads_can_be_deleted(server: &DatabaseServer, url: &str) {
+    let kind = server.kind();
+    let (relation, ago) = match kind {
+        ServerKind::MariaDb => ("outbox_old_audit_reads", "UTC_TIMESTAMP(6) - INTERVAL"),
+        ServerKind::Postgres => ("outbox_audit_log", "now() - INTERVAL"),
+    };
+    let interval = |days: u32| match kind {
+        ServerKind::MariaDb => format!("{ago} {days} DAY"),
+        ServerKind::Postgres => format!("{ago} '{days} days'"),
+    };
+    for (changed, age, is_deleted) in [(0, 7, true), (0, 5, false), (1, 400, false)] {
+        let entry = format!(
+            "INSERT INTO outbox_audit_log (tenant_id, actor, action, selection, changed, trace_id, create_time) \
+             VALUES (1, 'user:9', 'aged', '{{}}', {changed}, 't', {})",
+            interval(age)
+        );
+        as_service(kind, url, &entry).await.unwrap();
+        let newest = "SELECT max(id) FROM outbox_audit_log";
+        let id = count(server, newest).await;
+        let done = as_service(kind, url, &format!("DELETE FROM {relation} WHERE id = {id}")).await;
+        if let Err(refused) = &done {
+            assert!(!is_deleted && refused.to_string().contains("the audit log is append-only"), "{refused}");
+        }
+        assert_eq!(count(server, newest).await < id, is_deleted, "{changed} {age}");
+    }
 }
 
 /// While a right on one table is missing, the effects in that table wait and no attempt is counted. They are applied

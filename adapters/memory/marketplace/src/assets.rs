@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerInconsistency};
+use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerPage, LedgerPosition};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -111,12 +111,13 @@ impl AssetQueries for MarketUnit {
         self.read(|statement| ledger::totals(statement, tenant)).await
     }
 
-    async fn ledger_inconsistencies(
+    async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
+        from: LedgerPosition,
         limit: u32,
-    ) -> Result<Vec<LedgerInconsistency>, StoreError> {
-        self.read(|statement| ledger::inconsistencies(statement, tenant, limit)).await
+    ) -> Result<LedgerPage, StoreError> {
+        self.read(|statement| ledger::compare(statement, tenant, from, limit)).await
     }
 }
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerInconsistency};
+use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerPage, LedgerPosition};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -107,12 +107,13 @@ impl AssetQueries for MarketSession {
         ledger::totals(self, tenant).await
     }
 
-    async fn ledger_inconsistencies(
+    async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
+        from: LedgerPosition,
         limit: u32,
-    ) -> Result<Vec<LedgerInconsistency>, StoreError> {
-        ledger::discrepancies(self, tenant, limit).await
+    ) -> Result<LedgerPage, StoreError> {
+        ledger::compare(self, tenant, from, limit).await
     }
 }
 

@@ -108,6 +108,11 @@ pub trait Dialect: Send + Sync {
     /// without hints.
     fn index(&self, name: &str) -> String;
 
+    /// The table or view from which old audit entries of reads are deleted.
+    fn deletable_audit_entries(&self) -> &'static str {
+        "outbox_audit_log"
+    }
+
     /// The hint for the index that finds every `FAILED` row of the outbox.
     fn failed(&self) -> String;
 

@@ -33,6 +33,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/sqlite/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/sqlite/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible audit retention",
+            include_str!("../migrations/sqlite/0012_compatible_audit_retention.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -62,6 +67,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/mysql/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/mysql/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible audit retention",
+            include_str!("../migrations/mysql/0012_compatible_audit_retention.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -91,6 +101,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/postgres/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/postgres/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible audit retention",
+            include_str!("../migrations/postgres/0012_compatible_audit_retention.sql"),
+        ),
     ],
     schema: ExpectedSchema {
         sqlite: include_str!("../migrations/sqlite/schema.txt"),
@@ -146,7 +161,7 @@ pub(crate) fn newest(files: &[MigrationFile]) -> i64 {
     files.iter().map(|(version, ..)| *version).max().unwrap_or(0)
 }
 
-/// A name of a table, index, constraint, trigger or function in a migration.
+/// A name of a table, view, index, constraint, trigger or function in a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) name: &'static str,
@@ -164,7 +179,7 @@ pub(crate) fn names((_, _, sql): &MigrationFile) -> Vec<Named> {
         let [before, keyword, name] = *words else { return None };
         let name = name.split(['(', ';', ',']).next().filter(|name| is_name(name))?;
         let is_created = match keyword {
-            "TABLE" | "INDEX" | "TRIGGER" | "FUNCTION" => matches!(before, "CREATE" | "UNIQUE"),
+            "TABLE" | "INDEX" | "TRIGGER" | "FUNCTION" | "VIEW" => matches!(before, "CREATE" | "UNIQUE"),
             "CONSTRAINT" | "KEY" => before != "DROP",
             _ => return None,
         };

@@ -51,6 +51,58 @@ pub enum LedgerInconsistency {
     },
 }
 
+/// Position in a comparison of the ledger: first the operations of all entries by id, then all balances by tenant and user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerPosition {
+    /// After the entry with this id.
+    Entries(i64),
+    /// After this tenant, or, with a user, after this user of it; `None`: before the first tenant.
+    Balances(Option<(TenantId, Option<UserId>)>),
+}
+
+impl LedgerPosition {
+    /// Before the first entry.
+    pub const START: LedgerPosition = LedgerPosition::Entries(0);
+}
+
+/// A part of a comparison of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerPage {
+    /// Operations by tenant and key, or balances by tenant, user and account.
+    pub inconsistencies: Vec<LedgerInconsistency>,
+    /// Position after this part; `None` after the last one.
+    pub next: Option<LedgerPosition>,
+}
+
+impl LedgerPage {
+    /// Adds the discrepancies that an earlier part does not have.
+    pub(crate) fn add_to(self, found: &mut Vec<LedgerInconsistency>) {
+        for inconsistency in self.inconsistencies {
+            if !found.contains(&inconsistency) {
+                found.push(inconsistency);
+            }
+        }
+    }
+}
+
+/// At most `limit` discrepancies of the whole ledger of a tenant (`None`: of all).
+pub async fn ledger_inconsistencies<V: AssetQueries + ?Sized>(
+    view: &mut V,
+    tenant: Option<TenantId>,
+    limit: usize,
+) -> Result<Vec<LedgerInconsistency>, StoreError> {
+    const PER_PAGE: u32 = 1_000;
+    let mut found = Vec::new();
+    let mut position = Some(LedgerPosition::START);
+    while let Some(from) = position.filter(|_| found.len() < limit) {
+        let page = view.compare_ledger(tenant, from, PER_PAGE).await?;
+        position = page.next;
+        page.add_to(&mut found);
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
 /// Reads assets.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -134,13 +186,15 @@ pub trait AssetQueries: Send {
     /// Sum of every account of one tenant (`None`: of each tenant), sorted by tenant and account.
     async fn account_totals(&mut self, tenant: Option<TenantId>) -> Result<Vec<AccountTotal>, StoreError>;
 
-    /// At most `limit` discrepancies of a tenant (`None`: of all): unbalanced operations by key, then drifted balances by
-    /// user. Reads the whole ledger.
-    async fn ledger_inconsistencies(
+    /// Compares the operations of the next `limit` entries, or the next `limit` balances, of a tenant (`None`: of all) from a
+    /// position on. An operation is compared with all its entries, so it is in two parts if its entries are. The entries and balances of
+    /// one user MUST be in one part and read at the same time.
+    async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
+        from: LedgerPosition,
         limit: u32,
-    ) -> Result<Vec<LedgerInconsistency>, StoreError>;
+    ) -> Result<LedgerPage, StoreError>;
 }
 
 /// Writes assets.

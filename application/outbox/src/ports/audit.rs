@@ -1,7 +1,7 @@
 //! The audit log: calls of operators and the changes they made.
 //!
-//! **Invariant:** entries are only added. Where the engine supports it, it rejects changes and deletions, except that an erasure
-//! masks reasons ([`super::ErasureRepo`]).
+//! **Invariant:** entries of calls that changed rows are only added. Where the engine supports it, it rejects changes and deletions,
+//! except that an erasure masks reasons ([`super::ErasureRepo`]), and that old entries of calls that only read are deleted.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -68,4 +68,8 @@ pub trait AuditRepo: Send {
     /// Adds an entry: in the unit of work that made the change, or, for a call without changes, in a unit of work that
     /// is committed before the result is returned.
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError>;
+
+    /// Deletes at most `limit` entries of calls before this time that changed no rows, oldest first. Returns their number. MUST keep
+    /// every entry of a call that changed rows.
+    async fn delete_audit_reads(&mut self, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError>;
 }

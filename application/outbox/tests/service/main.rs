@@ -6,6 +6,7 @@ mod alerts;
 mod archived;
 mod archiving;
 mod attempts;
+mod audit_retention;
 mod erasing;
 mod event_flows;
 mod external;

@@ -205,6 +205,7 @@ fn every_limit_is_checked_and_the_error_names_the_key() {
         ("HANDOVER_RABBITMQ__QUEUE_TYPE", "rabbitmq.queue-type", &["mirrored", ""]),
         ("HANDOVER_IDEMPOTENCY__LEASE", "idempotency.lease", &["0s", "999ms", "61m"]),
         ("HANDOVER_IDEMPOTENCY__KEEP", "idempotency.keep", &["0s", "40s", "367d", "1"]),
+        ("HANDOVER_AUDIT__KEEP_READS", "audit.keep-reads", &["0s", "6d", "3651d", "30"]),
         ("HANDOVER_IDEMPOTENCY__SWEEP_INTERVAL", "idempotency.sweep-interval", &["0s", "25h"]),
         (
             "HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES",

@@ -263,6 +263,7 @@ handover_contract::rules! { store_rules: MarketRig;
         entry_pages_are_ordered_by_descending_id,
         account_totals_are_per_tenant,
         consistent_ledger_has_no_discrepancies,
+        ledger_is_compared_in_parts,
         balance_that_differs_from_entries_is_reported,
         large_batch_of_operations_is_posted_completely,
         concurrent_postings_of_one_key_succeed_exactly_once,

@@ -286,6 +286,7 @@ crate::rules! { store_rules: StoreRig;
         the_filter_for_times_narrows_the_audit_log,
         audit_entries_belong_to_one_tenant,
         an_audit_entry_is_part_of_its_unit_of_work,
+        old_audit_entries_of_reads_are_deleted,
     ]
     leases: [
         every_partition_has_a_lease_row_in_a_new_store,

@@ -281,5 +281,9 @@ faults! { broken_by(Fault) {
     ]
     drift_is_not_reported: DriftIsNotReported breaks [
         "balance_that_differs_from_entries_is_reported",
+        "ledger_is_compared_in_parts",
+    ]
+    ledger_comparison_ends_early: LedgerComparisonEndsEarly breaks [
+        "ledger_is_compared_in_parts",
     ]
 }}

@@ -438,6 +438,12 @@ faults! { broken_by(Fault) {
         "an_audit_entry_is_part_of_its_unit_of_work",
         "writes_of_a_unit_of_work_are_invisible_before_its_commit",
     ]
+    old_audit_reads_ignore_the_limit: OldAuditReadsIgnoreTheLimit breaks [
+        "old_audit_entries_of_reads_are_deleted",
+    ]
+    old_audit_reads_include_young_ones: OldAuditReadsIncludeYoungOnes breaks [
+        "old_audit_entries_of_reads_are_deleted",
+    ]
     idle_consumers_are_forgotten: IdleConsumersAreForgotten breaks [
         "an_appended_event_is_a_new_row_with_all_its_data",
         "an_event_is_not_unapplied_at_its_idle_consumers",

@@ -17,7 +17,7 @@ use handover_outbox::ports::{
     DeliveryState, DueQuery, EndpointHealth, EventGroup, Expected, NewEvent, OldDeliveries, OnFailed,
     OutboxFilter, OwnedPartition, Store as _, StoreError, WebhookClaim,
 };
-use marketplace::ports::{EffectKind, ListingChangeKind};
+use marketplace::ports::{EffectKind, LedgerPosition, ListingChangeKind};
 use marketplace_contract::samples::{
     credit_change, listing_change, operation_key, order_id, order_moved_to, product_id, user,
 };
@@ -386,6 +386,11 @@ pub(super) const CASES: &[Case] = &[
             unit.outbox().delete_webhook_deliveries(&old).await.map(|_| None::<()>)
         }
     ),
+    unit!(
+        "deleting old audit entries of reads",
+        ["idx_outbox_audit_reads", "outbox_audit_log_pkey", "PRIMARY"],
+        |unit| async { unit.outbox().delete_audit_reads(start(), 50).await.map(|_| None::<()>) }
+    ),
     view!("endpoints of tenants", ["uk_webhook_endpoints_slot"], |view| view
         .outbox_view()
         .webhook_endpoints(&[TenantId::DEFAULT, tenant(2)])),
@@ -489,6 +494,22 @@ pub(super) const CASES: &[Case] = &[
     )),
     view!("operations by their keys", ["uk_asset_operations"], |view| view
         .operations_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
+    view!(
+        "comparing operations with their entries",
+        ["ledger_entries_pkey", "PRIMARY", "uk_ledger_entries", "uk_asset_operations"],
+        |view| async {
+            let from = LedgerPosition::Entries(1_000);
+            view.compare_ledger(None, from, 100).await.map(|page| page.inconsistencies)
+        }
+    ),
+    view!(
+        "comparing balances with entries",
+        ["asset_balances_pkey", "PRIMARY", "idx_ledger_account"],
+        |view| async {
+            let from = LedgerPosition::Balances(Some((TenantId::DEFAULT, Some(user(1_000)))));
+            view.compare_ledger(None, from, 100).await.map(|page| page.inconsistencies)
+        }
+    ),
     view!("entries by their keys", ["uk_ledger_entries"], |view| view
         .entries_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
     view!("shipments of orders", ["uk_shipments"], |view| view.effects_of(

@@ -29,6 +29,7 @@ const TABLES: &[&str] = &[
     "asset_balances",
     "asset_operations",
     "ledger_entries",
+    "outbox_audit_log",
     "buyer_credit",
     "listing_changes",
     "shipments",
@@ -129,6 +130,10 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         (
             "ledger_entries (tenant_id, idempotency_key, account, user_id, amount, create_time)",
             format!("1, CONCAT('k-', seq), 'wallet', 7, 1, {day}"),
+        ),
+        (
+            "outbox_audit_log (tenant_id, actor, action, selection, changed, trace_id, create_time)",
+            format!("1, 'user:9', 'outbox.list', '{{}}', 0, 't', {day}"),
         ),
         (
             "buyer_credit (tenant_id, buyer_id, completed, cancelled_by_buyer, cancelled_by_timeout, score, \

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::Trace;
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::StoreError;
-use marketplace::ports::{MarketStore, MarketView};
+use marketplace::ports::{MarketStore, MarketView, ledger_inconsistencies};
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconcile};
 use marketplace::{Actor, CommandContext};
 use marketplace_domain::{
@@ -74,7 +74,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
 /// Violations in the ledger at this moment.
 pub(crate) async fn ledger_violations(store: &MarketStore) -> Result<Vec<String>, StoreError> {
     let mut view = store.view().await?;
-    let found = view.ledger_inconsistencies(None, ALL).await?;
+    let found = ledger_inconsistencies(view.as_mut(), None, usize::MAX).await?;
     let mut ledger_violations: Vec<String> =
         found.into_iter().map(|violation| format!("the ledger: {violation:?}")).collect();
     let mut sums: BTreeMap<(TenantId, Asset), i64> = BTreeMap::new();

@@ -8,7 +8,7 @@ use handover_memory::store::statement::next;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{AccountTotal, LedgerEntry, LedgerInconsistency};
+use marketplace::ports::{AccountTotal, LedgerEntry, LedgerInconsistency, LedgerPage, LedgerPosition};
 use marketplace_domain::{
     Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId,
 };
@@ -139,17 +139,65 @@ pub(super) fn totals(statement: &Statement<'_>, tenant: Option<TenantId>) -> Vec
     totals.into_iter().map(|((tenant, account), total)| AccountTotal { tenant, account, total }).collect()
 }
 
-pub(super) fn inconsistencies(
+pub(super) fn compare(
     statement: &Statement<'_>,
     tenant: Option<TenantId>,
+    from: LedgerPosition,
     limit: u32,
-) -> Vec<LedgerInconsistency> {
-    let mut of_operations = BTreeMap::new();
-    let mut of_users = BTreeMap::new();
+) -> LedgerPage {
+    match from {
+        LedgerPosition::Entries(after) => compare_operations(statement, tenant, after, limit),
+        LedgerPosition::Balances(after) => compare_balances(statement, tenant, after, limit),
+    }
+}
+
+fn compare_operations(
+    statement: &Statement<'_>,
+    tenant: Option<TenantId>,
+    after: i64,
+    limit: u32,
+) -> LedgerPage {
+    let entries = statement.entries();
+    let rows: Vec<&EntryRow> = entries.all().filter(|row| row.id > after).take(limited(limit)).collect();
+    let keys =
+        rows.iter().map(|row| &row.operation).filter(|(of, _)| tenant.is_none_or(|tenant| tenant == *of));
+    let operations = statement.operations();
+    let mut inconsistencies = Vec::new();
+    for key in sorted_unique(keys) {
+        let mut sums = [0, 0];
+        for entry in entries_of(statement, key) {
+            sums[usize::from(entry.account.asset() == Asset::Points)] += entry.amount;
+        }
+        if sums != [0, 0] || operations.get(key).is_none() {
+            let [money, points] = sums;
+            let (tenant, key) = key.clone();
+            let sum = if money == 0 { points } else { money };
+            inconsistencies.push(LedgerInconsistency::Unbalanced { tenant, key, sum });
+        }
+    }
+    let next = match rows.last().filter(|_| rows.len() == limited(limit)) {
+        Some(last) => LedgerPosition::Entries(last.id),
+        None => LedgerPosition::Balances(None),
+    };
+    LedgerPage { inconsistencies, next: Some(next) }
+}
+
+fn compare_balances(
+    statement: &Statement<'_>,
+    tenant: Option<TenantId>,
+    after: Option<(TenantId, Option<UserId>)>,
+    limit: u32,
+) -> LedgerPage {
+    let is_next = |of: TenantId, user: UserId| match after {
+        None => true,
+        Some((tenant, None)) => of > tenant,
+        Some((tenant, Some(after))) => (of, user) > (tenant, after),
+    };
+    let mut of_users: BTreeMap<(TenantId, UserId, Account), (i64, i64)> = BTreeMap::new();
     for EntryRow { operation, entry, .. } in of_tenant(statement, tenant) {
-        let of_operation: &mut [i64; 2] = of_operations.entry(operation.clone()).or_default();
-        of_operation[usize::from(entry.account.asset() == Asset::Points)] += entry.amount;
-        if let (Some(user), Some(_)) = (entry.user, purse(entry.account)) {
+        if let (Some(user), Some(_)) = (entry.user, purse(entry.account))
+            && is_next(operation.0, user)
+        {
             of_users.entry((operation.0, user, entry.account)).or_insert((0, 0)).1 += entry.amount;
         }
     }
@@ -165,25 +213,23 @@ pub(super) fn inconsistencies(
                 (Account::PointsDebt, -balance.debt),
             ],
         };
-        for (account, amount) in stored {
+        for (account, amount) in stored.into_iter().filter(|_| is_next(balance.tenant, balance.user)) {
             of_users.entry((balance.tenant, balance.user, account)).or_insert((0, 0)).0 = amount;
         }
     }
-    let operations = statement.operations();
-    let unbalanced = of_operations.into_iter().filter_map(|(key, [money, points])| {
-        let is_valid = money == 0 && points == 0 && operations.get(&key).is_some();
-        let (tenant, key) = key;
-        (!is_valid).then_some(LedgerInconsistency::Unbalanced {
-            tenant,
-            key,
-            sum: if money == 0 { points } else { money },
-        })
-    });
-    let drifted = of_users.into_iter().filter_map(|((tenant, user, account), (balance, entries))| {
-        let drifted = LedgerInconsistency::Drifted { tenant, user, account, balance, entries };
-        (balance != entries).then_some(drifted)
-    });
-    unbalanced.chain(drifted).take(limited(limit)).collect()
+    let mut users: BTreeSet<(TenantId, UserId)> = BTreeSet::new();
+    let mut inconsistencies = Vec::new();
+    for ((tenant, user, account), (balance, entries)) in of_users {
+        if users.len() == limited(limit) && !users.contains(&(tenant, user)) {
+            let next = users.last().map(|&(tenant, user)| (tenant, Some(user)));
+            return LedgerPage { inconsistencies, next: Some(LedgerPosition::Balances(next)) };
+        }
+        users.insert((tenant, user));
+        if balance != entries {
+            inconsistencies.push(LedgerInconsistency::Drifted { tenant, user, account, balance, entries });
+        }
+    }
+    LedgerPage { inconsistencies, next: None }
 }
 
 fn of_tenant<'s>(

@@ -1,8 +1,10 @@
 //! The audit log of operators.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::outbox_tables::{OutboxRows as _, OutboxTables};
@@ -52,6 +54,21 @@ impl<X: Tables> AuditRepo for MemoryUnit<X> {
             let id = next(&mut statement.sequences.audit_log);
             statement.own.audit_log.put(Numbered { id, effect: entry.clone() });
             Ok(())
+        })
+        .await
+    }
+
+    async fn delete_audit_reads(&mut self, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+        self.write_outbox(Vec::new(), |statement| {
+            let rows = statement.audit_log().all().filter(|row| row.effect.changed == 0);
+            let old = rows.filter(|row| row.effect.at < before).map(|row| (row.effect.at, row.id));
+            let oldest_first: BTreeSet<(DateTime<Utc>, i64)> = old.collect();
+            let mut deleted = 0;
+            for (_, id) in oldest_first.iter().take(limited(limit)) {
+                statement.own.audit_log.remove(id);
+                deleted += 1;
+            }
+            Ok(deleted)
         })
         .await
     }

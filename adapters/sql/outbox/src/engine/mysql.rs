@@ -211,6 +211,11 @@ impl Dialect for MysqlDialect {
          FROM information_schema.tables WHERE table_schema = DATABASE()"
     }
 
+    /// The user of the service has no right to delete rows of the table.
+    fn deletable_audit_entries(&self) -> &'static str {
+        "outbox_old_audit_reads"
+    }
+
     fn catalogue(&self) -> &'static str {
         mysql_catalogue::CATALOGUE
     }

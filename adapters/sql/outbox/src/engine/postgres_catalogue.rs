@@ -2,13 +2,15 @@
 
 /// The query of [`Dialect::catalogue`](crate::dialect::Dialect::catalogue). Without the name of the schema, without the
 /// mark of a constraint that existing rows were not checked for, and without the
-/// storage parameters of indexes, which a user may change.
+/// storage parameters of indexes, which a user may change. A list of texts is `ARRAY['a'::character varying]`: the server writes
+/// `(ARRAY['a'::character varying])::text[]`, and after the restore of a dump `ARRAY[('a'::character varying)::text]`.
 pub(super) const CATALOGUE: &str = "\
     WITH tables AS ( \
         SELECT c.oid, c.relname::text AS name, quote_ident(n.nspname) || '.' AS schema \
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
         WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') \
-    ) \
+    ), \
+    items AS ( \
     SELECT t.name AS relation, 'column' AS kind, a.attname::text AS name, \
            format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END || \
            CASE WHEN a.attidentity <> '' THEN ' identity' ELSE '' END || \
@@ -30,4 +32,11 @@ pub(super) const CATALOGUE: &str = "\
     UNION ALL \
     SELECT t.name, 'trigger', g.tgname::text, replace(pg_get_triggerdef(g.oid), t.schema, '') || ' ' || p.prosrc || \
            CASE WHEN g.tgenabled = 'O' THEN '' ELSE ' disabled' END \
-    FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal JOIN pg_proc p ON p.oid = g.tgfoid";
+    FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal JOIN pg_proc p ON p.oid = g.tgfoid \
+    ) \
+    SELECT relation, kind, \
+           regexp_replace(regexp_replace(name, '\\(ARRAY\\[([^]]*)\\]\\)::text\\[\\]', 'ARRAY[\\1]', 'g'), \
+                          '\\((''[^'']*''::character varying)\\)::text', '\\1', 'g') AS name, \
+           regexp_replace(regexp_replace(definition, '\\(ARRAY\\[([^]]*)\\]\\)::text\\[\\]', 'ARRAY[\\1]', 'g'), \
+                          '\\((''[^'']*''::character varying)\\)::text', '\\1', 'g') AS definition \
+    FROM items";

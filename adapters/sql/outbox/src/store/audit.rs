@@ -1,14 +1,16 @@
-//! The audit log of operators' requests. Rows cannot be changed or deleted: triggers of the schema prevent it on SQLite
-//! and PostgreSQL, and missing privileges of the service prevent it on MySQL.
+//! The audit log of operators' requests. Rows of changes, and of reads in the last six days, cannot be changed or deleted: triggers
+//! of the schema prevent it on SQLite and PostgreSQL, and missing privileges of the service prevent it on MySQL.
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::page::Page;
+use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::table::{Table, table};
-use crate::value::Value;
+use crate::value::{Value, values};
 
 table! {
     AuditTable("outbox_audit_log" by "id"), read row as AuditEntry, write entry as &'a AuditEntry;
@@ -35,6 +37,16 @@ pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (Str
         .limit(most)
 }
 
+/// The ids of the oldest entries of reads. The index contains them in this order, so the limit bounds the number of rows that are
+/// read.
+pub(super) fn old_reads(dialect: &dyn Dialect, before: DateTime<Utc>, limit: u32) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_outbox_audit_reads");
+    let sql = format!(
+        "SELECT id FROM outbox_audit_log {index} WHERE is_change = 0 AND create_time < ? ORDER BY create_time LIMIT ?"
+    );
+    (sql, values![before, limit])
+}
+
 #[async_trait]
 impl AuditQueries for Session {
     async fn audit_page(
@@ -52,5 +64,19 @@ impl AuditQueries for Session {
 impl AuditRepo for Session {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
         self.insert_into::<AuditTable>(AuditTable::values(entry), "").await
+    }
+
+    async fn delete_audit_reads(&mut self, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+        let (sql, values) = old_reads(self.dialect, before, limit);
+        let rows = self.fetch(&sql, values).await?;
+        let ids = rows.iter().map(|row| row.int("id")).collect::<Result<Vec<_>, _>>()?;
+        let relation = self.dialect.deletable_audit_entries();
+        let mut deleted = 0;
+        for ids in ids.chunks(MAX_ROWS) {
+            let ids = padded(ids);
+            let sql = format!("DELETE FROM {relation} WHERE id IN ({})", placeholders(ids.len()));
+            deleted += self.execute(&sql, ids.into_iter().map(Value::from).collect()).await?;
+        }
+        Ok(deleted)
     }
 }

@@ -158,6 +158,10 @@ async fn operator_queries_use_an_index() {
             "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_tenant",
         ),
         (audit::page(&changes, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_changes"),
+        (
+            audit::old_reads(dialect, DateTime::UNIX_EPOCH, 100),
+            "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_reads",
+        ),
     ];
     for (query, step) in cases {
         let sql = query.0.clone();

@@ -8,6 +8,7 @@ mod compare;
 mod continuous;
 mod coverage;
 mod findings;
+mod ledger;
 mod outside;
 mod record;
 mod repair;
@@ -230,10 +231,9 @@ impl Operations {
             self.unreadable_rows(tenant, limit, coverage).await?.into_iter().map(Finding::of_unreadable),
         );
         pace.rest(&self.tx).await;
-        let inconsistencies = self.tx.view().await?.ledger_inconsistencies(tenant, limit).await?;
+        let (inconsistencies, is_complete) = self.ledger_inconsistencies(tenant, pace).await?;
         found.extend(inconsistencies.iter().map(Finding::of_ledger));
-        coverage.has_reports_and_ledger = true;
-        pace.rest(&self.tx).await;
+        coverage.has_reports_and_ledger = is_complete;
         Ok(found)
     }
 

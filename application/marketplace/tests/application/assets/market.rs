@@ -180,7 +180,7 @@ impl Market {
     /// Checks that the ledger has no inconsistency, and that the accounts of wallet and of points each sum to zero.
     pub(crate) async fn assert_ledger_balanced(&self) {
         let mut view = self.world.view().await;
-        assert_eq!(view.ledger_inconsistencies(None, 10).await.unwrap(), []);
+        assert_eq!(ledger_inconsistencies(view.as_mut(), None, 10).await.unwrap(), []);
         for asset in [Asset::Wallet, Asset::Points] {
             let totals = view.account_totals(None).await.unwrap();
             let sum: i64 = totals.iter().filter(|it| it.account.asset() == asset).map(|it| it.total).sum();

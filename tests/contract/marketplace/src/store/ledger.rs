@@ -6,7 +6,9 @@ use handover_contract::samples::{event_id, later, start, tenant};
 use handover_contract::work::is_conflict;
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{AccountTotal, LedgerEntry, LedgerInconsistency};
+use marketplace::ports::{
+    AccountTotal, LedgerEntry, LedgerInconsistency, LedgerPosition, ledger_inconsistencies,
+};
 use marketplace_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -47,8 +49,9 @@ async fn page(
     view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("cannot read entries")
 }
 
-async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerInconsistency> {
-    view(rig).await.ledger_inconsistencies(of.map(tenant), limit).await.expect("cannot check the ledger")
+async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: usize) -> Vec<LedgerInconsistency> {
+    let mut view = view(rig).await;
+    ledger_inconsistencies(view.as_mut(), of.map(tenant), limit).await.expect("cannot check the ledger")
 }
 
 fn keys(operations: &[AssetOperation]) -> Vec<&str> {
@@ -360,6 +363,45 @@ pub async fn balance_that_differs_from_entries_is_reported(rig: &dyn MarketRig) 
     let corrected = Balance { version: 2, ..balance(10, Wallet, 100) };
     put(rig, &[corrected]).await;
     assert_eq!(discrepancies(rig, Some(1), 99).await, ours[2..]);
+}
+
+/// A comparison in parts of any size finds every discrepancy once, also those of users without a balance, and ends.
+pub async fn ledger_is_compared_in_parts(rig: &dyn MarketRig) {
+    let mut postings: Vec<Posting> = (1..=7).map(|n| deposit(&format!("k{n}"), 10 + n, n)).collect();
+    postings[1].operation.tenant = tenant(2);
+    postings[6].operation.tenant = tenant(3);
+    post(rig, &postings).await;
+    put(
+        rig,
+        &[balance(9, Points, 5), balance(11, Wallet, 1), balance(13, Wallet, 4), balance(14, Points, 2)],
+    )
+    .await;
+    put(rig, &[Balance { tenant: tenant(2), ..balance(12, Wallet, 9) }]).await;
+    let all = discrepancies(rig, None, 99).await;
+    let users: Vec<i64> = all
+        .iter()
+        .map(|found| match found {
+            LedgerInconsistency::Drifted { user, .. } => user.get(),
+            LedgerInconsistency::Unbalanced { key, .. } => panic!("{key} is balanced"),
+        })
+        .collect();
+    assert_eq!(users, [9, 13, 14, 14, 15, 16, 12, 17]);
+    for of in [None, Some(1), Some(2), Some(3), Some(4)] {
+        let whole = discrepancies(rig, of, 99).await;
+        for limit in [1, 2, 3] {
+            let mut found = Vec::new();
+            let mut position = Some(LedgerPosition::START);
+            let mut parts = 0;
+            while let Some(from) = position {
+                let page = view(rig).await.compare_ledger(of.map(tenant), from, limit).await.unwrap();
+                found.extend(page.inconsistencies);
+                position = page.next;
+                parts += 1;
+                assert!(parts < 100, "the comparison does not end: {position:?}");
+            }
+            assert_eq!(found, whole, "{of:?} in parts of {limit}");
+        }
+    }
 }
 
 /// A large batch of operations is posted completely and found by key.

@@ -125,3 +125,30 @@ pub async fn an_audit_entry_is_part_of_its_unit_of_work(rig: &dyn StoreRig) {
     });
     assert_eq!(page(rig, None, None, 10).await.0, ["done"]);
 }
+
+/// Entries of reads from before a time are deleted, oldest first and at most `limit`; entries of changes stay.
+pub async fn old_audit_entries_of_reads_are_deleted(rig: &dyn StoreRig) {
+    // A database deletes no entry of the last days.
+    let day = |day: i64| later(86_400 * (day - 1_000));
+    for (action, changed, days) in [
+        ("third", 0, 3),
+        ("first", 0, 1),
+        ("changed", 1, 1),
+        ("young", 0, 4),
+        ("second", 0, 2),
+        ("old", 7, 0),
+    ] {
+        audit(rig, &AuditEntry { changed, at: day(days), ..audit_entry(action) }).await;
+    }
+    audit(rig, &AuditEntry { changed: 0, at: day(1), tenant: tenant(2), ..audit_entry("tenant") }).await;
+    let delete = async |limit| {
+        in_unit!(rig, |unit| unit.outbox().delete_audit_reads(day(4), limit).await.expect("cannot delete"))
+    };
+    assert_eq!(delete(2).await, 2);
+    assert_eq!(page(rig, None, None, 10).await.0, ["old", "second", "young", "changed", "third"]);
+    assert_eq!(delete(1).await, 1);
+    assert_eq!(page(rig, None, None, 10).await.0, ["old", "young", "changed", "third"]);
+    assert_eq!(delete(10).await, 1);
+    assert_eq!(delete(10).await, 0);
+    assert_eq!(page(rig, None, None, 10).await.0, ["old", "young", "changed"]);
+}

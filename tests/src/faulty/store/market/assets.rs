@@ -50,15 +50,18 @@ impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
         Ok(found)
     }
 
-    async fn ledger_inconsistencies(
+    async fn compare_ledger(
         &mut self,
         tenant: Option<TenantId>,
+        from: LedgerPosition,
         limit: u32,
-    ) -> Result<Vec<LedgerInconsistency>, StoreError> {
+    ) -> Result<LedgerPage, StoreError> {
+        let page = self.inner().compare_ledger(tenant, from, limit).await?;
         if self.has(Fault::DriftIsNotReported) {
-            return Ok(Vec::new());
+            return Ok(LedgerPage { inconsistencies: Vec::new(), ..page });
         }
-        self.inner().ledger_inconsistencies(tenant, limit).await
+        let is_last = self.has(Fault::LedgerComparisonEndsEarly) && !page.inconsistencies.is_empty();
+        Ok(LedgerPage { next: page.next.filter(|_| !is_last), ..page })
     }
 }
 

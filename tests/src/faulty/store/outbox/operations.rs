@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
@@ -141,5 +142,11 @@ impl AuditRepoWrapper for Unit {
         let mut own = self.shared.inner.begin().await?;
         own.outbox().audit(entry).await?;
         own.commit().await
+    }
+
+    async fn delete_audit_reads(&mut self, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+        let limit = if self.has(Fault::OldAuditReadsIgnoreTheLimit) { u32::MAX } else { limit };
+        let age = TimeDelta::days(if self.has(Fault::OldAuditReadsIncludeYoungOnes) { 1 } else { 0 });
+        self.inner().outbox().delete_audit_reads(before + age, limit).await
     }
 }
