@@ -33,6 +33,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/sqlite/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/sqlite/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible archive erasure",
+            include_str!("../migrations/sqlite/0012_compatible_archive_erasure.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -62,6 +67,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/mysql/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/mysql/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible archive erasure",
+            include_str!("../migrations/mysql/0012_compatible_archive_erasure.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -91,6 +101,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         ),
         (10, "compatible archive", include_str!("../migrations/postgres/0010_compatible_archive.sql")),
         (11, "compatible erasure", include_str!("../migrations/postgres/0011_compatible_erasure.sql")),
+        (
+            12,
+            "compatible archive erasure",
+            include_str!("../migrations/postgres/0012_compatible_archive_erasure.sql"),
+        ),
     ],
     schema: ExpectedSchema {
         sqlite: include_str!("../migrations/sqlite/schema.txt"),

@@ -20,6 +20,7 @@ mod page;
 #[cfg(feature = "sqlite")]
 mod query_plans;
 mod sequences;
+mod stored_rows;
 mod webhooks;
 
 use std::path::Path;
