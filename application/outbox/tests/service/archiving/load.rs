@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_outbox::Outbox;
 use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::faults::{Fault, Files};
 use super::{DAY, archive_of, run};
@@ -19,13 +20,14 @@ const SLOW: Duration = Duration::from_millis(300);
 const EVENTS: usize = 1_000;
 
 /// A store whose commits take [`SLOW`].
+#[derive(Clone)]
 struct SlowStore {
-    store: Arc<OutboxStore>,
+    outbox: Outbox,
     /// Number of archived events at each commit.
     archived: Arc<Mutex<Vec<usize>>>,
 }
 
-struct SlowUnit(Box<dyn UnitOfWork>, Arc<Mutex<Vec<usize>>>);
+struct SlowUnit(Box<dyn UnitOfWork>, SlowStore);
 
 #[async_trait]
 impl Store for SlowStore {
@@ -33,11 +35,11 @@ impl Store for SlowStore {
     type View = dyn View;
 
     async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
-        Ok(Box::new(SlowUnit(self.store.begin().await?, Arc::clone(&self.archived))))
+        Ok(Box::new(SlowUnit(self.outbox.tx.store().begin().await?, self.clone())))
     }
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
-        self.store.view().await
+        self.outbox.tx.store().view().await
     }
 }
 
@@ -54,10 +56,10 @@ impl UnitOfWork for SlowUnit {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
-        sleep(SLOW).await;
+        self.1.outbox.sleep(SLOW).await;
         let limit = u32::try_from(EVENTS).unwrap();
         let archived = self.0.outbox().archived_page(&OutboxFilter::default(), None, limit).await?.len();
-        self.1.lock().unwrap().push(archived);
+        self.1.archived.lock().unwrap().push(archived);
         self.0.commit().await
     }
 }
@@ -72,9 +74,9 @@ async fn slow_batches_are_halved_and_the_job_uses_the_database_for_a_tenth_of_th
     library.settled(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
     library.set_clock_forward(40 * DAY);
     let archived: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let store = Arc::clone(library.outbox.tx.store());
+    let slow = SlowStore { outbox: library.outbox.clone(), archived: Arc::clone(&archived) };
     let mut outbox = library.outbox.clone();
-    outbox.tx = outbox.tx.with_store(Arc::new(SlowStore { store, archived: Arc::clone(&archived) }));
+    outbox.tx = outbox.tx.with_store(Arc::new(slow));
     let files = Files::with(Fault::None);
     let storage: Arc<dyn ArchiveStorage> = files;
     let archive = archive_of(&outbox, storage, RetentionPolicy::new(30 * DAY));
