@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use handover_outbox::ports::UnitOfWork as _;
+use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::SqlStore;
 use serde_json::json;
 
