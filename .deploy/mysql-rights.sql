@@ -16,6 +16,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_types TO 'hando
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_sequences TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE ON handover.outbox_archive_files TO 'handover'@'%';
 GRANT SELECT, INSERT, DELETE ON handover.outbox_archived_events TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_archive_unrecorded TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_leaders TO 'handover'@'%';

@@ -1,19 +1,30 @@
-//! The program is killed while it archives and restores.
+//! The program is killed while it archives and restores, and the folder or bucket of the archive refuses files.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
-use handover_tests::process::Launch;
+use handover_tests::process::{Launch, eventually};
 use handover_tests::random::RandomSource;
 use handover_tests::snapshot::{DatabaseSnapshot, Table};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::{WITHIN, literal, share_of};
 
 handover_tests::on_pairs!([
     kills_while_archiving_and_restoring_lose_nothing
 ]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone, mariadb_and_database MariaDbAlone);
+handover_tests::on_pairs!([
+    folder_that_refuses_files_starts_the_alert_and_no_event_leaves
+]: refusing_folder SqliteAlone);
+handover_tests::on_pairs!([
+    bucket_that_refuses_files_keeps_every_event
+]: refusing_bucket SqliteAlone);
+
 const SELLER: i64 = 1;
 const BUYER: i64 = 2;
 /// Number of orders, each with an event that is archived.
@@ -109,7 +120,112 @@ async fn kills_while_archiving_and_restoring_lose_nothing(pair: Pair) {
         assert_eq!(left + archived, all);
         run(&launch, RESTORE);
         assert_eq!(places(&snapshot).await, (all, 0));
+        // So that the events are archived again at once.
+        snapshot.change("UPDATE outbox_events SET restored_time = NULL").await;
         assert!(rows(&snapshot).await == before, "the restored rows differ");
     }
     println!("{pair:?}: {in_the_middle} kills after an event was archived");
+    // A file that a killed process left is removed after an hour.
+    let time = literal(Utc::now() - TimeDelta::hours(2));
+    snapshot.change(&format!("UPDATE outbox_archive_unrecorded SET create_time = {time}")).await;
+    run(&launch, ARCHIVE);
+    assert_eq!(snapshot.number("SELECT count(*) FROM outbox_archive_unrecorded").await, 0);
+    let recorded = snapshot.number("SELECT count(*) FROM outbox_archive_files").await;
+    assert_eq!(i64::try_from(files_in(folder.path())).unwrap(), recorded);
+}
+
+/// Number of compressed files in a folder and the folders below it.
+fn files_in(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| match path.is_dir() {
+        true => files_in(&path),
+        false => usize::from(path.extension().is_some_and(|extension| extension == "zst")),
+    };
+    entries.map(of).sum()
+}
+
+fn is_alert_active(launch: &Launch) -> bool {
+    let alerts = run(launch, &["alerts", "--output", "json"]);
+    alerts["items"].as_array().unwrap().iter().any(|each| each["alert"] == "archive-failed")
+}
+
+async fn folder_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pair) {
+    let deployment = Deployment::start(pair).await;
+    let snapshot = with_old_events(&deployment).await;
+    let before = rows(&snapshot).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Files in place of the folders of the years in which the events happened.
+    let years = [40, 50].map(|days| (Utc::now() - TimeDelta::days(days)).format("%Y").to_string());
+    let obstacles: BTreeSet<PathBuf> = years.iter().map(|year| folder.path().join(year)).collect();
+    for obstacle in &obstacles {
+        std::fs::write(obstacle, "").unwrap();
+    }
+    let launch = deployment
+        .launch()
+        .set("HANDOVER_ARCHIVE__URL", &format!("file:{}", folder.path().display()))
+        .set("HANDOVER_ARCHIVE__INTERVAL", "1s")
+        .set("HANDOVER_METRICS__STATE_INTERVAL", "500ms");
+    let server = launch.clone().start().unwrap();
+    let jobs = "SELECT * FROM outbox_jobs WHERE job = 'Archive'";
+    eventually(WITHIN, async || match is_alert_active(&launch) {
+        true => Ok(()),
+        false => Err(format!("the alert is not active yet: {:?}", snapshot.table(jobs).await).into()),
+    })
+    .await;
+    assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
+    assert_eq!(places(&snapshot).await.1, 0);
+    for obstacle in &obstacles {
+        std::fs::remove_file(obstacle).unwrap();
+    }
+    eventually(WITHIN, async || match (places(&snapshot).await.1, is_alert_active(&launch)) {
+        (archived, false) if archived >= ORDERS as i64 => Ok(()),
+        (archived, active) => Err(format!("{archived} events are archived; alert: {active}").into()),
+    })
+    .await;
+    server.terminate(WITHIN).unwrap();
+}
+
+/// A server that refuses every request, as an object store does without permission.
+async fn refusing_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let body = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
+        let length = body.len();
+        let response = format!(
+            "HTTP/1.1 403 Forbidden\r\ncontent-type: application/xml\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n{body}"
+        );
+        while let Ok((mut client, _)) = listener.accept().await {
+            let response = response.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 65_536];
+                let _ = client.read(&mut request).await;
+                let _ = client.write_all(response.as_bytes()).await;
+                let _ = client.shutdown().await;
+                // The rest of the request, so that the response is not lost with the connection.
+                while client.read(&mut request).await.is_ok_and(|read| read > 0) {}
+            });
+        }
+    });
+    endpoint
+}
+
+async fn bucket_that_refuses_files_keeps_every_event(pair: Pair) {
+    let deployment = Deployment::start(pair).await;
+    let snapshot = with_old_events(&deployment).await;
+    let before = rows(&snapshot).await;
+    let endpoint = refusing_server().await;
+    let launch = deployment
+        .launch()
+        .set("HANDOVER_ARCHIVE__URL", &format!("s3://archive?region=eu-central-1&endpoint={endpoint}"))
+        .set("AWS_ACCESS_KEY_ID", "key")
+        .set("AWS_SECRET_ACCESS_KEY", "secret");
+    // In a thread of its own: this one serves the requests.
+    let ran = tokio::task::spawn_blocking(move || launch.run(&["outbox", "archive"]).unwrap());
+    let (code, _, stderr) = ran.await.unwrap();
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("archive"), "{stderr}");
+    assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
+    assert_eq!(places(&snapshot).await.1, 0);
 }

@@ -17,6 +17,7 @@ mod archive;
 mod dead_letter_selection;
 mod discard;
 mod erase;
+mod erase_archived;
 mod find_event;
 mod known_names;
 mod operator;
@@ -36,6 +37,7 @@ pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use erase::{ErasedEvents, erase_audit_reasons, erase_events};
+pub use erase_archived::erase_archived_events;
 pub use find_event::{ListedEvent, find_event};
 pub use operator::{OperationError, Operator};
 pub use read::{

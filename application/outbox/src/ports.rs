@@ -33,7 +33,7 @@ mod webhooks;
 
 pub use archive::{
     ArchiveFile, ArchiveQueries, ArchiveQueriesWrapper, ArchiveRepo, ArchiveRepoWrapper, ArchivedEvent,
-    EventWithRecords, StoredEvent, StoredRow, StoredValue,
+    EventWithRecords, FileErasure, StoredEvent, StoredRow, StoredValue, UnrecordedFile, UnrecordedState,
 };
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{

@@ -27,6 +27,7 @@ mod outbox_tables;
 mod rows;
 mod shared;
 pub mod statement;
+mod stored_rows;
 pub mod tables;
 mod unit;
 mod webhooks;

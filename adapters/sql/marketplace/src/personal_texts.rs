@@ -66,7 +66,11 @@ fn of_orders() -> [OrderTexts; 4] {
 }
 
 /// The statements that mask the texts of orders of one tenant.
-fn order_statements(dialect: &dyn Dialect, tenant: TenantId, orders: &[i64]) -> Vec<(String, Vec<Value>)> {
+pub(crate) fn order_statements(
+    dialect: &dyn Dialect,
+    tenant: TenantId,
+    orders: &[i64],
+) -> Vec<(String, Vec<Value>)> {
     let orders = padded(orders);
     let list = placeholders(orders.len());
     let of_tenant = of_orders().into_iter().map(|OrderTexts { table, order, index, set, changes }| {
@@ -80,6 +84,36 @@ fn order_statements(dialect: &dyn Dialect, tenant: TenantId, orders: &[i64]) -> 
     of_tenant.collect()
 }
 
+/// A page of the stored responses.
+pub(crate) fn stored_responses(after: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    let columns = RequestTable::COLUMNS;
+    let sql = format!(
+        "SELECT id, {columns} FROM idempotency_keys WHERE id > ? AND status = 'SUCCESS' ORDER BY id LIMIT ?"
+    );
+    (sql, values![after.unwrap_or(0), most])
+}
+
+/// Masks the titles of products.
+pub(crate) fn titles(tenant: TenantId, products: &[i64]) -> (String, Vec<Value>) {
+    let ids = padded(products);
+    let list = placeholders(ids.len());
+    let sql = format!(
+        "UPDATE products SET title = '{MASK}', version = version + 1 WHERE id IN ({list}) AND tenant_id = ? \
+         AND title <> '{MASK}'"
+    );
+    (sql, ids.into_iter().map(Value::from).chain(values![tenant.get()]).collect())
+}
+
+/// Masks the reasons of findings.
+pub(crate) fn finding_reasons(findings: &[i64]) -> (String, Vec<Value>) {
+    let ids = padded(findings);
+    let list = placeholders(ids.len());
+    let condition = has_text("reason");
+    let sql =
+        format!("UPDATE reconciliation_findings SET reason = '{MASK}' WHERE id IN ({list}) AND {condition}");
+    (sql, ids.into_iter().map(Value::from).collect())
+}
+
 #[async_trait]
 impl PersonalTextQueries for MarketSession {
     async fn stored_responses(
@@ -87,11 +121,8 @@ impl PersonalTextQueries for MarketSession {
         after: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<RequestRecord>>, StoreError> {
-        let sql = format!(
-            "SELECT id, {} FROM idempotency_keys WHERE id > ? AND status = 'SUCCESS' ORDER BY id LIMIT ?",
-            RequestTable::COLUMNS
-        );
-        let rows = self.fetch(&sql, values![after.unwrap_or(0), most]).await?;
+        let (sql, values) = stored_responses(after, most);
+        let rows = self.fetch(&sql, values).await?;
         rows.iter().map(RequestTable::numbered).collect()
     }
 }
@@ -102,13 +133,7 @@ impl PersonalTextRepo for MarketSession {
         let ids: Vec<i64> = products.iter().map(|id| id.get()).collect();
         let mut changed = 0;
         for ids in ids.chunks(MAX_ROWS) {
-            let ids = padded(ids);
-            let sql = format!(
-                "UPDATE products SET title = '{MASK}', version = version + 1 WHERE id IN ({}) AND tenant_id = ? \
-                 AND title <> '{MASK}'",
-                placeholders(ids.len())
-            );
-            let values = ids.into_iter().map(Value::from).chain(values![tenant.get()]).collect();
+            let (sql, values) = titles(tenant, ids);
             changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
@@ -128,13 +153,8 @@ impl PersonalTextRepo for MarketSession {
     async fn erase_finding_reasons(&mut self, findings: &[i64]) -> Result<u64, StoreError> {
         let mut changed = 0;
         for ids in findings.chunks(MAX_ROWS) {
-            let ids = padded(ids);
-            let sql = format!(
-                "UPDATE reconciliation_findings SET reason = '{MASK}' WHERE id IN ({}) AND {}",
-                placeholders(ids.len()),
-                has_text("reason")
-            );
-            changed += self.execute(&sql, ids.into_iter().map(Value::from).collect()).await?;
+            let (sql, values) = finding_reasons(ids);
+            changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
     }

@@ -15,7 +15,9 @@ use marketplace_domain::{
 
 use crate::assets::{balances, operations};
 use crate::store::SqlMarket;
-use crate::{captures, findings, gateway_reports, invoices, orders, payments, refunds, requests};
+use crate::{
+    captures, findings, gateway_reports, invoices, orders, payments, personal_texts, refunds, requests,
+};
 
 async fn store(directory: &tempfile::TempDir) -> SqlMarket {
     let options = SqliteOptions::file(directory.path().join("test.db"));
@@ -71,7 +73,10 @@ async fn check_lookups(store: &SqlMarket) {
     let period = BillingPeriod::FIRST;
     let invoice = InvoiceId::try_from(7).unwrap();
     let failed_payments = PaymentFilter { status: Some(PaymentStatus::Failed), ..PaymentFilter::default() };
-    let cases: [((String, Vec<Value>), &str); 22] = [
+    let erasure =
+        ["orders", "payments", "refunds", "gateway_reports"].map(|table| format!("SEARCH {table} USING"));
+    let erasure = personal_texts::order_statements(dialect, tenant, &[1, 2]).into_iter().zip(&erasure);
+    let cases: [((String, Vec<Value>), &str); 25] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
@@ -127,8 +132,15 @@ async fn check_lookups(store: &SqlMarket) {
         (rows_by_key("asset_operations"), "SEARCH asset_operations USING"),
         (rows_by_key("ledger_entries"), "SEARCH ledger_entries USING INDEX uk_ledger_entries"),
         (requests::expired(dialect, now, 100), "SEARCH idempotency_keys USING"),
+        (personal_texts::stored_responses(Some(9), 200), "SEARCH idempotency_keys USING INTEGER PRIMARY KEY"),
+        (personal_texts::titles(tenant, &[1, 2]), "SEARCH products USING INTEGER PRIMARY KEY"),
+        (
+            personal_texts::finding_reasons(&[1, 2]),
+            "SEARCH reconciliation_findings USING INTEGER PRIMARY KEY",
+        ),
     ];
-    for ((sql, values), step) in cases {
+    let erasure = erasure.map(|(statement, step)| (statement, step.as_str()));
+    for ((sql, values), step) in cases.into_iter().chain(erasure) {
         let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
         let steps: Vec<_> = rows.iter().map(|row| row.text("detail").unwrap()).collect();
         let plan = steps.join("\n");

@@ -35,8 +35,13 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         (11, "compatible erasure", include_str!("../migrations/sqlite/0011_compatible_erasure.sql")),
         (
             12,
+            "compatible archive erasure",
+            include_str!("../migrations/sqlite/0012_compatible_archive_erasure.sql"),
+        ),
+        (
+            13,
             "compatible audit retention",
-            include_str!("../migrations/sqlite/0012_compatible_audit_retention.sql"),
+            include_str!("../migrations/sqlite/0013_compatible_audit_retention.sql"),
         ),
     ],
     mysql: &[
@@ -69,8 +74,13 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         (11, "compatible erasure", include_str!("../migrations/mysql/0011_compatible_erasure.sql")),
         (
             12,
+            "compatible archive erasure",
+            include_str!("../migrations/mysql/0012_compatible_archive_erasure.sql"),
+        ),
+        (
+            13,
             "compatible audit retention",
-            include_str!("../migrations/mysql/0012_compatible_audit_retention.sql"),
+            include_str!("../migrations/mysql/0013_compatible_audit_retention.sql"),
         ),
     ],
     postgres: &[
@@ -103,8 +113,13 @@ pub(crate) static OUTBOX: Migrations = Migrations {
         (11, "compatible erasure", include_str!("../migrations/postgres/0011_compatible_erasure.sql")),
         (
             12,
+            "compatible archive erasure",
+            include_str!("../migrations/postgres/0012_compatible_archive_erasure.sql"),
+        ),
+        (
+            13,
             "compatible audit retention",
-            include_str!("../migrations/postgres/0012_compatible_audit_retention.sql"),
+            include_str!("../migrations/postgres/0013_compatible_audit_retention.sql"),
         ),
     ],
     schema: ExpectedSchema {

@@ -21,6 +21,7 @@ mod page;
 mod query_plans;
 mod sequences;
 mod settling;
+mod stored_rows;
 mod webhooks;
 
 use std::path::Path;

@@ -6,7 +6,9 @@ use handover_events::EventId;
 
 use super::format::decode;
 use super::storage::{ArchiveStorage, ArchiveStorageError};
-use crate::ports::{ArchiveFile, ArchivedEvent, EventWithRecords, StoreError, StoredEvent, UnitOfWork, View};
+use crate::ports::{
+    ArchiveFile, ArchivedEvent, EventWithRecords, Numbered, StoreError, StoredEvent, UnitOfWork, View,
+};
 use crate::transaction::Transactor;
 
 /// The content of an archived event.
@@ -37,16 +39,10 @@ where
     }
     let mut contents = ArchivedContents::new();
     for (file, events) in by_file {
-        let recorded = tx.view().await?.outbox_view().archive_files(Some(file.saturating_add(1)), 1).await?;
-        let recorded = recorded.into_iter().find(|recorded| recorded.id == file);
-        let read = match &recorded {
-            Some(recorded) => read_file(storage, &recorded.effect).await,
-            None => Err(ArchiveStorageError::Missing { name: format!("with the id {file}") }),
-        };
-        let name = recorded.map(|recorded| recorded.effect.name).unwrap_or_default();
-        match read {
+        match read_recorded(tx, storage, file).await? {
             Err(error) => contents.extend(events.into_iter().map(|event| (event, Err(error.clone())))),
-            Ok(mut stored) => {
+            Ok((file, mut stored)) => {
+                let name = file.effect.name;
                 stored.retain(|event| events.contains(&event.event_id));
                 let interpreted = tx.view().await?.outbox_view().interpret_stored(&stored).await?;
                 let why = "it has no event with this id that this version can interpret";
@@ -59,6 +55,31 @@ where
         }
     }
     Ok(contents)
+}
+
+/// A recorded file with its events, also if an erasure replaces it meanwhile.
+pub(super) async fn read_recorded<U, V>(
+    tx: &Transactor<U, V>,
+    storage: &dyn ArchiveStorage,
+    file: i64,
+) -> Result<Result<(Numbered<ArchiveFile>, Vec<StoredEvent>), ArchiveStorageError>, StoreError>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+{
+    let mut missing = None;
+    loop {
+        let recorded = tx.view().await?.outbox_view().archive_files(Some(file.saturating_add(1)), 1).await?;
+        let Some(recorded) = recorded.into_iter().find(|recorded| recorded.id == file) else {
+            return Ok(Err(ArchiveStorageError::Missing { name: format!("with the id {file}") }));
+        };
+        match read_file(storage, &recorded.effect).await {
+            Err(ArchiveStorageError::Missing { name }) if missing.as_ref() != Some(&name) => {
+                missing = Some(name)
+            }
+            read => return Ok(read.map(|events| (recorded, events))),
+        }
+    }
 }
 
 /// The events of a file.

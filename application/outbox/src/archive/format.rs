@@ -26,7 +26,7 @@ fn row_to_json(row: &StoredRow) -> Value {
 }
 
 /// The line of an event, with the end of line.
-pub(super) fn encode(event: &StoredEvent) -> String {
+pub(crate) fn encode(event: &StoredEvent) -> String {
     let records: Vec<Value> = event.records.iter().map(row_to_json).collect();
     let mut line = json!({ "row": row_to_json(&event.row), "records": records }).to_string();
     line.push('\n');

@@ -83,7 +83,8 @@ pub(super) fn by_row(row: &OutboxRow, policy: &RetentionPolicy, now: DateTime<Ut
     }
     // A row that was made SENT by SQL has no time of confirmation.
     let confirmed = row.sent_time.unwrap_or(row.update_time);
-    (!policy.is_over(&row.event_type, confirmed, now)).then_some(KeptBecause::Recent)
+    let since = row.restored_time.map_or(confirmed, |restored| restored.max(confirmed));
+    (!policy.is_over(&row.event_type, since, now)).then_some(KeptBecause::Recent)
 }
 
 /// The other reasons.

@@ -15,8 +15,8 @@ use chrono::NaiveDate;
 use handover_events::EventId;
 use tokio::time::Instant;
 
-use super::content::{damaged, read_file};
-use super::format::encode;
+use super::collected::{Collected, Content};
+use super::content::{read_file, read_recorded};
 use super::kept::KeptBecause;
 use super::mark::ArchiveMark;
 use super::needed::NeededEvents;
@@ -24,10 +24,10 @@ use super::parts::{ArchiveParts, MAX_BATCH};
 use super::policy::RetentionPolicy;
 use super::selection::{examine, still_archivable};
 use super::storage::ArchiveStorageError;
+use super::unrecorded::end_writing;
 use crate::metrics::{ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVED};
 use crate::outbox::Outbox;
-use crate::ports::{ArchiveFile, Numbered, OutboxRow, StoreError, StoredEvent};
-use crate::storable_text::hash;
+use crate::ports::{ArchiveFile, Numbered, OutboxRow, StoreError, StoredEvent, UnrecordedState};
 use crate::transaction::with_tx;
 
 /// Maximum number of events that one run collects, apart from the last page.
@@ -40,7 +40,7 @@ const MAX_RUN_PAGES: usize = 100;
 const MIN_BATCH: usize = 16;
 /// A batch that takes longer halves the next ones.
 const SLOW_BATCH: Duration = Duration::from_millis(200);
-/// After each batch and page the job pauses for this multiple of the time that it took: it uses the database for at most a
+/// After each unit of work and page the job pauses for this multiple of the time that it took: it uses the database for at most a
 /// tenth of the time.
 const PAUSE: u32 = 9;
 
@@ -82,7 +82,7 @@ impl ArchiveReport {
 #[derive(Clone)]
 pub struct Archive {
     pub(crate) outbox: Outbox,
-    parts: ArchiveParts,
+    pub(super) parts: ArchiveParts,
 }
 
 impl Archive {
@@ -117,6 +117,7 @@ impl Archive {
         report: &mut ArchiveReport,
     ) -> Result<(), ArchiveError> {
         report.more = true;
+        self.remove_unrecorded().await?;
         let unfinished = self.outbox.view().await?.outbox_view().unfinished_archive_files().await?;
         for file in unfinished {
             let events = self.read(&file.effect).await?;
@@ -129,9 +130,7 @@ impl Archive {
             if is_full || self.is_stopping() {
                 break;
             }
-            let begun = Instant::now();
-            let next = self.collect(after, &mut collected, report).await?;
-            self.pause_after(begun.elapsed()).await;
+            let next = self.paced(self.collect(after, &mut collected, report)).await?;
             match next {
                 Some(next) => after = Some(next),
                 None => {
@@ -145,7 +144,10 @@ impl Archive {
                 report.more = true;
                 return Ok(());
             }
-            self.archive(day, content, report).await?;
+            if !self.archive(day, content, report).await? {
+                report.more = true;
+                return Ok(());
+            }
         }
         mark.after = after;
         Ok(())
@@ -186,7 +188,7 @@ impl Archive {
         let days: BTreeMap<EventId, NaiveDate> =
             rows.map(|row| (row.event_id, row.create_time.date_naive())).collect();
         let ids: Vec<EventId> = days.keys().cloned().collect();
-        let stored = self.outbox.view().await?.outbox_view().stored_events(&ids).await?;
+        let stored = self.stored(&ids).await?;
         // An event that has left the outbox since it was examined is counted here, too.
         report.keep(KeptBecause::Unreadable, count(ids.len().saturating_sub(stored.len())));
         for event in stored {
@@ -196,57 +198,44 @@ impl Archive {
         Ok(page.next)
     }
 
-    /// Writes a file with these events, records it, and removes the events from the outbox.
+    /// Writes a file with these events, records it, and removes the events from the outbox. Returns false, without a file, if
+    /// one of the events has changed since it was read.
     async fn archive(
         &self,
         day: NaiveDate,
         Content { events, lines }: Content,
         report: &mut ArchiveReport,
-    ) -> Result<(), ArchiveError> {
-        let ids = events.iter().map(|event| event.id);
-        let (Some(first_id), Some(last_id)) = (ids.clone().min(), ids.max()) else { return Ok(()) };
-        let now = self.outbox.now();
-        // With the checksum of the content, a file never takes the place of one with other events, and with the random
-        // number, two processes never write and record the same file.
-        let random = self.outbox.random().next();
-        let content = hash(&lines);
-        let content = content.get(..16).unwrap_or(&content);
-        let day = day.format("%Y/%m/%d");
-        let name = format!("{day}/{first_id}-{last_id}-{random:016x}-{content}.jsonl");
-        let written = self.parts.storage.write(&name, lines.as_bytes()).await?;
-        drop(lines);
-        let file = ArchiveFile {
-            events: count(events.len()),
-            records: count(events.iter().map(|event| event.records.len()).sum()),
-            bytes: written.bytes,
-            sha256: written.sha256,
-            first_id,
-            last_id,
-            create_time: now,
-            done_time: None,
-            name,
-        };
-        if self.read(&file).await? != events {
-            let why = "the events that were read back are not those that were written";
-            return Err(damaged(&file.name, why).into());
+    ) -> Result<bool, ArchiveError> {
+        let day = day.format("%Y/%m/%d").to_string();
+        let name = self.paced(self.announce(&day, &events, &lines)).await?;
+        // An erasure that masked the rows before the file was announced has not seen that there is a file to mask, too.
+        let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
+        if self.paced(self.stored(&ids)).await? != events {
+            self.forget(&name, UnrecordedState::Writing).await?;
+            return Ok(false);
         }
-        let id = with_tx(&self.outbox.tx, file.clone(), |unit, file, attempt| {
-            Box::pin(async move {
-                if attempt.may_be_committed() {
-                    let recorded = unit.outbox().unfinished_archive_files().await?;
-                    if let Some(recorded) = recorded.into_iter().find(|it| it.effect.name == file.name) {
-                        return Ok(recorded.id);
+        let file = self.write(name, &events, lines).await?;
+        let id = self
+            .paced(with_tx(&self.outbox.tx, file.clone(), |unit, file, attempt| {
+                Box::pin(async move {
+                    if attempt.may_be_committed() {
+                        let recorded = unit.outbox().unfinished_archive_files().await?;
+                        if let Some(recorded) = recorded.into_iter().find(|it| it.effect.name == file.name) {
+                            return Ok(recorded.id);
+                        }
                     }
-                }
-                unit.outbox().add_archive_file(file).await
-            })
-        })
-        .await?;
+                    end_writing(unit.outbox(), &file.name).await?;
+                    unit.outbox().add_archive_file(file).await
+                })
+            }))
+            .await;
+        let id = self.unless_given_up(&file.name, id).await?;
         report.files += 1;
         report.bytes += file.bytes;
         metrics::counter!(ARCHIVE_FILES).increment(1);
         metrics::counter!(ARCHIVE_BYTES).increment(file.bytes);
-        self.remove(&Numbered { id, effect: file }, &events, report).await
+        self.remove(&Numbered { id, effect: file }, &events, report).await?;
+        Ok(true)
     }
 
     /// Removes the events of a recorded file from the outbox, in batches.
@@ -274,9 +263,9 @@ impl Archive {
             self.pause_after(took).await;
         }
         let done = (file.id, self.outbox.now());
-        with_tx(&self.outbox.tx, done, |unit, (file, now), _| {
+        self.paced(with_tx(&self.outbox.tx, done, |unit, (file, now), _| {
             Box::pin(async move { unit.outbox().finish_archive_file(*file, *now).await })
-        })
+        }))
         .await?;
         Ok(())
     }
@@ -309,6 +298,18 @@ impl Archive {
         .await
     }
 
+    /// A recorded file with its events, also if an erasure replaces it meanwhile.
+    pub(crate) async fn read_recorded(
+        &self,
+        file: i64,
+    ) -> Result<(Numbered<ArchiveFile>, Vec<StoredEvent>), ArchiveError> {
+        Ok(read_recorded(&self.outbox.tx, &*self.parts.storage, file).await??)
+    }
+
+    async fn stored(&self, events: &[EventId]) -> Result<Vec<StoredEvent>, StoreError> {
+        self.outbox.view().await?.outbox_view().stored_events(events).await
+    }
+
     /// The events of a file.
     pub(crate) async fn read(&self, file: &ArchiveFile) -> Result<Vec<StoredEvent>, ArchiveStorageError> {
         read_file(&*self.parts.storage, file).await
@@ -316,6 +317,14 @@ impl Archive {
 
     fn is_stopping(&self) -> bool {
         self.outbox.stopping().is_cancelled()
+    }
+
+    /// Work in the database, and the pause after it.
+    async fn paced<T>(&self, work: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let done = work.await;
+        self.pause_after(begun.elapsed()).await;
+        done
     }
 
     /// Pauses after work that took this long, unless the process begins to stop.
@@ -339,32 +348,6 @@ fn next_batch(size: usize, took: Duration) -> usize {
     }
 }
 
-/// Events that are archived together. A file contains events of one day.
-#[derive(Default)]
-struct Collected {
-    days: BTreeMap<NaiveDate, Content>,
-    events: usize,
-    bytes: usize,
-}
-
-/// The content of a file.
-#[derive(Default)]
-struct Content {
-    events: Vec<StoredEvent>,
-    lines: String,
-}
-
-impl Collected {
-    fn add(&mut self, day: NaiveDate, event: StoredEvent) {
-        let line = encode(&event);
-        self.events += 1;
-        self.bytes += line.len();
-        let content = self.days.entry(day).or_default();
-        content.lines.push_str(&line);
-        content.events.push(event);
-    }
-}
-
 /// The events that the application needed when it was asked last.
 struct NeededBefore(BTreeSet<EventId>);
 
@@ -376,6 +359,6 @@ impl NeededEvents for NeededBefore {
     }
 }
 
-fn count(number: usize) -> u64 {
+pub(super) fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

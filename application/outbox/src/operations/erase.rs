@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use handover_events::{AggregateId, AggregateRef, EventId, Json, TenantId};
 
-use super::{Action, ActionUnit, MAX_NAMED, OperationError, Operator, changed_by_earlier_attempt, count};
+use super::{Action, ActionUnit, MAX_NAMED, OperationError, Operator, changed_by_earlier_attempt};
 use crate::archive::{KeptBecause, settled};
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -24,9 +24,9 @@ use crate::storable_text::hash;
 use crate::transaction::with_tx;
 
 /// Aggregates whose events are read at once.
-const AGGREGATES: usize = 50;
+pub(super) const AGGREGATES: usize = 50;
 /// Maximum number of events or audit entries that are masked in one unit of work.
-const MAX_ERASED: usize = 50;
+pub(super) const MAX_ERASED: usize = 50;
 /// Audit entries per page.
 const ENTRIES: u32 = 500;
 
@@ -37,22 +37,30 @@ pub struct ErasedEvents {
     pub rows: u64,
     /// Number of events that were not masked because they are not settled, by the reason.
     pub left: BTreeMap<KeptBecause, u64>,
-    /// Number of events in the archive. They were not masked.
+    /// Number of files of the archive that were replaced by files with masked texts.
+    pub files: u64,
+    /// Number of events in the archive that were not masked, because their files cannot be read or written.
     pub archived: u64,
+    /// Number of files that may contain texts and were not masked: they cannot be read or written, or a process writes or removes
+    /// them now, or did when it ended.
+    pub files_left: u64,
 }
 
 impl ErasedEvents {
     /// Adds what another call did.
     pub fn add(&mut self, other: ErasedEvents) {
         self.rows += other.rows;
+        self.files += other.files;
         self.archived += other.archived;
+        self.files_left += other.files_left;
         for (reason, events) in other.left {
             *self.left.entry(reason).or_default() += events;
         }
     }
 }
 
-/// Masks the texts of the settled events of these aggregates. `action` names the person by id and has the reason.
+/// Masks the texts of the settled events of these aggregates in the outbox. `action` names the person by id and has the reason.
+/// [`erase_archived_events`](super::erase_archived_events) masks those in the archive, after this.
 ///
 /// # Errors
 /// [`OperationError::ForAllTenants`]: a person is not of one tenant.
@@ -67,24 +75,40 @@ pub async fn erase_events(
     for aggregates in aggregates.chunks(AGGREGATES) {
         let mut view = outbox.view().await?;
         let view = view.outbox_view();
-        erased.archived += count(view.archived_about(aggregates).await?.len());
         let rows = view.outbox_about(aggregates).await?;
-        let page = settled(outbox, view, rows).await?;
-        for (reason, events) in page.kept {
-            *erased.left.entry(reason).or_default() += events;
-        }
-        let rows: Vec<OutboxRow> = page.archivable.into_iter().map(|event| event.row).collect();
-        let unerased = unerased(outbox, view, rows).await?;
-        let events: Vec<_> = unerased.into_iter().map(|row| (row.aggregate.tenant, row.event_id)).collect();
-        // Entries of different units of work differ, so that a repeated attempt finds its own.
-        let first = events.first().map(|(_, event)| ("firstEventId".to_owned(), event.as_str().into()));
-        let mut action = action.clone();
-        action.selection.extend(first);
-        for unit in action.units(operator, events, MAX_ERASED, outbox.now()) {
-            erased.rows += erase_unit(outbox, unit).await?;
-        }
+        erased.add(erase_rows(outbox, operator, action, rows).await?);
     }
     Ok(erased)
+}
+
+/// Masks the texts of the settled ones of these events.
+pub(super) async fn erase_rows(
+    outbox: &Outbox,
+    operator: &Operator,
+    action: &Action,
+    rows: Vec<OutboxRow>,
+) -> Result<ErasedEvents, OperationError> {
+    let mut view = outbox.view().await?;
+    let view = view.outbox_view();
+    let page = settled(outbox, view, rows).await?;
+    let mut erased = ErasedEvents { left: page.kept, ..ErasedEvents::default() };
+    let rows: Vec<OutboxRow> = page.archivable.into_iter().map(|event| event.row).collect();
+    let unerased = unerased(outbox, view, rows).await?;
+    let events: Vec<_> = unerased.into_iter().map(|row| (row.aggregate.tenant, row.event_id)).collect();
+    let first = events.first().map(|(_, event)| event);
+    let action = with_first(action, first);
+    for unit in action.units(operator, events, MAX_ERASED, outbox.now()) {
+        erased.rows += erase_unit(outbox, unit).await?;
+    }
+    Ok(erased)
+}
+
+/// The action on events of which this is the first. Entries of different units of work differ, so that a repeated attempt finds
+/// its own.
+pub(super) fn with_first(action: &Action, first: Option<&EventId>) -> Action {
+    let mut action = action.clone();
+    action.selection.extend(first.map(|event| ("firstEventId".to_owned(), event.as_str().into())));
+    action
 }
 
 /// Masks the reasons of the audit entries that `is_about_person` selects by the entry, its selection, and the aggregates of the
@@ -210,12 +234,12 @@ fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| text != MASK)
 }
 
-fn for_all_tenants(operator: &Operator) -> Result<(), OperationError> {
+pub(super) fn for_all_tenants(operator: &Operator) -> Result<(), OperationError> {
     if operator.sees_all_tenants { Ok(()) } else { Err(OperationError::ForAllTenants) }
 }
 
 /// Those of these events of which texts are left to mask: a repeated call does not write, and records nothing.
-async fn unerased(
+pub(super) async fn unerased(
     outbox: &Outbox,
     view: &mut dyn OutboxView,
     rows: Vec<OutboxRow>,
@@ -256,13 +280,13 @@ async fn unerased(
 }
 
 /// Dead letters and webhook deliveries of events.
-struct About {
+pub(super) struct About {
     dead_letters: BTreeMap<String, Vec<DeadLetter>>,
     deliveries: BTreeMap<EventId, Vec<WebhookDelivery>>,
 }
 
 impl About {
-    async fn read(view: &mut dyn OutboxView, events: &[EventId]) -> Result<About, StoreError> {
+    pub(super) async fn read(view: &mut dyn OutboxView, events: &[EventId]) -> Result<About, StoreError> {
         let keys: Vec<String> = events.iter().map(EventId::to_string).collect();
         let mut about = About { dead_letters: BTreeMap::new(), deliveries: BTreeMap::new() };
         for dead_letter in view.dead_letters_of(&keys).await? {
@@ -282,7 +306,7 @@ impl About {
         self.deliveries.get(&row.event_id).into_iter().flatten()
     }
 
-    fn masked(&self, outbox: &Outbox, row: &OutboxRow) -> MaskedTexts {
+    pub(super) fn masked(&self, outbox: &Outbox, row: &OutboxRow) -> MaskedTexts {
         let erased = |json: &str| erased_json(&outbox.registry, Some(&row.event_type), json);
         let payload = erased(&row.payload);
         MaskedTexts {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::archive::{Archive, MAX_BATCH};
 use crate::metrics::RESTORED;
-use crate::ports::{ArchiveFile, ArchivedEvent, AuditEntry, Numbered, StoreError, StoredEvent};
+use crate::ports::{ArchiveFile, ArchivedEvent, AuditEntry, Numbered, OutboxView, StoreError, StoredEvent};
 use crate::transaction::with_tx;
 
 /// A call reads no further file of the archive once it has restored this number of events.
@@ -57,8 +57,8 @@ pub struct Restored {
     pub more: bool,
 }
 
-/// Returns events to the outbox as they were when they were archived. Without a redrive, which begins a new retention time,
-/// they are archived again within a day.
+/// Returns events to the outbox as they were when they were archived. A new retention time begins: they are archived again when
+/// it is over.
 pub async fn restore_events(
     archive: &Archive,
     operator: &Operator,
@@ -80,18 +80,45 @@ pub async fn restore_events(
             restored.more = true;
             break;
         }
-        let events = archived_in(archive, tenant, &file, &command.events).await?;
-        for unit in action.units(operator, events, MAX_BATCH, archive.outbox.now()) {
-            let returned = restore_unit(archive, unit).await?;
-            restored.restored += returned;
-            metrics::counter!(RESTORED).increment(returned);
-        }
+        while restore_file(archive, operator, &action, (tenant, &command.events), file.id, &mut restored)
+            .await?
+            == FileState::Replaced
+        {}
     }
     if restored.restored == 0 {
         let owner = common_tenant(wanted.tenants.into_iter()).or(tenant);
         action.record(&archive.outbox.tx, operator, owner, 0).await?;
     }
     Ok(restored)
+}
+
+/// Whether an erasure has replaced a file since it was read.
+#[derive(PartialEq, Eq)]
+enum FileState {
+    Unchanged,
+    Replaced,
+}
+
+/// Restores the selected events of a file.
+async fn restore_file(
+    archive: &Archive,
+    operator: &Operator,
+    action: &Action,
+    selected: (Option<TenantId>, &RestoreSelection),
+    file: i64,
+    restored: &mut Restored,
+) -> Result<FileState, OperationError> {
+    let (tenant, selection) = selected;
+    let (file, events) = archive.read_recorded(file).await?;
+    let events = archived_in(archive, tenant, &file, events, selection).await?;
+    for unit in action.units(operator, events, MAX_BATCH, archive.outbox.now()) {
+        let Some(returned) = restore_unit(archive, &file, unit).await? else {
+            return Ok(FileState::Replaced);
+        };
+        restored.restored += returned;
+        metrics::counter!(RESTORED).increment(returned);
+    }
+    Ok(FileState::Unchanged)
 }
 
 /// The files that contain selected events.
@@ -123,19 +150,11 @@ impl Wanted {
             }
             RestoreSelection::Aggregate(_) | RestoreSelection::Period { .. } => Vec::new(),
         };
-        let mut files = Vec::new();
-        let mut before = None;
-        loop {
-            let page = view.archive_files(before, FILES).await?;
-            before = page.last().filter(|_| page.len() == FILES as usize).map(|file| file.id);
-            files.extend(page.into_iter().filter(|file| match selection {
-                RestoreSelection::Events(_) | RestoreSelection::Aggregate(_) => named.contains(&file.id),
-                RestoreSelection::Period { from, to } => may_contain(&file.effect, *from, *to),
-            }));
-            if before.is_none() {
-                break;
-            }
-        }
+        let files = recorded_files(view, |file| match selection {
+            RestoreSelection::Events(_) | RestoreSelection::Aggregate(_) => named.contains(&file.id),
+            RestoreSelection::Period { from, to } => may_contain(&file.effect, *from, *to),
+        })
+        .await?;
         if let Some(unknown) = named.iter().find(|id| files.iter().all(|file| file.id != **id)) {
             return Err(StoreError::Corrupt {
                 table: "outbox_archived_events",
@@ -144,10 +163,26 @@ impl Wanted {
                 why: "no such file is recorded in outbox_archive_files".to_owned(),
             });
         }
-        // The oldest first.
-        files.reverse();
         let tenants = archived.iter().map(|event| event.aggregate.tenant).collect();
         Ok(Wanted { files, tenants, not_found })
+    }
+}
+
+/// Those of the recorded files that are wanted, oldest first.
+pub(super) async fn recorded_files(
+    view: &mut dyn OutboxView,
+    is_wanted: impl Fn(&Numbered<ArchiveFile>) -> bool + Send,
+) -> Result<Vec<Numbered<ArchiveFile>>, StoreError> {
+    let mut files = Vec::new();
+    let mut before = None;
+    loop {
+        let page = view.archive_files(before, FILES).await?;
+        before = page.last().filter(|_| page.len() == FILES as usize).map(|file| file.id);
+        files.extend(page.into_iter().filter(&is_wanted));
+        if before.is_none() {
+            files.reverse();
+            return Ok(files);
+        }
     }
 }
 
@@ -166,9 +201,9 @@ async fn archived_in(
     archive: &Archive,
     tenant: Option<TenantId>,
     file: &Numbered<ArchiveFile>,
+    events: Vec<StoredEvent>,
     selection: &RestoreSelection,
 ) -> Result<Vec<(TenantId, StoredEvent)>, OperationError> {
-    let events = archive.read(&file.effect).await?;
     let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
     let archived = archive.outbox.view().await?.outbox_view().archived_by_event(&ids).await?;
     let is_selected = |event: &ArchivedEvent| match selection {
@@ -183,17 +218,27 @@ async fn archived_in(
     Ok(selected.collect())
 }
 
-/// Runs one unit of work. Returns the number of restored events.
-async fn restore_unit(archive: &Archive, unit: ActionUnit<StoredEvent>) -> Result<u64, StoreError> {
-    with_tx(&archive.outbox.tx, Arc::new(unit), |unit, input, attempt| {
+/// Runs one unit of work. Returns the number of restored events; `None`, without a change, if an erasure has replaced the file since
+/// it was read.
+async fn restore_unit(
+    archive: &Archive,
+    file: &Numbered<ArchiveFile>,
+    unit: ActionUnit<StoredEvent>,
+) -> Result<Option<u64>, StoreError> {
+    let input = Arc::new((file.clone(), unit));
+    with_tx(&archive.outbox.tx, input, |unit, input, attempt| {
         Box::pin(async move {
-            let ActionUnit { rows, entry } = &**input;
+            let (file, ActionUnit { rows, entry }) = &**input;
             if let Some(changed) = changed_by_earlier_attempt(unit.outbox(), attempt, entry).await? {
-                return Ok(changed);
+                return Ok(Some(changed));
             }
-            let changed = count(unit.outbox().restore(rows).await?.len());
+            let current = unit.outbox().lock_archive_file(file.id).await?;
+            if current.is_none_or(|current| current.name != file.effect.name) {
+                return Ok(None);
+            }
+            let changed = count(unit.outbox().restore(rows, entry.at).await?.len());
             unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
-            Ok(changed)
+            Ok(Some(changed))
         })
     })
     .await

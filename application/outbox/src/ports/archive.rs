@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId};
 
 use super::consume::Consumed;
-use super::error::StoreError;
+use super::error::{Changed, StoreError};
 use super::numbered::Numbered;
 use super::operator::OutboxFilter;
 use super::outbox::OutboxRow;
@@ -54,6 +54,57 @@ pub struct ArchiveFile {
     pub create_time: DateTime<Utc>,
     /// Time at which all events of the file had left the outbox, apart from those that changed; `None`: not yet.
     pub done_time: Option<DateTime<Utc>>,
+    /// Time and reason of the last erasure that masked texts in the file.
+    pub erased: Option<FileErasure>,
+}
+
+/// When and why texts in a file of the archive were masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileErasure {
+    /// Time.
+    pub at: DateTime<Utc>,
+    /// Reason that the operator gave.
+    pub reason: String,
+}
+
+/// Why a file may exist without a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnrecordedState {
+    /// A process writes it and will record it, unless the process has ended.
+    Writing,
+    /// Nothing refers to it any more; it has to be removed.
+    Obsolete,
+}
+
+impl UnrecordedState {
+    /// Name of the state.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            UnrecordedState::Writing => "WRITING",
+            UnrecordedState::Obsolete => "OBSOLETE",
+        }
+    }
+}
+
+impl std::str::FromStr for UnrecordedState {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<UnrecordedState, String> {
+        let states = [UnrecordedState::Writing, UnrecordedState::Obsolete];
+        let found = states.into_iter().find(|state| state.as_str() == name);
+        found.ok_or_else(|| format!("unknown state {name:?}"))
+    }
+}
+
+/// A file that the storage may have although it is not recorded as a file of the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnrecordedFile {
+    /// Name of the file, unique, at most 255 bytes.
+    pub name: String,
+    /// Why it is not recorded.
+    pub state: UnrecordedState,
+    /// Time since which it is known.
+    pub since: DateTime<Utc>,
 }
 
 /// A stored value that is not NULL.
@@ -118,7 +169,7 @@ pub trait ArchiveQueries: Send {
     -> Result<Vec<EventWithRecords>, StoreError>;
 
     /// The stored values of those of these events that are in the outbox, smallest id first. An event with a value that
-    /// cannot be decoded is omitted.
+    /// cannot be decoded is omitted. `restored_time` says something about the row, not about the event, and is left out.
     async fn stored_events(&mut self, events: &[EventId]) -> Result<Vec<StoredEvent>, StoreError>;
 
     /// The recorded files that are not done, oldest first.
@@ -130,6 +181,9 @@ pub trait ArchiveQueries: Send {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<ArchiveFile>>, StoreError>;
+
+    /// At most `limit` files that may exist without a record, by name.
+    async fn unrecorded_files(&mut self, limit: u32) -> Result<Vec<UnrecordedFile>, StoreError>;
 }
 
 /// Moves events between the outbox and the archive.
@@ -153,6 +207,37 @@ pub trait ArchiveRepo: Send {
     async fn archive(&mut self, file: i64, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError>;
 
     /// Inserts the rows of those of these events that are archived, with all their values and records, and removes the
-    /// records of their archiving; returns the inserted events. Events that are not archived MUST NOT be inserted.
-    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError>;
+    /// records of their archiving; returns the inserted events. Events that are not archived MUST NOT be inserted. `at` is
+    /// the `restored_time` of the rows, which is no stored value ([`ArchiveQueries::stored_events`]).
+    async fn restore(
+        &mut self,
+        events: &[StoredEvent],
+        at: DateTime<Utc>,
+    ) -> Result<Vec<EventId>, StoreError>;
+
+    /// A recorded file. Until the unit of work ends, another one MUST NOT be able to replace it.
+    async fn lock_archive_file(&mut self, file: i64) -> Result<Option<ArchiveFile>, StoreError>;
+
+    /// Records that the content of a file is in another file from now on: its name, size, checksum and erasure become those
+    /// of `to`. MUST change nothing unless the recorded name is `from`.
+    async fn replace_archive_file(
+        &mut self,
+        file: i64,
+        from: &str,
+        to: &ArchiveFile,
+    ) -> Result<Changed, StoreError>;
+
+    /// Adds a file that may exist without a record. A known name MUST cause a `Conflict`.
+    async fn add_unrecorded_file(&mut self, file: &UnrecordedFile) -> Result<(), StoreError>;
+
+    /// Makes a file that is being written obsolete: of this and [`ArchiveRepo::remove_unrecorded_file`] by the process that
+    /// writes it, only one MUST succeed.
+    async fn give_up_unrecorded_file(&mut self, name: &str) -> Result<Changed, StoreError>;
+
+    /// Removes the entry of a file in this state: it was recorded, or it does not exist any more.
+    async fn remove_unrecorded_file(
+        &mut self,
+        name: &str,
+        state: UnrecordedState,
+    ) -> Result<Changed, StoreError>;
 }

@@ -133,6 +133,8 @@ pub struct OutboxRow {
     pub released_time: Option<DateTime<Utc>>,
     /// Time at which texts of the row were masked ([`ErasureRepo`](super::ErasureRepo)).
     pub erased_time: Option<DateTime<Utc>>,
+    /// Time at which the row returned from the archive.
+    pub restored_time: Option<DateTime<Utc>>,
 }
 
 impl OutboxRow {

@@ -1,12 +1,14 @@
 //! The archive moves settled events to files and back, and loses none.
 
+mod erasing;
 mod faults;
 mod job;
+mod load;
 mod operators;
 
 use std::collections::BTreeSet;
-use std::future::Future as _;
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -97,13 +99,18 @@ impl Library {
         self.outbox.clone().with_archive(Arc::clone(files) as Arc<_>, policy, Arc::new(NoNeededEvents))
     }
 
-    /// The archive, one of whose calls fails.
-    fn archive_with(&self, files: &Arc<Files>, fuse: &Arc<Fuse>) -> Archive {
+    /// The outbox of a process with an archive, one of whose calls fails.
+    fn failing_outbox(&self, files: &Arc<Files>, fuse: &Arc<Fuse>) -> Outbox {
         let store = Arc::new(Fused(Arc::clone(self.outbox.tx.store()), Arc::clone(fuse)));
         let mut outbox = self.outbox.clone();
         outbox.tx = outbox.tx.with_store(store);
         let storage: Arc<dyn ArchiveStorage> = Arc::new(Fused(Arc::clone(files), Arc::clone(fuse)));
-        archive_of(&outbox, storage, RetentionPolicy::new(30 * DAY))
+        outbox.with_archive(storage, RetentionPolicy::new(30 * DAY), Arc::new(NoNeededEvents))
+    }
+
+    /// The archive, one of whose calls fails.
+    fn archive_with(&self, files: &Arc<Files>, fuse: &Arc<Fuse>) -> Archive {
+        Archive::of(&self.failing_outbox(files, fuse)).unwrap()
     }
 
     async fn stored(&self) -> Vec<StoredEvent> {
@@ -176,6 +183,8 @@ async fn settled_events_move_to_a_file_and_return_unchanged() {
     assert_eq!((library.stored().await, library.places().await), (before, (3, 0)));
     let again = restore(&archive, of_all()).await.unwrap();
     assert_eq!((again.restored, again.not_found), (0, IDS.map(event_id).to_vec()));
+    assert_eq!(run(&archive).await.unwrap().kept[&KeptBecause::Recent], 3, "a new retention time begins");
+    library.set_clock_forward(70 * DAY);
     assert_eq!(run(&archive).await.unwrap().events, 3, "a restored event is archived again, in another file");
     assert_eq!(files.names().len(), 2);
 }
@@ -218,6 +227,7 @@ async fn recorded_file_that_the_storage_does_not_have_stops_the_archive() {
         last_id: 1,
         create_time: library.outbox.now(),
         done_time: None,
+        erased: None,
     };
     unit.outbox().add_archive_file(&file).await.unwrap();
     unit.commit().await.unwrap();
@@ -281,21 +291,19 @@ async fn events_that_stay_are_examined_again_once_a_day() {
     }
 }
 
-/// Polls the run of an archive this many times and drops it, as the end of a process does. Returns whether it had ended.
-async fn interrupted_after(polls: usize, archive: &Archive) -> bool {
-    let mut run = pin!(run(archive));
+/// Polls work this many times. Returns its result if it has ended.
+async fn polled<T>(polls: usize, mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..polls {
-        if let Poll::Ready(ended) = run.as_mut().poll(&mut context) {
-            ended.unwrap();
-            return true;
+        if let Poll::Ready(ended) = work.as_mut().poll(&mut context) {
+            return Some(ended);
         }
         // Units of work run in tasks of their own.
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
     }
-    false
+    None
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +314,9 @@ async fn run_that_is_interrupted_at_any_point_is_continued() {
         let before = library.stored().await;
         let files = Files::with(Fault::None);
         let archive = library.archive(&files);
-        let has_ended = interrupted_after(interruptions, &archive).await;
+        // Dropped afterwards, as at the end of a process.
+        let ended = polled(interruptions, pin!(run(&archive))).await;
+        let has_ended = ended.map(Result::unwrap).is_some();
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }

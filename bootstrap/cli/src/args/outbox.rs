@@ -63,8 +63,8 @@ Examples:
   handover outbox archive --older-than 7d --output json";
 
 const RESTORE_HELP: &str = "\
-Needs `archive.url`. The events return with all their values, and can be shown and redriven again. An event that is not \
-redriven is archived again within a day. The action is recorded in the audit log.
+Needs `archive.url`. The events return with all their values, and can be shown and redriven again. They are archived \
+again when `archive.after` has passed since the restore. The action is recorded in the audit log.
 
 Examples:
   handover outbox restore --event 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --reason \"the reader asked\"

@@ -11,11 +11,11 @@ use super::values::user;
 pub(super) const HELP: &str = "\
 Masks, in all tenants, what the user wrote or what describes the user: titles of products; of finished orders, carrier, \
 tracking number, reasons of refunds and free payment methods; payloads, errors, dead letters, webhook deliveries and \
-attempts of their settled events; stored responses; and reasons in the audit log. Ids, amounts and times stay. The page \
+attempts of their settled events, also in the files of the archive; stored responses; and reasons in the audit log. Ids, amounts and times stay. The page \
 bootstrap/docs/erasure.md has the details, also about backups.
 
-Orders that are not finished and events that are not settled are left, and the exit code is 1: run the command again \
-later. A repeated run changes nothing that is masked.
+Orders that are not finished, events that are not settled and files of the archive that cannot be replaced are left, and the \
+exit code is 1: run the command again later. A repeated run changes nothing that is masked.
 
 Example:
   handover erase --user 10001 --reason \"request of 2026-01-31, ticket 4711\"";

@@ -19,16 +19,19 @@ pub(super) async fn erase(arguments: &EraseArgs) -> Result<Exit, Failure> {
     let erased = erased.map_err(|error| failed(&operator, error))?;
     operator.session.close().await;
     let (orders, events) = (erased.unfinished_orders, erased.unsettled_events());
-    let (archived, is_complete) = (erased.events.archived, erased.is_complete());
+    let files_left = erased.events.files_left;
+    let archived = erased.events.archived;
+    let is_complete = erased.is_complete();
     show(arguments.output.output, &ErasedUserView::from(erased))?;
     if orders > 0 || events > 0 {
         note(&format!(
             "{orders} orders are not finished and {events} events are not settled; run again later"
         ));
     }
-    if archived > 0 {
+    if files_left > 0 {
         note(&format!(
-            "{archived} events are in the archive; `handover outbox restore` them, and run again within a day"
+            "{files_left} files of the archive with {archived} events may contain texts: they cannot be read or written, or a process \
+             writes them; run `handover doctor` and erase again in an hour"
         ));
     }
     Ok(if is_complete { Exit::Done } else { Exit::Failed })

@@ -2,9 +2,12 @@
 
 use std::fs;
 
+use handover_outbox::ports::{Store as _, UnitOfWork as _};
+use handover_sql::SqlStore;
 use serde_json::json;
 
 use crate::program::{Server, World, eventually};
+use crate::redrive;
 
 const PLANTED: &str = "PLANTED";
 
@@ -73,6 +76,52 @@ fn no_table_contains_a_text_about_an_erased_user() {
         entries.iter().filter(|entry| entry["action"] == "users.erase").map(|entry| &entry["reason"]);
     assert!(reasons.clone().any(|reason| reason == "ticket-4711"), "{entries:?}");
     assert!(reasons.clone().all(|reason| reason != "***"), "the reason of an erasure stays: {entries:?}");
+    drop(server);
+}
+
+/// Sets the times of all published events back.
+async fn make_events_old(world: &World) {
+    let time = "'2026-01-05T00:00:00.000000Z'";
+    let old =
+        format!("UPDATE outbox_events SET create_time = {time}, sent_time = {time} WHERE status = 'SENT'");
+    let store = redrive::open(&world.path("handover.db")).await;
+    let mut unit = SqlStore::begin(&store).await.unwrap();
+    unit.execute(&old, Vec::new()).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn restored_events_contain_no_text_that_was_erased_while_they_were_archived() {
+    const ARCHIVE: &str = "outbox archive --older-than 1h --output json";
+    let world = World::new()
+        .set("HANDOVER_ARCHIVE__URL", "file:archive")
+        .set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1")
+        .set("HANDOVER_GATEWAY__SANDBOX_DELAY", "10ms")
+        .set("HANDOVER_GATEWAY__SCAN_INTERVAL", "50ms");
+    let server = market(&world);
+    let mut kept = json!(null);
+    // The last event is settled when the payment deadline is over.
+    for _ in 0..200 {
+        make_events_old(&world).await;
+        kept = world.run(&format!("{ARCHIVE} --dry-run")).json()["kept"].clone();
+        if kept == json!([]) {
+            break;
+        }
+    }
+    assert_eq!(kept, json!([]));
+    let events = world.run(ARCHIVE).json()["events"].as_u64().unwrap();
+    let erased = world.run("erase --user 2 --reason ticket-4711 --output json");
+    let counts =
+        ["archiveFiles", "archivedEvents", "archiveFilesLeft"].map(|name| erased.json()[name].clone());
+    assert_eq!((erased.code, counts), (Some(0), [json!(1), json!(0), json!(0)]), "{erased:?}");
+    let again = world.run("erase --user 2 --reason ticket-4712 --output json").json();
+    assert_eq!((&again["archiveFiles"], &again["eventRows"]), (&json!(0), &json!(0)));
+    let restore =
+        "outbox restore --from 2026-01-01T00:00:00Z --to 2026-01-09T00:00:00Z --reason why --output json";
+    assert_eq!(world.run(restore).json()["restored"], json!(events));
+    assert!(!is_stored(&world, "restored.db", "PLANTED refund"));
+    assert_eq!(world.run("reconcile --output json").json()["sound"], json!(true));
     drop(server);
 }
 

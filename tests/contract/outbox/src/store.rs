@@ -344,6 +344,10 @@ crate::rules! { store_rules: StoreRig;
         files_of_the_archive_are_recorded_until_they_are_done,
         archived_events_are_listed_in_pages,
         stored_values_are_interpreted_as_their_rows,
+        masked_values_of_an_archived_event_are_restored,
+        a_file_is_replaced_by_the_one_who_has_read_it,
+        a_locked_file_is_not_replaced,
+        a_file_that_is_being_written_is_recorded_or_given_up,
     ]
     erasure: [
         texts_of_settled_events_are_masked_once,

@@ -34,6 +34,18 @@ faults! { broken_by(Fault) {
     restore_reports_every_event: RestoreReportsEveryEvent breaks [
         "a_restored_event_is_as_before",
     ]
+    restore_forgets_time: RestoreForgetsTime breaks [
+        "a_restored_event_is_as_before",
+    ]
+    any_archive_file_is_replaced: AnyArchiveFileIsReplaced breaks [
+        "a_file_is_replaced_by_the_one_who_has_read_it",
+    ]
+    archive_files_are_not_locked: ArchiveFilesAreNotLocked breaks [
+        "a_locked_file_is_not_replaced",
+    ]
+    recorded_files_are_given_up: RecordedFilesAreGivenUp breaks [
+        "a_file_that_is_being_written_is_recorded_or_given_up",
+    ]
     erasure_is_written_outside_unit: ErasureIsWrittenOutsideUnit breaks [
         "a_dropped_unit_of_work_masks_nothing",
     ]

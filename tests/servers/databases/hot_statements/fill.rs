@@ -40,6 +40,10 @@ const TABLES: &[&str] = &[
     "webhook_endpoints",
     "webhook_deliveries",
     "webhook_attempts",
+    "outbox_audit_log",
+    "outbox_archive_files",
+    "reconciliation_findings",
+    "gateway_reports",
 ];
 
 /// Keeps PostgreSQL from updating its statistics automatically.
@@ -176,6 +180,18 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         (
             "webhook_attempts (delivery_id, endpoint_id, attempt_time, duration_ms, outcome)",
             format!("seq, '{}', {day}, 1, 'DELIVERED'", endpoint_id(1)),
+        ),
+        (
+            "outbox_audit_log (tenant_id, actor, action, selection, changed, matched, reason, trace_id, create_time)",
+            format!("1, 'user:1', 'outbox.redrive', '{{}}', 1, 1, 'why', '', {day}"),
+        ),
+        (
+            "outbox_archive_files (name, events, records, bytes, sha256, first_id, last_id, create_time, done_time)",
+            format!("CONCAT('file-', seq), 1, 1, 1, '', seq, seq, {day}, {day}"),
+        ),
+        (
+            "reconciliation_findings (tenant_id, kind, subject, detail, state, reason, version, first_seen, last_seen)",
+            format!("1, 'missingDelivery', CONCAT('order/', seq), '', 'RESOLVED', 'why', 1, {day}, {day}"),
         ),
     ] {
         outside(database, &format!("INSERT INTO {into} SELECT {values} FROM {numbers}")).await.unwrap();

@@ -27,8 +27,13 @@ views! {
         unfinished_orders: u64,
         /// Number of events that were left because they are not settled, by the reason.
         unsettled_events: Map<String, Value> = kinds::Counts,
-        /// Events in the archive, which were left.
+        /// Files of the archive that were replaced by files with masked texts.
+        archive_files: u64,
+        /// Events in the archive that were left, because their files cannot be read or written.
         archived_events: u64,
+        /// Files of the archive that may contain texts and were left: they cannot be read or written, or a process writes or
+        /// removes them, or did when it ended.
+        archive_files_left: u64,
     }
 }
 
@@ -43,7 +48,9 @@ impl From<ErasedUser> for ErasedUserView {
             responses: erased.responses,
             audit_entries: erased.audit_entries,
             unfinished_orders: erased.unfinished_orders,
+            archive_files: erased.events.files,
             archived_events: erased.events.archived,
+            archive_files_left: erased.events.files_left,
             unsettled_events: erased
                 .events
                 .left

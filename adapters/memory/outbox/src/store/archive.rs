@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, EventWithRecords, Numbered, OutboxFilter,
-    OutboxRow, StoreError, StoredEvent, StoredRow, StoredValue,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Changed, EventWithRecords, Numbered,
+    OutboxFilter, OutboxRow, StoreError, StoredEvent, UnrecordedFile, UnrecordedState,
 };
 
 use super::consume::consumed;
@@ -17,6 +17,7 @@ use super::outbox_index::{of_event, passes};
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::rows::{ArchivedRow, ConsumptionRow};
 use super::statement::{Tables, next};
+use super::stored_rows::{interpreted, stored};
 use super::tables::{Row, limited, rows_below};
 use super::unit::MemoryUnit;
 
@@ -44,26 +45,12 @@ pub(super) fn archived_seq(statement: &Statement<'_>, aggregate: &AggregateRef) 
     archived.map(|row| row.is.aggregate_seq).max()
 }
 
-fn text(value: impl std::fmt::Debug) -> StoredValue {
-    StoredValue::Text(format!("{value:?}"))
-}
+impl Row<OutboxTables> for UnrecordedFile {
+    type Key = String;
+    type Index = ();
 
-fn stored_row(row: &OutboxRow) -> StoredRow {
-    let event_id = StoredValue::Text(row.event_id.to_string());
-    let columns = [("id", StoredValue::Int(row.id)), ("event_id", event_id), ("row", text(row))];
-    columns.map(|(column, value)| (column.to_owned(), value)).into()
-}
-
-fn stored_record(record: &ConsumptionRow) -> StoredRow {
-    [("id".to_owned(), StoredValue::Int(record.id)), ("record".to_owned(), text(&record.is))].into()
-}
-
-fn stored(row: &OutboxRow, records: &[ConsumptionRow]) -> StoredEvent {
-    StoredEvent {
-        id: row.id,
-        event_id: row.event_id.clone(),
-        row: stored_row(row),
-        records: records.iter().map(stored_record).collect(),
+    fn key(&self) -> String {
+        self.name.clone()
     }
 }
 
@@ -123,10 +110,9 @@ impl<X: Tables> ArchiveQueries for MemoryUnit<X> {
     ) -> Result<Vec<EventWithRecords>, StoreError> {
         self.read_outbox(|statement| {
             let known = events.iter().filter_map(|event| {
-                let row = statement.archived().get(&event.event_id)?;
-                let records = row.records.iter().map(consumed).collect();
-                (stored(&row.row, &row.records) == *event)
-                    .then(|| EventWithRecords { row: row.row.clone(), records })
+                let found = interpreted(statement.archived().get(&event.event_id)?, event)?;
+                let records = found.records.iter().map(consumed).collect();
+                Some(EventWithRecords { row: found.row, records })
             });
             known.collect()
         })
@@ -166,6 +152,16 @@ impl<X: Tables> ArchiveQueries for MemoryUnit<X> {
         })
         .await
     }
+
+    async fn unrecorded_files(&mut self, limit: u32) -> Result<Vec<UnrecordedFile>, StoreError> {
+        self.read_outbox(|statement| {
+            let mut files: Vec<UnrecordedFile> = statement.unrecorded().all().cloned().collect();
+            files.sort_by(|a, b| a.name.cmp(&b.name));
+            files.truncate(limited(limit));
+            files
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -183,7 +179,7 @@ impl<X: Tables> ArchiveRepo for MemoryUnit<X> {
     }
 
     async fn finish_archive_file(&mut self, file: i64, at: DateTime<Utc>) -> Result<(), StoreError> {
-        self.write_outbox(Vec::new(), |statement| {
+        self.write_outbox(vec![Lock::ArchiveRecord(file)], |statement| {
             if let Some(mut row) = statement.archive_files().get(&file).cloned() {
                 row.effect.done_time = Some(at);
                 statement.own.archive_files.put(row);
@@ -234,19 +230,21 @@ impl<X: Tables> ArchiveRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError> {
+    async fn restore(
+        &mut self,
+        events: &[StoredEvent],
+        at: DateTime<Utc>,
+    ) -> Result<Vec<EventId>, StoreError> {
         let locks = events.iter().map(|event| Lock::Event(event.event_id.clone())).collect();
         self.write_outbox(locks, |statement| {
             let mut restored = Vec::new();
             for event in events {
-                let Some(found) = statement.archived().get(&event.event_id).cloned() else { continue };
-                if stored(&found.row, &found.records) != *event {
-                    return Err(StoreError::Backend(
-                        "this store has archived other values of the event".into(),
-                    ));
-                }
+                let Some(found) = statement.archived().get(&event.event_id) else { continue };
+                let found = interpreted(found, event).ok_or_else(|| {
+                    StoreError::Backend("this store has archived other values of the event".into())
+                })?;
                 statement.own.archived.remove(&event.event_id);
-                statement.own.outbox.put(found.row);
+                statement.own.outbox.put(OutboxRow { restored_time: Some(at), ..found.row });
                 for record in found.records {
                     // A record that was written after the event was archived stays.
                     if statement.consumptions().get(&record.key()).is_none() {
@@ -256,6 +254,73 @@ impl<X: Tables> ArchiveRepo for MemoryUnit<X> {
                 restored.push(event.event_id.clone());
             }
             Ok(restored)
+        })
+        .await
+    }
+
+    async fn lock_archive_file(&mut self, file: i64) -> Result<Option<ArchiveFile>, StoreError> {
+        self.write_outbox(vec![Lock::ArchiveRecord(file)], |statement| {
+            Ok(statement.archive_files().get(&file).map(|row| row.effect.clone()))
+        })
+        .await
+    }
+
+    async fn replace_archive_file(
+        &mut self,
+        file: i64,
+        from: &str,
+        to: &ArchiveFile,
+    ) -> Result<Changed, StoreError> {
+        self.write_outbox(vec![Lock::ArchiveRecord(file)], |statement| {
+            let found = statement.archive_files().get(&file).filter(|row| row.effect.name == from);
+            let Some(mut row) = found.cloned() else { return Ok(Changed::None) };
+            row.effect = ArchiveFile {
+                name: to.name.clone(),
+                bytes: to.bytes,
+                sha256: to.sha256.clone(),
+                erased: to.erased.clone(),
+                ..row.effect
+            };
+            statement.own.archive_files.put(row);
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn add_unrecorded_file(&mut self, file: &UnrecordedFile) -> Result<(), StoreError> {
+        self.write_outbox(vec![Lock::UnrecordedFile(file.name.clone())], |statement| {
+            if statement.unrecorded().get(&file.name).is_some() {
+                return Err(conflict(format!("archive_unrecorded.name {}", file.name)));
+            }
+            statement.own.unrecorded.put(file.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn give_up_unrecorded_file(&mut self, name: &str) -> Result<Changed, StoreError> {
+        self.write_outbox(vec![Lock::UnrecordedFile(name.to_owned())], |statement| {
+            let found = statement.unrecorded().get(&name.to_owned());
+            let is_written = |file: &&UnrecordedFile| file.state == UnrecordedState::Writing;
+            let Some(file) = found.filter(is_written).cloned() else { return Ok(Changed::None) };
+            statement.own.unrecorded.put(UnrecordedFile { state: UnrecordedState::Obsolete, ..file });
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn remove_unrecorded_file(
+        &mut self,
+        name: &str,
+        state: UnrecordedState,
+    ) -> Result<Changed, StoreError> {
+        let name = name.to_owned();
+        self.write_outbox(vec![Lock::UnrecordedFile(name.clone())], |statement| {
+            let is_in_state = statement.unrecorded().get(&name).is_some_and(|file| file.state == state);
+            if is_in_state {
+                statement.own.unrecorded.remove(&name);
+            }
+            Ok(Changed::of(u64::from(is_in_state)))
         })
         .await
     }

@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 pub(super) enum Lock {
     Event(EventId),
     ArchiveFile(String),
+    ArchiveRecord(i64),
+    UnrecordedFile(String),
     Sequence(AggregateRef),
     Consumption(String, EventId),
     Subscription(String),

@@ -409,5 +409,6 @@ fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {
         sent_time: None,
         released_time: None,
         erased_time: None,
+        restored_time: None,
     }
 }

@@ -3,7 +3,7 @@
 use handover_events::Partition;
 use handover_outbox::ports::{
     AlertRecord, ArchiveFile, AuditEntry, Heartbeat, HistoryEntry, JobRecord, LeaderLease, Numbered,
-    OutboxRow, PartitionLease, ProcessReport, RegisteredType, StatSample, WebhookDelivery,
+    OutboxRow, PartitionLease, ProcessReport, RegisteredType, StatSample, UnrecordedFile, WebhookDelivery,
 };
 
 use super::locks::Lock;
@@ -16,6 +16,7 @@ tables! {
         outbox: OutboxRow,
         archive_files: Numbered<ArchiveFile>,
         archived: ArchivedRow,
+        unrecorded: UnrecordedFile,
         history: Numbered<HistoryEntry>,
         consumptions: ConsumptionRow,
         subscriptions: SubscriptionRow,

@@ -6,21 +6,17 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, EventWithRecords, Numbered, OutboxFilter,
-    StoreError, StoredEvent, StoredRow, StoredValue,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Changed, EventWithRecords, FileErasure,
+    Numbered, OutboxFilter, StoreError, StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
 };
 
-use super::consume::ConsumeLogTable;
-use super::outbox_table::OutboxTable;
 use super::page::Page;
+use super::stored_rows::{id_of, interpreted};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
-use crate::row::Row;
+use crate::row::Fields;
 use crate::session::Session;
 use crate::table::{Table, table};
 use crate::value::{Value, is_aggregate_id, values};
-
-/// Columns that the database computes.
-const COMPUTED: [&str; 2] = ["partition_no", "pending"];
 
 table! {
     ArchivedTable("outbox_archived_events" by "id"), read row as ArchivedEvent, write event as &'a ArchivedEvent;
@@ -55,6 +51,25 @@ table! {
         last_id: int("last_id" = file.last_id),
         create_time: time("create_time" = file.create_time),
         done_time: opt_time("done_time" = file.done_time),
+        erased: (erasure(row))(
+            "erased_time" = file.erased.as_ref().map(|erased| erased.at),
+            "erased_reason" = file.erased.as_ref().map(|erased| erased.reason.as_str())
+        ),
+    }
+}
+
+fn erasure(row: Fields<'_>) -> Result<Option<FileErasure>, StoreError> {
+    let reason = row.opt_string("erased_reason")?.unwrap_or_default();
+    Ok(row.opt_time("erased_time")?.map(|at| FileErasure { at, reason }))
+}
+
+table! {
+    UnrecordedTable("outbox_archive_unrecorded" by "name"),
+    read row as UnrecordedFile, write file as &'a UnrecordedFile;
+    insert {
+        name: string("name" = &file.name),
+        state: named("state" = file.state.as_str()),
+        since: time("create_time" = file.since),
     }
 }
 
@@ -114,122 +129,6 @@ pub(super) fn page(
         .with("create_time >= ?", filter.from)
         .with("create_time < ?", filter.to)
         .limit(most)
-}
-
-/// The row with these columns whose values were stored. NULL is not stored; it has the same effect in a column of any type.
-fn row_of(stored: &StoredRow, columns: &str) -> Row {
-    let columns: Vec<String> =
-        columns.split(", ").map(|column| column.trim_start_matches("o.").to_owned()).collect();
-    let values = columns
-        .iter()
-        .map(|column| stored.get(column).map_or(Ok(Value::Int(None)), |value| Ok(value_of(value))));
-    Row { values: values.collect(), columns: columns.into() }
-}
-
-fn value_of(stored: &StoredValue) -> Value {
-    match stored {
-        StoredValue::Int(value) => Value::Int(Some(*value)),
-        StoredValue::Text(value) => Value::Text(Some(value.clone())),
-        StoredValue::Time(value) => Value::Time(Some(*value)),
-    }
-}
-
-fn interpreted(event: &StoredEvent) -> Result<EventWithRecords, StoreError> {
-    let record = |record| ConsumeLogTable::read(&row_of(record, ConsumeLogTable::COLUMNS));
-    Ok(EventWithRecords {
-        row: OutboxTable::read(&row_of(&event.row, OutboxTable::COLUMNS))?,
-        records: event.records.iter().map(record).collect::<Result<_, _>>()?,
-    })
-}
-
-/// The values of a row; `None` if one of them cannot be decoded.
-fn stored_row(row: &Row) -> Option<StoredRow> {
-    let mut stored = StoredRow::new();
-    for (column, value) in row.columns.iter().zip(&row.values) {
-        let value = match value {
-            Ok(Value::Int(value)) => value.map(StoredValue::Int),
-            Ok(Value::Text(value)) => value.clone().map(StoredValue::Text),
-            Ok(Value::Time(value)) => value.map(StoredValue::Time),
-            Ok(Value::List(_)) | Err(_) => return None,
-        };
-        if let Some(value) = value.filter(|_| !COMPUTED.contains(&column.as_str())) {
-            stored.insert(column.clone(), value);
-        }
-    }
-    Some(stored)
-}
-
-fn id_of(row: &StoredRow) -> Option<i64> {
-    match row.get("id") {
-        Some(StoredValue::Int(id)) => Some(*id),
-        Some(StoredValue::Text(_) | StoredValue::Time(_)) | None => None,
-    }
-}
-
-impl Session {
-    /// The stored events among these; `lock` is the clause that locks their rows, or empty.
-    async fn stored(&mut self, events: &[&EventId], lock: &str) -> Result<Vec<StoredEvent>, StoreError> {
-        let mut found = BTreeMap::new();
-        let events: BTreeSet<&EventId> = events.iter().copied().collect();
-        let events: Vec<&EventId> = events.into_iter().collect();
-        for events in events.chunks(MAX_ROWS) {
-            let events = padded(events);
-            let keys: Vec<Value> = events.iter().map(|event| Value::from(*event)).collect();
-            let list = placeholders(keys.len());
-            // Without the hints, MySQL may scan and lock the whole table.
-            let by_event = self.dialect.lock_index("uk_event_id");
-            let sql = format!("SELECT * FROM outbox_events {by_event} WHERE event_id IN ({list}) {lock}");
-            for row in self.fetch(&sql, keys.clone()).await? {
-                let event_id: EventId = row.of("outbox_events", "id").named("event_id")?;
-                if let (id, Some(stored)) = (row.int("id")?, stored_row(&row)) {
-                    found.insert(
-                        event_id.clone(),
-                        StoredEvent { id, event_id, row: stored, records: Vec::new() },
-                    );
-                }
-            }
-            let by_event = self.dialect.lock_index("idx_consume_event");
-            let sql = format!("SELECT * FROM event_consume_log {by_event} WHERE event_id IN ({list}) {lock}");
-            for row in self.fetch(&sql, keys).await? {
-                let event_id: EventId = row.of("event_consume_log", "id").named("event_id")?;
-                match (found.get_mut(&event_id), stored_row(&row)) {
-                    (Some(event), Some(record)) => event.records.push(record),
-                    (Some(_), None) => drop(found.remove(&event_id)),
-                    (None, _) => {}
-                }
-            }
-        }
-        for event in found.values_mut() {
-            event.records.sort_by_key(id_of);
-        }
-        let mut events: Vec<StoredEvent> = found.into_values().collect();
-        events.sort_by_key(|event| event.id);
-        Ok(events)
-    }
-
-    /// Runs a statement with a list of ids, which are its last parameters.
-    async fn with_ids(&mut self, sql: &str, first: Vec<Value>, ids: &[i64]) -> Result<(), StoreError> {
-        for ids in ids.chunks(MAX_ROWS) {
-            let ids = padded(ids);
-            let sql = format!("{sql} IN ({})", placeholders(ids.len()));
-            let values = first.iter().cloned().chain(ids.into_iter().map(Value::from)).collect();
-            self.execute(&sql, values).await?;
-        }
-        Ok(())
-    }
-
-    /// Inserts a row; `after` is the clause after it, or empty.
-    async fn insert_stored(&mut self, table: &str, row: &StoredRow, after: &str) -> Result<(), StoreError> {
-        let is_name = |column: &String| column.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        if !row.keys().all(is_name) {
-            return Err(self.refuse("a restored row has a column whose name is none of the schema"));
-        }
-        let columns: Vec<&str> = row.keys().map(String::as_str).collect();
-        let values = row.values().map(value_of);
-        let list = placeholders(columns.len());
-        let sql = format!("INSERT INTO {table} ({}) VALUES ({list}) {after}", columns.join(", "));
-        self.execute(&sql, values.collect()).await.map(drop)
-    }
 }
 
 #[async_trait]
@@ -309,6 +208,14 @@ impl ArchiveQueries for Session {
         let (sql, values) = Page::below(&files(), "id", before).limit(most);
         self.fetch(&sql, values).await?.iter().map(FileTable::numbered).collect()
     }
+
+    async fn unrecorded_files(&mut self, most: u32) -> Result<Vec<UnrecordedFile>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM outbox_archive_unrecorded ORDER BY name LIMIT ?",
+            UnrecordedTable::COLUMNS
+        );
+        self.fetch(&sql, values![i64::from(most)]).await?.iter().map(UnrecordedTable::read).collect()
+    }
 }
 
 #[async_trait]
@@ -344,14 +251,20 @@ impl ArchiveRepo for Session {
         Ok(unchanged.into_iter().map(|event| event.event_id.clone()).collect())
     }
 
-    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError> {
+    async fn restore(
+        &mut self,
+        events: &[StoredEvent],
+        at: DateTime<Utc>,
+    ) -> Result<Vec<EventId>, StoreError> {
         let mut restored = Vec::new();
         for event in events {
             let sql = "DELETE FROM outbox_archived_events WHERE event_id = ? AND id = ?";
             if self.execute(sql, values![&event.event_id, event.id]).await? == 0 {
                 continue;
             }
-            self.insert_stored("outbox_events", &event.row, "").await?;
+            let mut row = event.row.clone();
+            row.insert("restored_time".to_owned(), StoredValue::Time(at));
+            self.insert_stored("outbox_events", &row, "").await?;
             // A record that was written after the event was archived stays.
             let unless_exists = self.dialect.or_replace("consumer, event_id", &["consumer"]);
             for record in &event.records {
@@ -360,5 +273,44 @@ impl ArchiveRepo for Session {
             restored.push(event.event_id.clone());
         }
         Ok(restored)
+    }
+
+    async fn lock_archive_file(&mut self, file: i64) -> Result<Option<ArchiveFile>, StoreError> {
+        let sql = format!("{} WHERE id = ? {}", files(), self.dialect.for_update());
+        self.fetch_one(&sql, values![file]).await?.as_ref().map(FileTable::read).transpose()
+    }
+
+    async fn replace_archive_file(
+        &mut self,
+        file: i64,
+        from: &str,
+        to: &ArchiveFile,
+    ) -> Result<Changed, StoreError> {
+        let bytes = i64::try_from(to.bytes).unwrap_or(i64::MAX);
+        let at = to.erased.as_ref().map(|erased| erased.at);
+        let reason = to.erased.as_ref().map(|erased| erased.reason.as_str());
+        let sql = "UPDATE outbox_archive_files SET name = ?, bytes = ?, sha256 = ?, erased_time = ?, erased_reason = ? \
+                   WHERE id = ? AND name = ?";
+        self.execute(sql, values![&to.name, bytes, &to.sha256, at, reason, file, from]).await.map(Changed::of)
+    }
+
+    async fn add_unrecorded_file(&mut self, file: &UnrecordedFile) -> Result<(), StoreError> {
+        let values = UnrecordedTable::values(file);
+        self.insert(UnrecordedTable::INSERT, UnrecordedTable::INSERTED, values, "").await.map(drop)
+    }
+
+    async fn give_up_unrecorded_file(&mut self, name: &str) -> Result<Changed, StoreError> {
+        let sql =
+            "UPDATE outbox_archive_unrecorded SET state = 'OBSOLETE' WHERE name = ? AND state = 'WRITING'";
+        self.execute(sql, values![name]).await.map(Changed::of)
+    }
+
+    async fn remove_unrecorded_file(
+        &mut self,
+        name: &str,
+        state: UnrecordedState,
+    ) -> Result<Changed, StoreError> {
+        let sql = "DELETE FROM outbox_archive_unrecorded WHERE name = ? AND state = ?";
+        self.execute(sql, values![name, state.as_str()]).await.map(Changed::of)
     }
 }

@@ -36,6 +36,7 @@ table! {
         sent_time: opt_time("sent_time"),
         released_time: opt_time("released_time"),
         erased_time: opt_time("erased_time"),
+        restored_time: opt_time("restored_time"),
     }
 }
 

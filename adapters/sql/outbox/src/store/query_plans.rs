@@ -11,13 +11,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AfterAttempt, AheadQuery, ArchiveQueries as _, AuditFilter, BodyForm, ClaimId, Clock,
+    AfterAttempt, AheadQuery, ArchiveQueries as _, AuditFilter, AuditQueries as _, BodyForm, ClaimId, Clock,
     ConsumeQueries as _, ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _,
     DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus,
-    EventGroup, EventMetadata, FailedPublish, IdleConsumers, NewEvent, NewWebhookDelivery, OnFailed,
-    OperatorQueries as _, OperatorRepo as _, OutboxFilter, OutboxQueries as _, OutboxRepo as _, Redrive,
-    SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _,
-    WebhookRepo as _,
+    ErasureRepo as _, EventGroup, EventMetadata, FailedPublish, IdleConsumers, MaskedTexts, NewEvent,
+    NewWebhookDelivery, OnFailed, OperatorQueries as _, OperatorRepo as _, OutboxFilter, OutboxQueries as _,
+    OutboxRepo as _, Redrive, SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim,
+    WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -207,6 +207,20 @@ async fn hot_statements_use_an_index_with_and_without_statistics() {
     check_hot_statements(&store(&directory).await, "filled").await;
 }
 
+/// The statements of an erasure, with the page of the audit log that it reads.
+async fn run_erasure(session: &mut Session, event: &EventId) {
+    let texts = MaskedTexts {
+        event_id: event.clone(),
+        payload: String::new(),
+        payload_hash: String::new(),
+        dead_letters: vec![("a.queue".to_owned(), String::new())],
+        deliveries: vec![(1, String::new())],
+    };
+    session.erase_events(&[texts], DateTime::UNIX_EPOCH).await.unwrap();
+    session.erase_audit_reasons(&[1, 2]).await.unwrap();
+    session.audit_page(&AuditFilter::default(), Some(9), 500).await.unwrap();
+}
+
 async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     let plans = Arc::new(Mutex::new(Vec::new()));
     let inner = store.engine.writer().await.unwrap();
@@ -240,6 +254,8 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
         session.archived_page(&filter, None, 100).await.unwrap();
     }
     session.stored_events(&["sent-1", "sent-2"].map(|id| id.parse().unwrap())).await.unwrap();
+    session.archive_files(Some(9), 500).await.unwrap();
+    run_erasure(session, &event).await;
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
     session.bring_retries_forward(PartitionSet::ALL, now, now).await.unwrap();
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();

@@ -5,6 +5,7 @@
 //!
 //! - the titles of the user's products,
 //! - the texts about finished orders in which the user is buyer or seller, whoever wrote them, and their settled events,
+//!   also in the files of the archive,
 //! - reasons in the audit log and of findings that name the user or such an order, and those that the user wrote,
 //! - stored responses to requests of the user, and to requests about such an order, its refunds or a product of the user.
 //!
@@ -24,8 +25,8 @@ use crate::ports::{FindingFilter, OrderSide, RequestRecord, RequestState, Stored
 use crate::privacy::masked_response;
 use crate::use_cases::UseCaseError;
 use handover_outbox::operations::{
-    Action, ErasedEvents, OperationError, Operator, Reason, changed_by_earlier_attempt, erase_audit_reasons,
-    erase_events,
+    Action, ErasedEvents, OperationError, Operator, Reason, changed_by_earlier_attempt,
+    erase_archived_events, erase_audit_reasons, erase_events,
 };
 use handover_outbox::ports::{AuditEntry, Changed, Numbered, StoreError};
 use handover_outbox::{BoxFuture, MASK, Outbox, with_tx};
@@ -67,7 +68,10 @@ impl ErasedUser {
 
     /// Whether nothing is left to a later call.
     pub fn is_complete(&self) -> bool {
-        self.unfinished_orders == 0 && self.unsettled_events() == 0 && self.events.archived == 0
+        self.unfinished_orders == 0
+            && self.unsettled_events() == 0
+            && self.events.archived == 0
+            && self.events.files_left == 0
     }
 }
 
@@ -79,6 +83,8 @@ struct Belongings {
     orders: BTreeSet<OrderId>,
     payments: BTreeSet<PaymentId>,
     refunds: BTreeSet<RefundId>,
+    /// Of the finished orders, with their payments and refunds.
+    aggregates: BTreeSet<AggregateRef>,
 }
 
 /// One erasure.
@@ -119,6 +125,7 @@ impl Operations {
                 erasure.orders(tenant, side).await?;
             }
         }
+        erasure.archive().await?;
         erasure.findings().await?;
         erasure.responses().await?;
         erasure.audit_entries().await?;
@@ -257,9 +264,18 @@ impl Erasure<'_> {
             .collect();
         let erased = erase_events(self.outbox, &self.operator, &self.action, &aggregates).await;
         self.erased.events.add(erased.map_err(UseCaseError::Refused)?);
+        self.found.aggregates.extend(aggregates);
         self.found.orders.extend(ids);
         self.found.payments.extend(payments.iter().map(|payment| payment.id));
         self.found.refunds.extend(refunds.iter().map(|refund| refund.id));
+        Ok(())
+    }
+
+    /// All at once: a file contains events of many orders.
+    async fn archive(&mut self) -> Result<(), UseCaseError<OperationError>> {
+        let aggregates: Vec<AggregateRef> = self.found.aggregates.iter().cloned().collect();
+        let erased = erase_archived_events(self.outbox, &self.operator, &self.action, &aggregates).await;
+        self.erased.events.add(erased.map_err(UseCaseError::Refused)?);
         Ok(())
     }
 

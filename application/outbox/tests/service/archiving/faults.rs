@@ -65,6 +65,13 @@ impl Files {
         self.files.lock().unwrap().clear();
     }
 
+    /// The lines of all files.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let files = self.files.lock().unwrap();
+        let lines = files.values().flat_map(|content| std::str::from_utf8(content).unwrap().lines());
+        lines.map(str::to_owned).collect()
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.files.lock().unwrap().keys().cloned().collect()
     }
@@ -131,7 +138,15 @@ impl ArchiveStorage for Fused<Arc<Files>> {
     }
 
     async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
-        self.0.remove(name).await
+        match self.1.next() {
+            None => self.0.remove(name).await,
+            Some(failure) => {
+                if failure == Failure::AnswerLost {
+                    self.0.remove(name).await?;
+                }
+                Err(unavailable("connection lost"))
+            }
+        }
     }
 }
 

@@ -332,6 +332,7 @@ impl SmallDay {
             sent_time: Some(self.now),
             released_time: None,
             erased_time: None,
+            restored_time: None,
         };
         self.database.events.push(row.clone());
         if event.event_type() == EventKind::OrderTimeout {

@@ -2,7 +2,8 @@
 
 use handover_events::{AggregateRef, EventId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchivedEvent, Consumption, NewEvent, Numbered, OutboxFilter, StoreError, StoredEvent,
+    ArchiveFile, ArchivedEvent, Changed, Consumption, FileErasure, NewEvent, Numbered, OutboxFilter,
+    StoreError, StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
 };
 use tokio::sync::oneshot;
 
@@ -25,6 +26,7 @@ fn file(name: &str) -> ArchiveFile {
         last_id: 9,
         create_time: start(),
         done_time: None,
+        erased: None,
     }
 }
 
@@ -167,13 +169,14 @@ pub async fn a_restored_event_is_as_before(rig: &dyn StoreRig) {
     settled(rig, &[event("e", 7, 1), event("f", 7, 2)]).await;
     let read = stored(rig, &["e", "f"]).await;
     let restore = async |events: &[StoredEvent]| {
-        in_unit!(rig, |unit| unit.outbox().restore(events).await.expect("events are restored"))
+        in_unit!(rig, |unit| unit.outbox().restore(events, later(3)).await.expect("events are restored"))
     };
     assert_eq!(restore(&read).await, [], "they are not archived");
     archive(rig, &read).await;
     assert_eq!(restore(&read[..1]).await, [event_id("e")]);
     assert_eq!(restore(&read[..1]).await, [], "it has returned already");
     assert_eq!(stored(rig, &["e", "f"]).await, read[..1]);
+    assert_eq!(row(rig, "e").await.restored_time, Some(later(3)));
     assert_eq!((archived(rig, "e").await.len(), archived(rig, "f").await.len()), (0, 1));
     assert_eq!(archive(rig, &read[..1]).await, [event_id("e")]);
     let later = Consumption { attempts: 5, ..consumption("loans", &event("e", 7, 1)) };
@@ -266,4 +269,104 @@ pub async fn stored_values_are_interpreted_as_their_rows(rig: &dyn StoreRig) {
     let mut unknown = read;
     unknown.iter_mut().for_each(|event| event.row.retain(|column, _| column == "id"));
     assert_eq!(view(rig).await.outbox_view().interpret_stored(&unknown).await.unwrap(), []);
+}
+
+/// The texts of an archived event can be masked in its stored values: the restored row has the masked texts.
+pub async fn masked_values_of_an_archived_event_are_restored(rig: &dyn StoreRig) {
+    settled(rig, &[event("e", 7, 1)]).await;
+    let mut read = stored(rig, &["e"]).await;
+    archive(rig, &read).await;
+    let text = |text: &str| StoredValue::Text(text.to_owned());
+    read[0].row.insert("payload".to_owned(), text("{\"masked\":true}"));
+    read[0].row.insert("last_error".to_owned(), text("***"));
+    read[0].row.insert("erased_time".to_owned(), StoredValue::Time(later(2)));
+    read[0].records[0].insert("consume_result".to_owned(), text("***"));
+    let masked = view(rig).await.outbox_view().interpret_stored(&read).await.unwrap().remove(0).row;
+    assert_eq!((masked.payload.as_str(), masked.erased_time), ("{\"masked\":true}", Some(later(2))));
+    in_unit!(rig, |unit| unit.outbox().restore(&read, later(3)).await.unwrap());
+    let restored = row(rig, "e").await;
+    assert_eq!((restored.payload, restored.last_error), (masked.payload, Some("***".to_owned())));
+    let records = view(rig).await.outbox_view().consumed_of(&[event_id("e")]).await.unwrap();
+    assert_eq!(records[0].consume_result.as_deref(), Some("***"));
+}
+
+/// A file is replaced if the record still has the name that the caller has read; what the record says about its events stays.
+pub async fn a_file_is_replaced_by_the_one_who_has_read_it(rig: &dyn StoreRig) {
+    let id = in_unit!(rig, |unit| unit.outbox().add_archive_file(&file("a")).await.unwrap());
+    let erased = Some(FileErasure { at: later(2), reason: "ticket 4711".to_owned() });
+    let to = ArchiveFile { bytes: 5, sha256: "cd".repeat(32), erased, first_id: 0, ..file("b") };
+    for (from, changed) in [("a", Changed::One), ("a", Changed::None), ("A", Changed::None)] {
+        let replaced =
+            in_unit!(rig, |unit| unit.outbox().replace_archive_file(id, from, &to).await.expect("replaced"));
+        assert_eq!(replaced, changed, "from {from}");
+    }
+    let replaced = ArchiveFile { first_id: 1, ..to };
+    let files = view(rig).await.outbox_view().archive_files(None, 9).await.unwrap();
+    assert_eq!(files, [Numbered { id, effect: replaced.clone() }]);
+    let locked = in_unit!(rig, |unit| unit.outbox().lock_archive_file(id).await.unwrap());
+    assert_eq!(locked, Some(replaced));
+    let unknown = in_unit!(rig, |unit| unit.outbox().lock_archive_file(id + 1).await.unwrap());
+    assert_eq!(unknown, None);
+}
+
+/// While a unit of work has locked a file, another one cannot replace it.
+pub async fn a_locked_file_is_not_replaced(rig: &dyn StoreRig) {
+    let id = in_unit!(rig, |unit| unit.outbox().add_archive_file(&file("a")).await.unwrap());
+    let mut restoring = begin(rig).await;
+    assert!(restoring.outbox().lock_archive_file(id).await.unwrap().is_some());
+    let (store, (started, starts)) = (rig.store(), oneshot::channel());
+    let replacing = tokio::spawn(async move {
+        started.send(()).unwrap();
+        loop {
+            let work = async {
+                let mut unit = store.begin().await?;
+                let changed = unit.outbox().replace_archive_file(id, "a", &file("b")).await?;
+                unit.commit().await?;
+                Ok(changed)
+            };
+            match work.await {
+                Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                outcome => return outcome,
+            }
+        }
+    });
+    starts.await.unwrap();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    let is_replaced = replacing.is_finished();
+    commit(restoring).await;
+    let replaced = within("replacing", replacing).await.expect("the task ends").expect("it is replaced");
+    assert_eq!((is_replaced, replaced), (false, Changed::One));
+}
+
+/// A file that is being written is recorded or given up, not both; it is known until then, and an obsolete one until it is removed.
+pub async fn a_file_that_is_being_written_is_recorded_or_given_up(rig: &dyn StoreRig) {
+    let writing = |name: &str| UnrecordedFile {
+        name: name.to_owned(),
+        state: UnrecordedState::Writing,
+        since: later(1),
+    };
+    in_unit!(rig, |unit| {
+        unit.outbox().add_unrecorded_file(&writing("b")).await.unwrap();
+        unit.outbox().add_unrecorded_file(&writing("a")).await.unwrap();
+    });
+    let mut unit = begin(rig).await;
+    is_conflict(unit.outbox().add_unrecorded_file(&writing("a")).await);
+    drop(unit);
+    let known =
+        async |limit: u32| view(rig).await.outbox_view().unrecorded_files(limit).await.expect("files");
+    assert_eq!((known(9).await, known(1).await), (vec![writing("a"), writing("b")], vec![writing("a")]));
+    let give_up =
+        async |name: &str| in_unit!(rig, |unit| unit.outbox().give_up_unrecorded_file(name).await.unwrap());
+    let remove = async |name: &str, state| {
+        in_unit!(rig, |unit| unit.outbox().remove_unrecorded_file(name, state).await.unwrap())
+    };
+    assert_eq!((give_up("a").await, give_up("a").await), (Changed::One, Changed::None));
+    assert_eq!(remove("a", UnrecordedState::Writing).await, Changed::None);
+    assert_eq!(remove("b", UnrecordedState::Writing).await, Changed::One);
+    assert_eq!(give_up("b").await, Changed::None);
+    assert_eq!(known(9).await, [UnrecordedFile { state: UnrecordedState::Obsolete, ..writing("a") }]);
+    assert_eq!(remove("a", UnrecordedState::Obsolete).await, Changed::One);
+    assert_eq!(known(9).await, []);
 }

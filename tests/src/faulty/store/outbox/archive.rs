@@ -64,11 +64,43 @@ impl ArchiveRepoWrapper for Unit {
         self.inner().outbox().archive(file, events).await
     }
 
-    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError> {
-        let restored = self.inner().outbox().restore(events).await?;
+    async fn restore(
+        &mut self,
+        events: &[StoredEvent],
+        at: DateTime<Utc>,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let at = if self.has(Fault::RestoreForgetsTime) { DateTime::UNIX_EPOCH } else { at };
+        let restored = self.inner().outbox().restore(events, at).await?;
         if self.has(Fault::RestoreReportsEveryEvent) {
             return Ok(events.iter().map(|event| event.event_id.clone()).collect());
         }
         Ok(restored)
+    }
+
+    async fn lock_archive_file(&mut self, file: i64) -> Result<Option<ArchiveFile>, StoreError> {
+        if self.has(Fault::ArchiveFilesAreNotLocked) {
+            let files = self.inner().outbox().archive_files(Some(file + 1), 1).await?;
+            return Ok(files.into_iter().find(|it| it.id == file).map(|it| it.effect));
+        }
+        self.inner().outbox().lock_archive_file(file).await
+    }
+
+    async fn replace_archive_file(
+        &mut self,
+        file: i64,
+        from: &str,
+        to: &ArchiveFile,
+    ) -> Result<Changed, StoreError> {
+        if self.has(Fault::AnyArchiveFileIsReplaced) {
+            let current = self.inner().outbox().lock_archive_file(file).await?;
+            let from = current.map_or_else(|| from.to_owned(), |current| current.name);
+            return self.inner().outbox().replace_archive_file(file, &from, to).await;
+        }
+        self.inner().outbox().replace_archive_file(file, from, to).await
+    }
+
+    async fn give_up_unrecorded_file(&mut self, name: &str) -> Result<Changed, StoreError> {
+        let given_up = self.inner().outbox().give_up_unrecorded_file(name).await?;
+        Ok(if self.has(Fault::RecordedFilesAreGivenUp) { Changed::One } else { given_up })
     }
 }
