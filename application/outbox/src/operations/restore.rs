@@ -75,12 +75,18 @@ pub async fn restore_events(
     };
     let wanted = Wanted::select(archive, tenant, &command.events).await?;
     let mut restored = Restored { not_found: wanted.not_found, ..Restored::default() };
+    let has_several_files = wanted.files.len() > 1;
     for file in wanted.files {
         if restored.restored >= MAX_RESTORED {
             restored.more = true;
             break;
         }
         let events = archived_in(archive, tenant, &file, &command.events).await?;
+        let mut action = action.clone();
+        if has_several_files {
+            // A unit of work finds its own audit entry after a commit of unknown outcome, not that of another file.
+            action.selection.push(("file".to_owned(), file.effect.name.as_str().into()));
+        }
         for unit in action.units(operator, events, MAX_BATCH, archive.outbox.now()) {
             let returned = restore_unit(archive, unit).await?;
             restored.restored += returned;
