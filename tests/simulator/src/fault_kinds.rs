@@ -179,15 +179,15 @@ faults! {
     }
     "archive": {
         /// The storage refuses every call, for a while.
-        ArchiveUnavailable 200,
+        ArchiveUnavailable 250,
         /// A file is not stored.
-        FileNotStored 250,
+        FileNotStored 500,
         /// A file is stored, but the call fails.
-        FileStoredWithError 250,
+        FileStoredWithError 500,
         /// A file is stored incompletely, although the call succeeds.
-        FileTruncated 350,
+        FileTruncated 600,
         /// A file cannot be read.
-        FileUnreadable 250,
+        FileUnreadable 350,
         /// A transaction of the database has been open for a long time.
         OldTransaction 300,
     }
@@ -255,15 +255,15 @@ crash_points! {
     /// The repair job has appended a lost event, but has not committed it yet.
     InRepair 300,
     /// A file of the archive is stored, but its storage has not answered yet.
-    InArchiveWrite 200,
+    InArchiveWrite 400,
     /// A file of the archive is read back, but not recorded yet.
-    AfterFileBeforeRecord 300,
+    AfterFileBeforeRecord 400,
     /// A file of the archive is recorded, but its events are still in the outbox.
-    AfterFileRecorded 300,
+    AfterFileRecorded 600,
     /// Events have left the outbox, but their file is not done yet.
-    AfterEventsArchived 300,
+    AfterEventsArchived 500,
     /// Events are restored, but the operator has received no response yet.
-    AfterRestore 300,
+    AfterRestore 600,
 }
 
 impl CrashPoint {

@@ -71,8 +71,7 @@ impl Faults {
         };
         let rates = Fault::ALL.iter().map(rate).collect();
         let is_possible = |point: &&CrashPoint| {
-            let random = if point.is_of_archive() { of_archive } else { &random };
-            random.permille(400)
+            if point.is_of_archive() { of_archive.permille(700) } else { random.permille(400) }
         };
         let points = CrashPoint::ALL.iter().filter(is_possible).copied().collect();
         let begun = tokio::time::Instant::now();

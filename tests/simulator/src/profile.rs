@@ -38,11 +38,12 @@ impl Profile {
             Profile::Broker => fault.port() == "broker",
             Profile::Process => matches!(fault.port(), "process" | "clock"),
         };
-        // Faults outside the application and its servers are likely in every profile, and those of the archive, which few runs
-        // have.
-        let outside =
-            matches!(fault.port(), "client" | "gateway" | "receiver" | "handler" | "manual-sql" | "archive");
-        if home {
+        // Faults outside the application and its servers are likely in every profile.
+        let outside = matches!(fault.port(), "client" | "gateway" | "receiver" | "handler" | "manual-sql");
+        if fault.port() == "archive" {
+            // Few runs have an archive.
+            500
+        } else if home {
             700
         } else if outside {
             300

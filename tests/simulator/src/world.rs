@@ -307,7 +307,7 @@ impl World {
 
     /// All processes stop or are killed, and start again when the retention time of the events has ended. Clients and
     /// operators do nothing meanwhile.
-    async fn interrupt(&self) {
+    pub(super) async fn interrupt(&self) {
         self.heal_environment();
         for slot in 0..self.slots.len() {
             let tasks = self.app(slot).tx.tasks().clone();
