@@ -42,12 +42,12 @@ pub async fn prepare(app: &App) -> Result<(), PrepareError> {
 }
 
 /// Starts all background tasks and returns immediately. The tasks retry after outages of database and broker, are
-/// restarted after a panic, and end on `Tasks::stop`.
-pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) {
+/// restarted after a panic, and end on `Tasks::stop`. Returns the leader of the jobs, for further jobs.
+pub fn start(app: &App, wake: &WakeupNotifier, settings: &Settings) -> Leader {
     let app = app.for_background_tasks();
     runtime::start_relay(&app.outbox, wake, &settings.relay);
     runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
-    start_jobs(&app, settings);
+    start_jobs(&app, settings)
 }
 
 /// Starts the periodic jobs of this application for background tasks. Returns their leader, for further jobs.

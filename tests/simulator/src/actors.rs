@@ -1,6 +1,7 @@
 //! Actors: clients, operators, the gateway and the environment. They draw random numbers of the run; actors that call
 //! use cases record the responses in the journal.
 
+pub(crate) mod archive;
 pub(crate) mod asset_grants;
 mod buying;
 pub(crate) mod clients;

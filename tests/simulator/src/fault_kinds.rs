@@ -177,6 +177,20 @@ faults! {
         /// An attempt of a handler exceeds its time limit.
         TooSlow 8,
     }
+    "archive": {
+        /// The storage refuses every call, for a while.
+        ArchiveUnavailable 250,
+        /// A file is not stored.
+        FileNotStored 500,
+        /// A file is stored, but the call fails.
+        FileStoredWithError 500,
+        /// A file is stored incompletely, although the call succeeds.
+        FileTruncated 600,
+        /// A file cannot be read.
+        FileUnreadable 350,
+        /// A transaction of the database has been open for a long time.
+        OldTransaction 300,
+    }
 }
 
 macro_rules! crash_points {
@@ -240,4 +254,28 @@ crash_points! {
     InReaper 700,
     /// The repair job has appended a lost event, but has not committed it yet.
     InRepair 300,
+    /// A file of the archive is stored, but its storage has not answered yet.
+    InArchiveWrite 400,
+    /// A file of the archive is read back, but not recorded yet.
+    AfterFileBeforeRecord 400,
+    /// A file of the archive is recorded, but its events are still in the outbox.
+    AfterFileRecorded 600,
+    /// Events have left the outbox, but their file is not done yet.
+    AfterEventsArchived 500,
+    /// Events are restored, but the operator has received no response yet.
+    AfterRestore 600,
+}
+
+impl CrashPoint {
+    /// Whether only a run with an archive has this point.
+    pub(crate) const fn is_of_archive(self) -> bool {
+        matches!(
+            self,
+            CrashPoint::InArchiveWrite
+                | CrashPoint::AfterFileBeforeRecord
+                | CrashPoint::AfterFileRecorded
+                | CrashPoint::AfterEventsArchived
+                | CrashPoint::AfterRestore
+        )
+    }
 }

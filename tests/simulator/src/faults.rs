@@ -56,15 +56,24 @@ impl Drop for OpenView {
 
 impl Faults {
     /// Enables a random subset of the faults, each with a random rate up to its maximum.
-    pub(crate) fn new(random: RandomNumbers, profile: Profile, is_recorded: bool) -> Faults {
+    pub(crate) fn new(
+        random: RandomNumbers,
+        of_archive: &RandomNumbers,
+        profile: Profile,
+        is_recorded: bool,
+    ) -> Faults {
         let rate = |fault: &Fault| {
+            let random = if fault.port() == "archive" { of_archive } else { &random };
             let enabled = random.permille(profile.share(*fault));
             // Faults are rare in some runs: a frequent fault would hide the consequences of a single occurrence.
             let scale = random.below(4) + 1;
             if enabled { (fault.rate() * scale).div_ceil(4) } else { 0 }
         };
         let rates = Fault::ALL.iter().map(rate).collect();
-        let points = CrashPoint::ALL.iter().filter(|_| random.permille(400)).copied().collect();
+        let is_possible = |point: &&CrashPoint| {
+            if point.is_of_archive() { of_archive.permille(700) } else { random.permille(400) }
+        };
+        let points = CrashPoint::ALL.iter().filter(is_possible).copied().collect();
         let begun = tokio::time::Instant::now();
         let shared = Shared { rates, points, is_recorded, begun, state: Mutex::default() };
         Faults { random, shared: Arc::new(shared) }

@@ -21,6 +21,9 @@ impl fmt::Display for Transition {
 /// Previous status of a new object.
 pub(crate) const NOTHING: &str = "nothing";
 
+/// Status of an outbox row in the archive.
+pub(crate) const ARCHIVED: &str = "ARCHIVED";
+
 /// The state machines and their transitions.
 const MACHINES: [(&str, &[(&str, &str)]); 12] = [
     // Spec §2 "Order". From paid to paid: a refund begins or fails.
@@ -95,7 +98,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 12] = [
             ("AVAILABLE", "EXPIRED"),
         ],
     ),
-    // From a final status to RETRY: a redrive.
+    // From a final status to RETRY: a redrive. ARCHIVED stands for a row in the archive; from there to SENT: a restore.
     (
         "outbox row",
         &[
@@ -109,6 +112,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 12] = [
             ("RETRY", "FAILED"),
             ("FAILED", "RETRY"),
             ("SENT", "RETRY"),
+            ("SENT", ARCHIVED),
+            (ARCHIVED, "SENT"),
         ],
     ),
     // Spec §3 "Consuming". From DEAD to FAILED: a replay.

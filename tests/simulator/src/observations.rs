@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::{AggregateRef, EventId};
+use handover_outbox::ports::EventWithRecords;
 use tokio::time::Instant;
 
 use super::webhook_observations::WebhookObservations;
@@ -16,6 +17,12 @@ pub(crate) struct Observations {
     /// Time at which the clock of the database was last set.
     pub(crate) database_clock_set: Option<Instant>,
     pub(crate) webhooks: WebhookObservations,
+    /// Events whose rows were committed.
+    pub(crate) appended: BTreeSet<EventId>,
+    /// Events as they were when they left the outbox.
+    pub(crate) archived: BTreeMap<EventId, EventWithRecords>,
+    /// End of the time for which the storage of the archive refuses every call.
+    pub(crate) archive_unavailable_until: Option<Instant>,
     /// Events that the broker confirmed.
     pub(crate) confirmed: BTreeSet<EventId>,
     /// Events that were FAILED at the relay or DEAD at a consumer at some time: later events may overtake them.

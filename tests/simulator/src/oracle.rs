@@ -4,6 +4,7 @@
 //! Invariants that can be checked during the run are checked at each commit ([`crate::ports`]) and at each response
 //! ([`crate::actors`]).
 
+mod archive;
 mod assets;
 mod client_responses;
 mod convergence;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, TenantId};
 use handover_outbox::ports::{
-    Broker, ConsumeRecord, ConsumedFilter, DeadLetter, DeadLetterFilter, DeadLetterStatus, OnFailed,
-    OutboxFilter, OutboxRow, StoreError,
+    Broker, ConsumeRecord, ConsumedFilter, DeadLetter, DeadLetterFilter, DeadLetterStatus, EventWithRecords,
+    OnFailed, OutboxFilter, OutboxRow, StoreError,
 };
 use marketplace::App;
 use marketplace::ports::{MarketStore, MarketView};
@@ -40,6 +41,8 @@ const ALL: u32 = 100_000;
 pub(crate) struct Evidence {
     pub(crate) store: Arc<MarketStore>,
     pub(crate) broker: Arc<dyn Broker>,
+    /// The archive; `None` in a run without one.
+    pub(crate) archive: Option<ArchiveReader>,
     pub(crate) app: App,
     pub(crate) journal: Journal,
     pub(crate) gateway_model: GatewayModel,
@@ -49,11 +52,24 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// The rows of all events, in the outbox and in the archive.
     async fn rows(&self) -> Result<Vec<OutboxRow>, StoreError> {
         let mut rows =
             self.store.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, ALL).await?;
+        // An event is moved to the archive at once, so that it is in the outbox or, read later, in the archive.
+        let moved = self.archived().await?.into_iter().map(|event| event.row);
+        let moved: Vec<OutboxRow> =
+            moved.filter(|moved| rows.iter().all(|row| row.event_id != moved.event_id)).collect();
+        rows.extend(moved);
         rows.sort_by_key(|row| row.id);
         Ok(rows)
+    }
+
+    async fn archived(&self) -> Result<Vec<EventWithRecords>, StoreError> {
+        match &self.archive {
+            Some(archive) => archive.events(self).await,
+            None => Ok(Vec::new()),
+        }
     }
 }
 
@@ -161,6 +177,7 @@ impl Checker<'_> {
     }
 }
 
+pub(crate) use archive::{ArchiveReader, archivable};
 pub(crate) use convergence::differences;
 pub(crate) use money::ledger_violations;
 
@@ -232,6 +249,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
             return Ok(pending);
         }
     }
+    pending.extend(archive::unfinished(evidence).await?);
     if pending.is_empty() {
         pending = money::unsettled(&mut checker).await?;
         pending.extend(webhooks::of_deleted(&mut checker).await?);
@@ -270,6 +288,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     log::check(&mut checker).await?;
     invalid_rows::check(&mut checker);
     webhooks::check(&mut checker).await?;
+    archive::check(&mut checker).await?;
     Ok(checker.violations)
 }
 
@@ -294,6 +313,12 @@ async fn new_checker<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Resul
         let fact_of_record = fact(it.effect.aggregate.id.number(), &it.effect.event_type, "");
         lost.insert(it.effect.event_id.clone(), fact_of_record);
         log.entry(it.effect.event_id).or_default().push((it.effect.consumer, it.effect.record));
+    }
+    // A record that was written after its event was archived is the newer one.
+    for it in evidence.archived().await?.into_iter().flat_map(|event| event.records) {
+        let fact_of_record = fact(it.aggregate.id.number(), &it.event_type, "");
+        lost.entry(it.event_id.clone()).or_insert(fact_of_record);
+        log.entry(it.event_id).or_default().push((it.consumer, it.record));
     }
     Ok(Checker {
         evidence,

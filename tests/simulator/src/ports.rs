@@ -1,5 +1,6 @@
 //! The ports of one process: each wraps a memory adapter and injects faults.
 
+pub(crate) mod archive;
 pub(crate) mod broker;
 pub(crate) mod clock;
 pub(crate) mod defects;
@@ -15,8 +16,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handover_memory::VirtualClock;
 use handover_outbox::ports::OnFailed;
-use handover_outbox::{OnOutage, Tasks};
+use handover_outbox::{ConsumerQueue, OnOutage, Tasks};
 use tokio::sync::Notify;
 
 use super::fault_kinds::CrashPoint;
@@ -29,11 +31,13 @@ pub(crate) struct Process {
     pub(crate) name: Arc<str>,
     pub(crate) faults: Faults,
     pub(crate) tasks: Tasks,
+    /// The correct time, for the checks.
+    pub(crate) clock: VirtualClock,
     /// Configuration of `outbox.on-failed`.
     pub(crate) on_failed: OnFailed,
     pub(crate) on_outage: OnOutage,
     /// The consumer of each queue.
-    pub(crate) consumers: Arc<BTreeMap<String, String>>,
+    pub(crate) consumers: Arc<BTreeMap<String, ConsumerQueue>>,
     /// Delays between the attempts at a webhook.
     pub(crate) webhook_delays: Arc<[Duration]>,
     /// Notified when the process crashes at a crash point.

@@ -40,7 +40,10 @@ impl Profile {
         };
         // Faults outside the application and its servers are likely in every profile.
         let outside = matches!(fault.port(), "client" | "gateway" | "receiver" | "handler" | "manual-sql");
-        if home {
+        if fault.port() == "archive" {
+            // Few runs have an archive.
+            500
+        } else if home {
             700
         } else if outside {
             300

@@ -15,6 +15,11 @@ impl RandomNumbers {
         RandomNumbers(Arc::new(SeededRandom::new(seed)))
     }
 
+    /// Generator for the decisions about the archive: a run without one draws the same other numbers as if no run had one.
+    pub(crate) fn of_archive(seed: u64) -> RandomNumbers {
+        RandomNumbers::new(seed ^ 0x6172_6368_6976_6500)
+    }
+
     /// A new generator, seeded with the next number of this one.
     pub(crate) fn fork(&self) -> RandomNumbers {
         RandomNumbers::new(self.0.next())

@@ -27,6 +27,16 @@ const CONSUMER_BACKOFF_BASE: Duration = Duration::from_millis(200);
 /// Maximum backoff of a consumer.
 const CONSUMER_BACKOFF_CAP: Duration = Duration::from_secs(3);
 
+/// Time for which published events stay in the outbox of a run with an archive: longer than a call is repeated, stalls and wrong
+/// clocks included.
+pub(crate) const RETENTION: Duration = Duration::from_secs(30);
+/// Longest time for which all processes of such a run are down: the events from before leave the outbox afterwards.
+pub(crate) const MAX_DOWNTIME: Duration = Duration::from_secs(50);
+/// Interval of the archive job.
+pub(crate) const ARCHIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Share of the runs with an archive, in thousandths: they have twice the length.
+const ARCHIVED_PERMILLE: u64 = 80;
+
 /// Backoff of a consumer after the given number of failed attempts. It is computed independently of [`RetryPolicy`],
 /// which it verifies.
 pub(crate) fn consumer_backoff(attempts: u32) -> Duration {
@@ -52,12 +62,14 @@ pub(crate) struct RunSettings {
     pub(crate) webhook: WebhookSettings,
     /// Whether the run has orders to invoice: their events double its length, so that most runs have none.
     pub(crate) has_invoices: bool,
+    /// Whether settled events leave the outbox.
+    pub(crate) has_archive: bool,
     points: PointsRules,
 }
 
 impl RunSettings {
     /// The defaults with shorter times, and with small batches, so that a run has several batches.
-    pub(crate) fn of(random: &RandomNumbers) -> RunSettings {
+    pub(crate) fn of(random: &RandomNumbers, of_archive: &RandomNumbers) -> RunSettings {
         let second = Duration::from_secs(1);
         let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };
         let on_outage = if random.permille(200) { OnOutage::Count } else { OnOutage::Wait };
@@ -126,7 +138,11 @@ impl RunSettings {
         let points = PointsRules { earned_per_unit, ..PointsRules::default() };
         let webhook = webhook_settings(random);
         let has_invoices = random.permille(300);
-        RunSettings { flavour, on_failed, settings, webhook, has_invoices, points }
+        let has_archive = of_archive.permille(ARCHIVED_PERMILLE);
+        if has_archive {
+            settings.consistency.scan_window += MAX_DOWNTIME;
+        }
+        RunSettings { flavour, on_failed, settings, webhook, has_invoices, has_archive, points }
     }
 
     pub(crate) fn rules(&self) -> Rules {

@@ -60,7 +60,8 @@ impl WebhookObservations {
         claimed: &[ClaimedDelivery],
     ) -> Vec<String> {
         let mut violations = Vec::new();
-        self.claims.insert(claim.id.clone(), Arc::clone(process));
+        // After a commit of unknown outcome, the claim is repeated.
+        let is_repeated = self.claims.insert(claim.id.clone(), Arc::clone(process)).is_some();
         for ClaimedDelivery { delivery, endpoint } in claimed {
             let (id, event) = (delivery.id, &delivery.event_id);
             if self.delivered.contains(&id) {
@@ -68,7 +69,8 @@ impl WebhookObservations {
             }
             let earlier = self.claimed_until.insert(id, claim.until);
             // With one claim since the last result, the earlier claim had a result.
-            if delivery.claims > 1 && earlier.is_some_and(|until| until > claim.now) {
+            let is_early = earlier.is_some_and(|until| until > claim.now) && !is_repeated;
+            if delivery.claims > 1 && is_early {
                 violations.push(format!("delivery {id} of {event} was claimed before its claim ended"));
             }
             let permit = (Arc::clone(process), (endpoint.id, event.as_str().to_owned()));

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handover_memory::{MemoryBroker, VirtualClock};
-use handover_outbox::WakeupNotifier;
+use handover_memory::{MemoryArchive, MemoryBroker, VirtualClock};
 use handover_outbox::ports::Clock;
+use handover_outbox::{ConsumerQueue, WakeupNotifier};
 use marketplace::use_cases::ListProduct;
 use marketplace::{App, service};
 use marketplace_domain::{Money, Title};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::actors::journal::{Journal, ListedProduct};
 use super::actors::webhooks::WebhookOperators;
 use super::actors::{
-    self, ActorState, asset_grants, clients, environment, invoices, operators, refund_reports,
+    self, ActorState, archive, asset_grants, clients, environment, invoices, operators, refund_reports,
 };
 use super::faults::Faults;
 use super::gateway_model::GatewayModel;
@@ -28,7 +28,7 @@ use super::ports::clock::FaultyClock;
 use super::ports::defects::Defect;
 use super::random_numbers::RandomNumbers;
 use super::run::{Outcome, Run};
-use super::run_settings::RunSettings;
+use super::run_settings::{MAX_DOWNTIME, RunSettings};
 
 use processes::{CreatedProcess, Slot};
 
@@ -52,11 +52,14 @@ struct World {
     faults: Faults,
     store: MemoryStore,
     broker: MemoryBroker,
+    /// The storage of the archive; it is empty in a run without one.
+    archive: MemoryArchive,
     slots: Vec<Slot>,
+    clock: VirtualClock,
     clocks: Vec<FaultyClock>,
     journal: Journal,
     gateway_model: GatewayModel,
-    consumers: Arc<BTreeMap<String, String>>,
+    consumers: Arc<BTreeMap<String, ConsumerQueue>>,
     run_settings: RunSettings,
     defect: Option<Defect>,
 }
@@ -64,8 +67,9 @@ struct World {
 impl World {
     fn new(run: Run) -> World {
         let random = RandomNumbers::new(run.seed);
-        let run_settings = RunSettings::of(&random);
-        let faults = Faults::new(random.fork(), run.profile, run.story);
+        let of_archive = RandomNumbers::of_archive(run.seed);
+        let run_settings = RunSettings::of(&random, &of_archive);
+        let faults = Faults::new(random.fork(), &of_archive, run.profile, run.story);
         let start = invoices::closed_month().end() - SET_UP;
         let clock = VirtualClock::new(start);
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
@@ -79,7 +83,9 @@ impl World {
             faults,
             store,
             broker,
+            archive: MemoryArchive::new(),
             slots: Vec::new(),
+            clock,
             clocks,
             journal,
             gateway_model,
@@ -88,9 +94,8 @@ impl World {
             defect: run.defect,
         };
         let app = world.process(0, &Arc::default()).app;
-        world.consumers = Arc::new(
-            app.outbox.consumers().iter().map(|it| (it.queue.clone(), it.consumer.clone())).collect(),
-        );
+        world.consumers =
+            Arc::new(app.outbox.consumers().iter().map(|it| (it.queue.clone(), it.clone())).collect());
         for slot in 0..processes {
             let killed = Arc::default();
             let CreatedProcess { app, transport, .. } = world.process(slot, &killed);
@@ -111,25 +116,20 @@ impl World {
     }
 
     async fn execute(&self, until: Option<Duration>) -> Outcome {
-        let begun = Instant::now();
-        let max_length = Duration::from_secs(4 + self.faults.random.below(5));
-        let max_length = until.map_or(max_length, |until| until.min(max_length));
-        let plain_app = self.plain_app();
-        let fault_phase = async {
-            let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
-            tokio::join!(
-                join_all(slots),
-                environment::disturb_broker(&self.faults, &self.broker),
-                environment::disturb_clocks(&self.faults, &self.clocks, &self.store),
-                environment::delete_rows(&plain_app, &self.faults, &self.store),
-                self.clients(),
-                self.operators(),
-                self.webhook_operators(),
-                self.invoice_operators(),
-            );
+        let length = Duration::from_secs(4 + self.faults.random.below(5));
+        let max_length = until.map_or(length, |until| until.min(length));
+        let fault_duration = if self.run_settings.has_archive {
+            let until_downtime = max_length.min(length / 2);
+            let before = self.disturb(until_downtime).await;
+            if until_downtime < max_length {
+                self.interrupt().await;
+                before + self.disturb(max_length - until_downtime).await
+            } else {
+                before
+            }
+        } else {
+            self.disturb(max_length).await
         };
-        let _ = tokio::time::timeout(max_length, fault_phase).await;
-        let fault_duration = begun.elapsed();
         self.heal().await;
         let mut violations = self.check_when_idle(false).await;
         if violations.is_empty() {
@@ -155,6 +155,32 @@ impl World {
         self.faults
             .note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
         Outcome { violations, orders, events, fault_duration, coverage, story: self.faults.story() }
+    }
+
+    /// Injects faults for this time. Returns the time that it took.
+    async fn disturb(&self, length: Duration) -> Duration {
+        let begun = Instant::now();
+        let plain_app = self.plain_app();
+        let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
+        let fault_phase = async {
+            tokio::join!(
+                join_all(slots),
+                environment::disturb_broker(&self.faults, &self.broker),
+                environment::disturb_clocks(&self.faults, &self.clocks, &self.store),
+                environment::delete_rows(&plain_app, &self.faults, &self.store),
+                self.clients(),
+                self.operators(),
+                self.webhook_operators(),
+                self.invoice_operators(),
+            );
+        };
+        if self.run_settings.has_archive {
+            let fault_phase = async { tokio::join!(fault_phase, self.archive_operators()) };
+            let _ = tokio::time::timeout(length, fault_phase).await;
+        } else {
+            let _ = tokio::time::timeout(length, fault_phase).await;
+        }
+        begun.elapsed()
     }
 
     /// Lists products, grants assets and starts the processes, without faults.
@@ -258,16 +284,50 @@ impl World {
         }
     }
 
+    async fn archive_operators(&self) {
+        loop {
+            self.faults.sleep(self.faults.random.millis(200..1_200)).await;
+            let app = self.app(self.faults.random.index(self.slots.len()));
+            let patience = Duration::from_secs(10);
+            let _ = tokio::time::timeout(patience, archive::act(&app, &self.faults)).await;
+        }
+    }
+
     pub(super) fn operators_of_webhooks<'a>(&'a self, app: &'a App) -> WebhookOperators<'a> {
         let transport = &self.slots.first().expect("the slot exists").transport;
         WebhookOperators { app, faults: &self.faults, transport }
     }
 
-    async fn heal(&self) {
-        self.faults.heal();
+    fn heal_environment(&self) {
+        self.faults.set_unroutable(false);
         self.broker.set_reachable(true);
         self.broker.set_blocked(None);
         self.clocks.iter().for_each(FaultyClock::heal);
+    }
+
+    /// All processes stop or are killed, and start again when the retention time of the events has ended. Clients and
+    /// operators do nothing meanwhile.
+    pub(super) async fn interrupt(&self) {
+        self.heal_environment();
+        for slot in 0..self.slots.len() {
+            let tasks = self.app(slot).tx.tasks().clone();
+            if !tasks.is_killed() && self.faults.random.permille(500) {
+                self.stop(slot, &tasks).await;
+            }
+            tasks.kill();
+            tasks.ended().await;
+        }
+        self.faults.note("world", || "all processes are down".to_owned());
+        let downtime = self.faults.random.millis(35_000..50_000).min(MAX_DOWNTIME);
+        self.faults.sleep(downtime).await;
+        for slot in 0..self.slots.len() {
+            self.start(slot);
+        }
+    }
+
+    async fn heal(&self) {
+        self.faults.heal();
+        self.heal_environment();
         for slot in 0..self.slots.len() {
             // Restart a process that has crashed or is being stopped: the fault phase ended before its restart.
             let tasks = self.app(slot).tx.tasks().clone();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handover_events::EventId;
 
 use super::kept::{Evidence, Interest, KeptBecause, by_evidence, by_row};
-use super::needed::{NeededEvents, NoNeededEvents};
+use super::needed::NeededEvents;
 use super::policy::RetentionPolicy;
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -49,8 +49,9 @@ pub async fn examine(
 ) -> Result<ExaminedPage, StoreError> {
     let now = outbox.now();
     let mut view = outbox.view().await?;
-    let view = view.outbox_view();
-    let rows = view.outbox_after(&OutboxFilter::default(), after, MAX_EXAMINED_ROWS).await?;
+    let rows = view.outbox_view().outbox_after(&OutboxFilter::default(), after, MAX_EXAMINED_ROWS).await?;
+    // The application reads its own view: a task with two views could wait forever for a connection.
+    drop(view);
     // Ids ascend with the times of the events, apart from rows that were imported.
     let is_old = |row: &OutboxRow| policy.may_be_over(row.create_time, now);
     let is_last = rows.len() < MAX_EXAMINED_ROWS as usize || !rows.iter().any(is_old);
@@ -63,14 +64,18 @@ pub async fn examine(
             None => candidates.push(row),
         }
     }
+    let (needed, candidates) = page.ask(application, candidates).await?;
     if !candidates.is_empty() {
+        let mut view = outbox.view().await?;
+        let view = view.outbox_view();
         let interests = interests(outbox, view).await?;
-        page.decide(view, application, interests, candidates).await?;
+        page.decide(view, needed, interests, candidates).await?;
     }
     Ok(page)
 }
 
-/// Those of these events that may still leave the database, for the unit of work in which they leave it.
+/// Those of these events that may still leave the database, for the unit of work in which they leave it: `application` MUST NOT
+/// read the database.
 pub(super) async fn still_archivable(
     outbox: &Outbox,
     view: &mut dyn OutboxView,
@@ -81,9 +86,10 @@ pub(super) async fn still_archivable(
     let now = outbox.now();
     let mut rows = view.outbox_by_event(events).await?;
     rows.retain(|row| by_row(row, policy, now).is_none());
+    let needed = application.needed(&rows).await?;
     let interests = interests(outbox, view).await?;
     let mut page = ExaminedPage::default();
-    page.decide(view, application, interests, rows).await?;
+    page.decide(view, needed, interests, rows).await?;
     Ok(page.archivable.into_iter().map(|event| event.row.event_id).collect())
 }
 
@@ -105,7 +111,7 @@ pub(crate) async fn settled(
     }
     if !candidates.is_empty() {
         let interests = interests(outbox, view).await?;
-        page.decide(view, &NoNeededEvents, interests, candidates).await?;
+        page.decide(view, BTreeSet::new(), interests, candidates).await?;
     }
     Ok(page)
 }
@@ -115,21 +121,51 @@ impl ExaminedPage {
         *self.kept.entry(reason).or_default() += 1;
     }
 
+    /// The events that the application needs, and the candidates without those about which it cannot read a stored value.
+    async fn ask(
+        &mut self,
+        application: &dyn NeededEvents,
+        candidates: Vec<OutboxRow>,
+    ) -> Result<(BTreeSet<EventId>, Vec<OutboxRow>), StoreError> {
+        if candidates.is_empty() {
+            return Ok(Default::default());
+        }
+        match application.needed(&candidates).await {
+            Ok(needed) => return Ok((needed, candidates)),
+            Err(StoreError::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let mut needed = BTreeSet::new();
+        let mut readable = Vec::new();
+        // One event must not stop the others.
+        for row in candidates {
+            match application.needed(std::slice::from_ref(&row)).await {
+                Ok(events) => {
+                    needed.extend(events);
+                    readable.push(row);
+                }
+                Err(StoreError::Corrupt { .. }) => self.keep(KeptBecause::Unreadable),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((needed, readable))
+    }
+
     async fn decide(
         &mut self,
         view: &mut dyn OutboxView,
-        application: &dyn NeededEvents,
+        needed: BTreeSet<EventId>,
         interests: BTreeMap<String, Interest>,
         candidates: Vec<OutboxRow>,
     ) -> Result<(), StoreError> {
-        let mut evidence = Evidence { interests, ..Evidence::default() };
+        let mut evidence = Evidence { interests, needed, ..Evidence::default() };
         let mut readable = Vec::new();
-        match evidence.read(view, application, &candidates).await {
+        match evidence.read(view, &candidates).await {
             Ok(()) => readable = candidates,
             // One event must not stop the others.
             Err(StoreError::Corrupt { .. }) => {
                 for row in candidates {
-                    match evidence.read(view, application, std::slice::from_ref(&row)).await {
+                    match evidence.read(view, std::slice::from_ref(&row)).await {
                         Ok(()) => readable.push(row),
                         Err(StoreError::Corrupt { .. }) => self.keep(KeptBecause::Unreadable),
                         Err(error) => return Err(error),
@@ -173,19 +209,13 @@ async fn interests(
 }
 
 impl Evidence {
-    /// Adds what the database and the application know about these events.
-    async fn read(
-        &mut self,
-        view: &mut dyn OutboxView,
-        application: &dyn NeededEvents,
-        rows: &[OutboxRow],
-    ) -> Result<(), StoreError> {
+    /// Adds what the database knows about these events.
+    async fn read(&mut self, view: &mut dyn OutboxView, rows: &[OutboxRow]) -> Result<(), StoreError> {
         let events: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
         let keys: Vec<String> = events.iter().map(EventId::to_string).collect();
         let records = view.consumed_of(&events).await?;
         let dead_letters = view.dead_letters_of(&keys).await?;
         let deliveries = view.webhook_deliveries_of(&events).await?;
-        self.needed.extend(application.needed(rows).await?);
         for record in records {
             self.records.entry(record.event_id.clone()).or_default().push(record);
         }

@@ -75,15 +75,20 @@ pub async fn restore_events(
     };
     let wanted = Wanted::select(archive, tenant, &command.events).await?;
     let mut restored = Restored { not_found: wanted.not_found, ..Restored::default() };
+    let has_several_files = wanted.files.len() > 1;
     for file in wanted.files {
         if restored.restored >= MAX_RESTORED {
             restored.more = true;
             break;
         }
-        while restore_file(archive, operator, &action, (tenant, &command.events), file.id, &mut restored)
+        let mut is_one_of_several = has_several_files;
+        let selected = (tenant, &command.events);
+        while restore_file(archive, operator, &action, selected, (file.id, is_one_of_several), &mut restored)
             .await?
             == FileState::Replaced
-        {}
+        {
+            is_one_of_several = true;
+        }
     }
     if restored.restored == 0 {
         let owner = common_tenant(wanted.tenants.into_iter()).or(tenant);
@@ -105,12 +110,17 @@ async fn restore_file(
     operator: &Operator,
     action: &Action,
     selected: (Option<TenantId>, &RestoreSelection),
-    file: i64,
+    (file, is_one_of_several): (i64, bool),
     restored: &mut Restored,
 ) -> Result<FileState, OperationError> {
     let (tenant, selection) = selected;
     let (file, events) = archive.read_recorded(file).await?;
     let events = archived_in(archive, tenant, &file, events, selection).await?;
+    let mut action = action.clone();
+    if is_one_of_several {
+        // A unit of work finds its own audit entry after a commit of unknown outcome, not that of another file.
+        action.selection.push(("file".to_owned(), file.effect.name.as_str().into()));
+    }
     for unit in action.units(operator, events, MAX_BATCH, archive.outbox.now()) {
         let Some(returned) = restore_unit(archive, &file, unit).await? else {
             return Ok(FileState::Replaced);

@@ -1,5 +1,6 @@
 //! The archive moves settled events to files and back, and loses none.
 
+mod application;
 mod erasing;
 mod faults;
 mod job;

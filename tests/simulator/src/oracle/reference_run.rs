@@ -69,8 +69,16 @@ impl ReferenceRun {
         }
         let (journal, faults) = (run.journal.clone(), run.faults.clone());
         let gateway_model = run.gateway_model.clone();
-        let evidence =
-            Evidence { store, broker, app: app.clone(), journal, gateway_model, faults, recovered: true };
+        let evidence = Evidence {
+            store,
+            broker,
+            archive: None,
+            app: app.clone(),
+            journal,
+            gateway_model,
+            faults,
+            recovered: true,
+        };
         let (orders, payments, coupons) = Default::default();
         let mut reference = ReferenceRun { app, evidence, products, orders, coupons, payments };
         reference.repeat_grants(run).await?;

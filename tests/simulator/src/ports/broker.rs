@@ -253,12 +253,21 @@ impl FaultySubscription {
         let faults = &self.broker.process.faults;
         for delivery in self.of(tags) {
             let id = delivery.message.message_id.clone().unwrap_or_default();
-            let Some(consumer) = self.broker.process.consumers.get(self.queue.as_str()) else { continue };
+            let Some(subscribed) = self.broker.process.consumers.get(self.queue.as_str()) else { continue };
+            let consumer = &subscribed.consumer;
             let Ok(event) = id.parse() else {
                 faults.violation(format!("{consumer} acknowledged a message without an event id"));
                 continue;
             };
-            if matches!(view.outbox_view().consumption(consumer, &event).await, Ok(None)) {
+            if !matches!(view.outbox_view().consumption(consumer, &event).await, Ok(None)) {
+                continue;
+            }
+            // The records of an archived event are in the archive.
+            let archived = view.outbox_view().archived_by_event(std::slice::from_ref(&event)).await;
+            if archived.is_ok_and(|archived| !archived.is_empty()) {
+                faults.cover(|coverage| coverage.situation("message of an archived event"));
+            } else if matches!(view.outbox_view().consumption(consumer, &event).await, Ok(None)) {
+                // The event was not restored between the reads.
                 faults.violation(format!("{consumer} acknowledged {id} before its record was committed"));
             }
         }

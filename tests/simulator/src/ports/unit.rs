@@ -5,8 +5,7 @@ mod outbox;
 mod reads;
 
 use handover_outbox::ports::{
-    ArchiveRepoWrapper, Changed, ErasureRepoWrapper, HistoryRepoWrapper, JobRepoWrapper,
-    MonitoringRepoWrapper, StoreError,
+    Changed, ErasureRepoWrapper, HistoryRepoWrapper, JobRepoWrapper, MonitoringRepoWrapper, StoreError,
 };
 use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, PersonalTextRepoWrapper, RequestRepoWrapper, Work};
@@ -106,6 +105,9 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
     async fn before(&mut self, port: &'static str, method: &'static str) -> Result<(), StoreError> {
         // A crash takes precedence over a fault of the statement.
         match (port, method) {
+            ("ArchiveRepo", "add_archive_file") => {
+                self.process.maybe_crash(CrashPoint::AfterFileBeforeRecord).await;
+            }
             ("AssetRepo", "put_holds") => self.process.maybe_crash(CrashPoint::InLock).await,
             ("OutboxRepo", "fence") => self.process.maybe_crash(CrashPoint::AfterConfirmBeforeMark).await,
             _ => {}
@@ -116,7 +118,6 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
 
 // No invariant covers writes of history, jobs, id blocks and request records, so these wrappers record nothing.
 impl HistoryRepoWrapper for Unit {}
-impl ArchiveRepoWrapper for Unit {}
 impl ErasureRepoWrapper for Unit {}
 impl JobRepoWrapper for Unit {}
 impl MonitoringRepoWrapper for Unit {}

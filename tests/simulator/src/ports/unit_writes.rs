@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
-use handover_outbox::ports::{NewEvent, OwnedPartition, RelayId, StoreError, Unapplied};
+use handover_outbox::ports::{EventWithRecords, NewEvent, OwnedPartition, RelayId, StoreError, Unapplied};
 use marketplace::ports::Work;
 use marketplace_domain::{AggregateType, Balance, EventKind, Invoice, Order, Payment, Refund};
 
@@ -36,6 +36,12 @@ pub(super) struct UnitWrites {
     pub(super) begins_replay: bool,
     /// Whether the unit of work recorded a refund request to the gateway.
     pub(super) records_refund_request: bool,
+    /// Whether the unit of work recorded a file of the archive.
+    pub(super) records_file: bool,
+    /// Events that left the outbox.
+    pub(super) archived: Vec<EventWithRecords>,
+    /// Whether events returned to the outbox.
+    pub(super) restores: bool,
     /// Balances that the unit of work wrote.
     pub(super) balances: Vec<Balance>,
     /// Whether the unit of work executes a command of an operator.
@@ -64,6 +70,8 @@ pub(super) struct UnitWrites {
     status_changes: Vec<StatusChange>,
     /// Aggregates and `aggregate_seq` of the events that the unit of work appended.
     appended: BTreeSet<(AggregateRef, i64)>,
+    /// Events whose rows the unit of work inserted.
+    pub(super) inserted: Vec<EventId>,
     /// Violations; they count only if the unit of work is committed.
     pub(super) violations: Vec<String>,
 }
@@ -246,6 +254,9 @@ impl UnitWrites {
             observed.released.extend(self.released.iter().cloned());
             self.backoffs.iter().for_each(|(event, backoff)| observed.record_backoff(event, *backoff));
             self.redriven.iter().for_each(|event| observed.record_redrive(event));
+            observed.appended.extend(self.inserted.iter().cloned());
+            let archived = self.archived.iter().map(|event| (event.row.event_id.clone(), event.clone()));
+            observed.archived.extend(archived);
         });
         for violation in self.violations.iter().cloned().chain(self.unannounced()) {
             process.faults.violation(violation);
@@ -262,6 +273,9 @@ impl UnitWrites {
             (self.acquires_partitions, CrashPoint::InPartitionAcquisition),
             (self.begins_replay, CrashPoint::InReplayBeforeSending),
             (self.records_refund_request, CrashPoint::AfterClaimBeforeGateway),
+            (self.records_file, CrashPoint::AfterFileRecorded),
+            (!self.archived.is_empty(), CrashPoint::AfterEventsArchived),
+            (self.restores, CrashPoint::AfterRestore),
         ];
         points.into_iter().filter(|(reached, _)| *reached).map(|(_, point)| point)
     }

@@ -8,13 +8,16 @@ use chrono::TimeDelta;
 use tokio::time::Instant;
 
 use super::World;
-use crate::actors::operators;
-use crate::oracle::{self, Evidence};
+use crate::actors::{archive, operators};
+use crate::oracle::{self, ArchiveReader, Evidence};
+use crate::run_settings::ARCHIVE_INTERVAL;
 
 /// Maximum time until no work is pending after the end of the fault phase.
 const IDLE_WITHIN: Duration = Duration::from_secs(180);
 /// Interval at which the ledger is checked.
 const LEDGER_CHECK_INTERVAL: Duration = Duration::from_secs(3);
+/// Maximum time until events leave the outbox when their retention time is over.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum number of times that operators redrive and replay everything.
 const MAX_RECOVERIES: u32 = 4;
 
@@ -35,6 +38,7 @@ impl World {
         Evidence {
             store: Arc::new(self.store.clone()),
             broker: Arc::new(self.broker.clone()),
+            archive: self.run_settings.has_archive.then(|| ArchiveReader::of(self.archive.clone())),
             app: self.plain_app(),
             journal: self.journal.clone(),
             gateway_model: self.gateway_model.clone(),
@@ -48,6 +52,9 @@ impl World {
     pub(super) async fn recover(&self) -> Vec<String> {
         let evidence = self.evidence(true);
         let mut pending = Vec::new();
+        if self.run_settings.has_archive {
+            archive::recover(&self.app(0), &self.faults).await;
+        }
         for _ in 0..MAX_RECOVERIES {
             let app = self.app(0);
             operators::recover(&app, &self.faults, &self.journal).await;
@@ -61,7 +68,29 @@ impl World {
                 break;
             }
         }
+        if self.run_settings.has_archive && pending.is_empty() {
+            pending = self.wait_until_archived(&evidence).await;
+        }
         self.check(&evidence, pending).await
+    }
+
+    /// Waits until no work is pending and every event that may leave the outbox has left it; returns what is left. No process
+    /// runs until the retention time is over: running processes would take most of the time of the test.
+    async fn wait_until_archived(&self, evidence: &Evidence) -> Vec<String> {
+        self.interrupt().await;
+        let mut pending = self.wait_until_idle(evidence).await;
+        let deadline = Instant::now() + ARCHIVED_WITHIN;
+        loop {
+            let left = oracle::archivable(evidence).await.expect("reads without faults succeed");
+            if left == 0 {
+                return pending;
+            }
+            if Instant::now() > deadline {
+                pending.push(format!("{left} events may leave the outbox"));
+                return pending;
+            }
+            self.faults.sleep(ARCHIVE_INTERVAL).await;
+        }
     }
 
     /// Waits until no work is pending and checks every invariant.

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handover_outbox::ports::{Broker, WebhookTransport};
+use handover_outbox::archive::{Archive, ArchiveJob, ArchiveStorage, RetentionPolicy};
+use handover_outbox::ports::{Broker, DatabaseMonitor, WebhookTransport};
 use handover_outbox::webhooks::WebhookDispatcher;
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::idempotency::RequestSettings;
@@ -14,11 +15,13 @@ use tokio::sync::Notify;
 use super::World;
 use crate::fault_kinds::Fault;
 use crate::ports::Process;
+use crate::ports::archive::{FaultyArchive, FaultyMonitor};
 use crate::ports::broker::FaultyBroker;
 use crate::ports::defects::{DefectiveBroker, DefectiveStore};
 use crate::ports::gateway::FaultyGateway;
 use crate::ports::store::FaultyStore;
 use crate::ports::webhook_transport::FaultyReceivers;
+use crate::run_settings::{ARCHIVE_INTERVAL, RETENTION};
 
 /// Maximum time of a clean stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
@@ -38,6 +41,7 @@ pub(super) struct CreatedProcess {
     pub(super) app: App,
     wake: WakeupNotifier,
     pub(super) transport: Arc<dyn WebhookTransport>,
+    monitor: Arc<dyn DatabaseMonitor>,
 }
 
 impl World {
@@ -48,6 +52,7 @@ impl World {
             name: format!("process {slot}").into(),
             faults: self.faults.clone(),
             tasks: tasks.clone(),
+            clock: self.clock.clone(),
             on_failed: self.run_settings.on_failed,
             on_outage: self.run_settings.settings.relay.on_outage,
             consumers: Arc::clone(&self.consumers),
@@ -72,12 +77,24 @@ impl World {
             None => Arc::new(broker),
         };
         let transport = Arc::new(FaultyReceivers { process: process.clone() });
+        let monitor = Arc::new(FaultyMonitor { process: process.clone() });
+        let archive = FaultyArchive { inner: self.archive.clone(), process: process.clone() };
         let gateway = FaultyGateway { gateway_model: self.gateway_model.clone(), process };
         let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
         let app = App::new(tx, broker, self.run_settings.rules())
             .with_on_failed(self.run_settings.on_failed)
             .with_requests(requests);
-        CreatedProcess { app: app.with_gateway(Arc::new(gateway)), wake, transport }
+        let app = self.with_archive(app.with_gateway(Arc::new(gateway)), Arc::new(archive));
+        CreatedProcess { app, wake, transport, monitor }
+    }
+
+    /// The application with this storage, in a run with an archive.
+    fn with_archive(&self, app: App, storage: Arc<dyn ArchiveStorage>) -> App {
+        if self.run_settings.has_archive {
+            app.with_archive(storage, RetentionPolicy::new(RETENTION))
+        } else {
+            app
+        }
     }
 
     /// An application on the same store and broker, but without injected faults, for the setup and the checks.
@@ -86,8 +103,9 @@ impl World {
         let store = Arc::new(self.store.clone());
         let clock = Arc::clone(app.tx.clock());
         let tx = Transactor::new(store, clock, Arc::clone(app.tx.random()), Tasks::default());
-        App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
-            .with_on_failed(self.run_settings.on_failed)
+        let app = App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
+            .with_on_failed(self.run_settings.on_failed);
+        self.with_archive(app, Arc::new(self.archive.clone()))
     }
 
     pub(super) fn app(&self, slot: usize) -> App {
@@ -97,10 +115,14 @@ impl World {
 
     pub(super) fn start(&self, slot: usize) {
         let slot_state = self.slots.get(slot).expect("the slot exists");
-        let CreatedProcess { app, wake, transport } = self.process(slot, &slot_state.killed);
-        service::start(&app, &wake, &self.run_settings.settings);
-        let tx = app.for_background_tasks().outbox.tx;
-        WebhookDispatcher::new(tx, transport, self.run_settings.webhook.clone()).start();
+        let CreatedProcess { app, wake, transport, monitor } = self.process(slot, &slot_state.killed);
+        let leader = service::start(&app, &wake, &self.run_settings.settings);
+        let outbox = app.for_background_tasks().outbox;
+        if self.run_settings.has_archive {
+            let job = ArchiveJob::new(Archive::of(&outbox), monitor);
+            job.start(&outbox.tx, &leader, ARCHIVE_INTERVAL);
+        }
+        WebhookDispatcher::new(outbox.tx, transport, self.run_settings.webhook.clone()).start();
         self.faults.note("world", || format!("process {slot} starts"));
         *slot_state.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
     }

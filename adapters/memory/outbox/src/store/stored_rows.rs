@@ -73,6 +73,9 @@ pub(super) fn interpreted(archived: &ArchivedRow, event: &StoredEvent) -> Option
         Some(StoredValue::Time(at)) => Some(*at),
         Some(StoredValue::Int(_) | StoredValue::Text(_)) | None => None,
     };
+    // The records are those of the file, whatever was archived.
+    let ids: Vec<_> = event.records.iter().filter_map(|record| record.get("id")).collect();
+    found.records.retain(|record| ids.contains(&&StoredValue::Int(record.id)));
     for (record, stored) in found.records.iter_mut().zip(&event.records) {
         record.is.error_message = text_of(stored, "error_message");
         record.is.consume_result = text_of(stored, "consume_result");

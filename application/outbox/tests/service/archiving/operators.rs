@@ -141,6 +141,27 @@ async fn events_are_restored_by_id_aggregate_and_period_and_each_call_is_audited
 }
 
 #[tokio::test(start_paused = true)]
+async fn restore_from_several_files_has_an_audit_entry_of_each() {
+    let library = library().await;
+    library.commit(vec![library.event("later", "BOOK_LENT", 9, 1, r#"{"reader":3}"#)]).await;
+    library.settled(&["later"]).await;
+    library.set_clock_forward(80 * DAY);
+    let files = Files::with(Fault::None);
+    let archive = library.archive(&files);
+    run(&archive).await.unwrap();
+    let both = RestoreSelection::Events(Named::new(["a", "later"].map(event_id).to_vec()).unwrap());
+    assert_eq!(restore(&archive, both).await.unwrap().restored, 2);
+    let entries =
+        audit_log(&library.outbox, &platform(), AuditFilter::default(), None, 2).await.unwrap().items;
+    assert_eq!((entries.len(), files.names().len()), (2, 2));
+    // The newest entry is the first.
+    for (entry, file) in entries.iter().rev().zip(files.names()) {
+        let selection = &entry.effect.selection;
+        assert!(selection.contains(&format!(r#""file":"{file}""#)), "{selection}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn operator_of_another_tenant_restores_nothing() {
     let library = library().await;
     let archive = library.archive(&Files::with(Fault::None));

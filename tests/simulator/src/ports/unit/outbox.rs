@@ -1,5 +1,6 @@
 //! Writes of the ports of the toolkit.
 
+mod archive;
 mod consuming;
 mod dead_letters;
 mod leader;

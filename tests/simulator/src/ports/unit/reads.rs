@@ -25,7 +25,7 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
         created_by: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
-        self.check_leader("timeout sweep");
+        self.process.check_leader("timeout sweep");
         let overdue = self.inner.orders_overdue(created_by, limit).await?;
         if !overdue.is_empty() {
             self.process.maybe_crash(CrashPoint::InSweep).await;
@@ -39,7 +39,7 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
     ) -> Result<Vec<Order>, StoreError> {
-        self.check_leader("automatic completion");
+        self.process.check_leader("automatic completion");
         let shipped = self.inner.orders_shipped(shipped_by, after, limit).await?;
         if !shipped.is_empty() {
             self.process.maybe_crash(CrashPoint::InSweep).await;
@@ -55,7 +55,7 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Faulty<I> {
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
     ) -> Result<Vec<Hold>, StoreError> {
-        self.check_leader("reaper");
+        self.process.check_leader("reaper");
         let holds = self.inner.holds_frozen(created_by, after, limit).await?;
         if !holds.is_empty() {
             self.process.maybe_crash(CrashPoint::InReaper).await;

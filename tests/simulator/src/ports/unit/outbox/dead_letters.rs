@@ -67,7 +67,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
             return Ok(());
         }
         let consumed = self.inner.outbox().consumed_of(std::slice::from_ref(&event)).await?;
-        let Some(consumer) = self.process.consumers.get(decision.queue.as_str()) else { return Ok(()) };
+        let Some(subscribed) = self.process.consumers.get(decision.queue.as_str()) else { return Ok(()) };
+        let consumer = &subscribed.consumer;
         let applied = |it: &Consumed| it.consumer == *consumer && it.record.status == ConsumeStatus::Success;
         if !consumed.iter().any(applied) {
             let violation =

@@ -30,6 +30,7 @@ impl OutboxRepoWrapper for Unit {
         }
         self.inner.outbox().append(events).await?;
         for event in events {
+            self.writes.inserted.push(event.event_id.clone());
             let what = || event_name(&event.event_type, &event.event_id, &event.aggregate);
             self.inserted("outbox row", OutboxStatus::New.as_str(), what);
             if repaired.contains(&event.event_id) {
@@ -154,12 +155,12 @@ fn event_name(event_type: &str, id: &EventId, aggregate: &AggregateRef) -> Strin
     format!("{event_type} {id} of {} {}", aggregate.kind.to_lowercase(), aggregate.id)
 }
 
-fn of(row: &OutboxRow) -> String {
+pub(super) fn of(row: &OutboxRow) -> String {
     event_name(&row.event_type, &row.event_id, &row.aggregate)
 }
 
 impl<I: MarketUnit + ?Sized> Faulty<I> {
-    async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+    pub(super) async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
         self.inner.outbox().outbox_by_event(events).await
     }
 
