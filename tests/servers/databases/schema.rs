@@ -53,8 +53,8 @@ async fn changes_of_the_schema_are_found(kind: ServerKind) {
                 "ALTER TABLE outbox_audit_log DISABLE TRIGGER outbox_audit_log_never_emptied",
             ],
             [
-                "the constraint CHECK (((status)::text = ANY ((ARRAY['OPEN'::character varying, 'REPLAYING'::character varying, \
-                 'REPLAYED'::character varying, 'DISCARDED'::character varying])::text[]))) of the table dead_letters is missing",
+                "the constraint CHECK (((status)::text = ANY (ARRAY['OPEN'::character varying, 'REPLAYING'::character varying, \
+                 'REPLAYED'::character varying, 'DISCARDED'::character varying]))) of the table dead_letters is missing",
                 "the index idx_status_time of the table outbox_events is missing: `CREATE INDEX idx_status_time ON outbox_events",
                 "the column event_type of the table outbox_events is `character varying(64) collate C` instead of \
                  `character varying(64) not null collate C`",
