@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use handover_contract::samples::due_at;
-use handover_events::{Partition, TenantId};
+use handover_events::{Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind};
 use handover_sql::{SqlStore, SqliteOptions};
 use marketplace_sql::{MIGRATIONS, SqlMarket};

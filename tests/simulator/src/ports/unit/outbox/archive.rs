@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, OutboxStatus};
 use handover_outbox::ports::{
     ArchiveFile, ArchiveRepoWrapper, Clock as _, Consumed, DeadLetter, DeadLetterStatus, DeliveryState,
@@ -40,8 +40,12 @@ impl ArchiveRepoWrapper for Unit {
         Ok(archived)
     }
 
-    async fn restore(&mut self, events: &[StoredEvent]) -> Result<Vec<EventId>, StoreError> {
-        let restored = self.inner.outbox().restore(events).await?;
+    async fn restore(
+        &mut self,
+        events: &[StoredEvent],
+        at: DateTime<Utc>,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let restored = self.inner.outbox().restore(events, at).await?;
         for event in self.with_records(&restored).await? {
             self.transition(("outbox row", ARCHIVED, event.row.status.as_str()), || of(&event.row));
             self.check_restored(&event);
@@ -132,7 +136,9 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
             let mut same = event.records.iter().filter(|it| it.consumer == record.consumer);
             same.any(|it| it == record || it.record.consume_time > record.record.consume_time)
         };
-        if event.row != before.row || !before.records.iter().all(is_there) {
+        // The time of the restore is no part of what was archived.
+        let row = OutboxRow { restored_time: before.row.restored_time, ..event.row.clone() };
+        if row != before.row || !before.records.iter().all(is_there) {
             let violation =
                 format!("{} was restored as {event:?}, but archived as {before:?}", of(&event.row));
             self.writes.violations.push(violation);
