@@ -274,6 +274,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
             "USING INDEX idx_outbox_pending",
             "SCAN o USING INDEX idx_outbox_failed",
             "SCAN earliest_",
+            "SCAN CONSTANT ROW",
             "SCAN newest",
             "SCAN due",
             "VALUES CLAUSE",
