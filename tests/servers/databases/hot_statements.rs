@@ -84,7 +84,7 @@ async fn check(kind: ServerKind, rows: u32) {
 
 async fn run_all(store: &SqlMarket, reads: &mut Reads, state: &str) {
     let mut defects = Vec::new();
-    for case in CASES {
+    for case in CASES.into_iter().flatten() {
         defects.extend(run(store, reads, state, case).await);
     }
     assert!(defects.is_empty(), "{}", defects.join("\n"));

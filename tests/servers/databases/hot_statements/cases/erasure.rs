@@ -1,0 +1,70 @@
+//! Erasure and retention.
+
+use handover_contract::samples::{event_id, later, start};
+use handover_events::TenantId;
+use handover_outbox::ports::Store as _;
+use handover_outbox::ports::{AuditFilter, MaskedTexts};
+use marketplace::ports::FindingFilter;
+use marketplace_contract::samples::{order_id, product_id};
+
+use super::{Case, unit, view};
+
+const ERASURE: [&str; 9] = [
+    "uk_event_id",
+    "idx_outbox_history",
+    "idx_consume_event",
+    "uk_consumer_event",
+    "uk_dead_letter",
+    "idx_dead_letters_key",
+    "webhook_deliveries_pkey",
+    "PRIMARY",
+    "idx_webhook_attempts_delivery",
+];
+
+/// What masks the texts about an event that has this delivery.
+fn masked(id: &str, delivery: i64) -> MaskedTexts {
+    MaskedTexts {
+        event_id: event_id(id),
+        payload: "{}".to_owned(),
+        payload_hash: String::new(),
+        dead_letters: vec![("a.queue".to_owned(), "{}".to_owned())],
+        deliveries: vec![(delivery, "{}".to_owned())],
+    }
+}
+
+pub(super) const CASES: &[Case] = &[
+    // The pages of an erasure, which reads these tables completely: the bound of each statement is that of one page.
+    view!("a page of the audit log", ["outbox_audit_log_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .audit_page(&AuditFilter::default(), None, 500)),
+    view!("a page of the files of the archive", ["outbox_archive_files_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .archive_files(Some(5_000), 500)),
+    view!("a page of the products of all tenants", ["products_pkey", "PRIMARY"], |view| view
+        .newest_products(None, None, 200)),
+    view!("a page of stored responses", ["idempotency_keys_pkey", "PRIMARY"], |view| view
+        .stored_responses(Some(100), 200)),
+    view!("a page of findings", ["reconciliation_findings_pkey", "PRIMARY"], |view| view.findings_page(
+        FindingFilter::default(),
+        None,
+        200
+    )),
+    unit!("masking the texts of events", ERASURE, |unit| unit
+        .outbox()
+        .erase_events(&[masked("sent-7", 7), masked("sent-8", 8)], start())),
+    unit!("masking the reasons of audit entries", ["outbox_audit_log_pkey", "PRIMARY"], |unit| unit
+        .outbox()
+        .erase_audit_reasons(&[7, 8, 9])),
+    unit!("masking titles", ["products_pkey", "PRIMARY", "idx_products_tenant"], |unit| unit
+        .erase_titles(TenantId::DEFAULT, &[product_id(7), product_id(8)])),
+    unit!(
+        "masking the texts of orders",
+        ["orders_pkey", "PRIMARY", "idx_payments_order", "idx_refunds_order", "idx_gateway_reports_order"],
+        |unit| unit.erase_order_texts(TenantId::DEFAULT, &[order_id(7), order_id(8)])
+    ),
+    unit!("masking the reasons of findings", ["reconciliation_findings_pkey", "PRIMARY"], |unit| unit
+        .erase_finding_reasons(&[7, 8])),
+    unit!("removing expired keys", ["idx_idempotency_expire", "idempotency_keys_pkey", "PRIMARY"], |unit| {
+        unit.delete_expired_requests(later(60), 100)
+    }),
+];
