@@ -275,7 +275,7 @@ pub struct WebhookCounts {
     pub dead: u64,
     /// Endpoints that were disabled.
     pub disabled_endpoints: u64,
-    /// Those of them whose last attempt had failed ([`EndpointHealth::failing_since`]): they were disabled automatically, or
+    /// Those of them whose last attempt had failed ([`EndpointHealth::failing_since`](super::EndpointHealth::failing_since)): they were disabled automatically, or
     /// while they were failing.
     pub disabled_failing: u64,
     /// Earliest due time of the pending deliveries of enabled endpoints that are not paused, except those that wait for an
@@ -283,7 +283,7 @@ pub struct WebhookCounts {
     pub oldest_due: Option<DateTime<Utc>>,
 }
 
-/// Selects deliveries to delete, smallest id first ([`WebhookRepo::delete_webhook_deliveries`]).
+/// Selects deliveries to delete, smallest id first ([`delete_webhook_deliveries`](super::WebhookRepo::delete_webhook_deliveries)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldDeliveries {
     /// Only deliveries with a greater id.

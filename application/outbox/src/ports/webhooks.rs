@@ -132,9 +132,9 @@ pub trait WebhookRepo: Send {
     ///   before the claim ends.
     /// - Only enabled endpoints whose `paused_until` is not in the future are used.
     /// - Of all processes together, an endpoint MUST NOT have more claims that have not ended than
-    ///   [`WebhookEndpoint::in_flight_limit`], and not more attempts than [`AttemptRate`] permits. Each claim counts as
+    ///   [`WebhookEndpoint::in_flight_limit`], and not more attempts than [`AttemptRate`](super::AttemptRate) permits. Each claim counts as
     ///   an attempt.
-    /// - A delivery is claimed only if the [`WebhookCapacity`] of the process has room for it after those that are due for a
+    /// - A delivery is claimed only if the [`WebhookCapacity`](super::WebhookCapacity) of the process has room for it after those that are due for a
     ///   longer time. An endpoint or tenant without room MUST NOT prevent claims from others.
     /// - Of an ordered endpoint, a delivery is claimed only if no delivery with the same `order_key` and a smaller id is
     ///   pending.
