@@ -46,7 +46,9 @@ async fn with_old_events(deployment: &Deployment) -> DatabaseSnapshot {
         let age = TimeDelta::days(40 + id.parse::<i64>().unwrap() % 10);
         let time = literal(Utc::now() - age);
         let set = format!("create_time = {time}, update_time = {time}, sent_time = {time}");
-        let sql = format!("UPDATE outbox_events SET {set} WHERE id = {id} AND sent_time IS NOT NULL");
+        // The consumer of a time-out has not applied it yet: an old one would be a finding.
+        let settled = "sent_time IS NOT NULL AND event_type <> 'ORDER_TIMEOUT'";
+        let sql = format!("UPDATE outbox_events SET {set} WHERE id = {id} AND {settled}");
         snapshot.change(&sql).await;
     }
     snapshot
@@ -166,10 +168,9 @@ async fn folder_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pa
         .set("HANDOVER_ARCHIVE__INTERVAL", "1s")
         .set("HANDOVER_METRICS__STATE_INTERVAL", "500ms");
     let server = launch.clone().start().unwrap();
-    let jobs = "SELECT * FROM outbox_jobs WHERE job = 'Archive'";
     eventually(WITHIN, async || match is_alert_active(&launch) {
         true => Ok(()),
-        false => Err(format!("the alert is not active yet: {:?}", snapshot.table(jobs).await).into()),
+        false => Err("the alert is not active yet".into()),
     })
     .await;
     assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
@@ -224,8 +225,8 @@ async fn bucket_that_refuses_files_keeps_every_event(pair: Pair) {
     // In a thread of its own: this one serves the requests.
     let ran = tokio::task::spawn_blocking(move || launch.run(&["outbox", "archive"]).unwrap());
     let (code, _, stderr) = ran.await.unwrap();
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains("archive"), "{stderr}");
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("denies access"), "{stderr}");
     assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
     assert_eq!(places(&snapshot).await.1, 0);
 }

@@ -32,4 +32,3 @@ pub use run::{Archive, ArchiveError, ArchiveReport, MAX_RUN_EVENTS};
 pub(crate) use selection::settled;
 pub use selection::{ArchivableEvent, ExaminedPage, MAX_EXAMINED_ROWS, examine};
 pub use storage::{ArchiveStorage, ArchiveStorageError, WrittenFile, probe};
-pub(crate) use unrecorded::end_writing;

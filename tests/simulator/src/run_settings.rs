@@ -140,7 +140,8 @@ impl RunSettings {
         let has_invoices = random.permille(300);
         let has_archive = of_archive.permille(ARCHIVED_PERMILLE);
         if has_archive {
-            settings.consistency.scan_window += MAX_DOWNTIME;
+            // Processes are down twice: during the faults, and at the end until events can be archived.
+            settings.consistency.scan_window += MAX_DOWNTIME * 2;
         }
         RunSettings { flavour, on_failed, settings, webhook, has_invoices, has_archive, points }
     }

@@ -24,7 +24,6 @@ use super::parts::{ArchiveParts, MAX_BATCH};
 use super::policy::RetentionPolicy;
 use super::selection::{examine, still_archivable};
 use super::storage::ArchiveStorageError;
-use super::unrecorded::end_writing;
 use crate::metrics::{ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVED};
 use crate::outbox::Outbox;
 use crate::ports::{ArchiveFile, Numbered, OutboxRow, StoreError, StoredEvent, UnrecordedState};
@@ -224,7 +223,7 @@ impl Archive {
                             return Ok(recorded.id);
                         }
                     }
-                    end_writing(unit.outbox(), &file.name).await?;
+                    Archive::end_writing(unit.outbox(), &file.name).await?;
                     unit.outbox().add_archive_file(file).await
                 })
             }))

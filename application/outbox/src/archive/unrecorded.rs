@@ -132,14 +132,14 @@ impl Archive {
         .await?;
         Ok(())
     }
-}
 
-/// Removes the announcement of a file, in the unit of work that records it.
-pub(crate) async fn end_writing(outbox: &mut dyn OutboxUnit, name: &str) -> Result<(), StoreError> {
-    match outbox.remove_unrecorded_file(name, UnrecordedState::Writing).await? {
-        Changed::One => Ok(()),
-        Changed::None => Err(StoreError::Conflict {
-            what: format!("the file {name} of the archive, which took too long to write"),
-        }),
+    /// Removes the announcement of a file, in the unit of work that records it.
+    pub(crate) async fn end_writing(outbox: &mut dyn OutboxUnit, name: &str) -> Result<(), StoreError> {
+        match outbox.remove_unrecorded_file(name, UnrecordedState::Writing).await? {
+            Changed::One => Ok(()),
+            Changed::None => Err(StoreError::Conflict {
+                what: format!("the file {name} of the archive, which took too long to write"),
+            }),
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::erase::{
 };
 use super::restore::recorded_files;
 use super::{Action, ActionUnit, MAX_NAMED, OperationError, Operator, changed_by_earlier_attempt, count};
-use crate::archive::{Archive, ArchiveError, ArchiveStorageError, KeptBecause, encode, end_writing, erased};
+use crate::archive::{Archive, ArchiveError, ArchiveStorageError, KeptBecause, encode, erased};
 use crate::outbox::Outbox;
 use crate::ports::{
     ArchiveFile, AuditEntry, Changed, FileErasure, MaskedTexts, Numbered, OutboxRow, StoreError, StoredEvent,
@@ -191,7 +191,7 @@ async fn replace(
             if changed_by_earlier_attempt(outbox, attempt, entry).await?.is_some() {
                 return Ok(Changed::One);
             }
-            end_writing(outbox, &to.name).await?;
+            Archive::end_writing(outbox, &to.name).await?;
             let changed = outbox.replace_archive_file(file.id, &file.effect.name, to).await?;
             let obsolete = match changed {
                 Changed::One => &file.effect.name,
