@@ -76,7 +76,8 @@ pub(crate) fn order_statements(
     let of_tenant = of_orders().into_iter().map(|OrderTexts { table, order, index, set, changes }| {
         let hint = index.map(|index| dialect.lock_index(index)).unwrap_or_default();
         let sql = format!(
-            "UPDATE {table} {hint} SET {set} WHERE tenant_id = ? AND {order} IN ({list}) AND {changes}"
+            "UPDATE {table} {hint} SET {set} WHERE {is_of_tenant} = ? AND {order} IN ({list}) AND {changes}",
+            is_of_tenant = dialect.unindexed("tenant_id"),
         );
         let values = values![tenant.get()].into_iter().chain(orders.iter().copied().map(Value::from));
         (sql, values.collect())
