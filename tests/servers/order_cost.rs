@@ -43,7 +43,7 @@ const SQLITE: Cost = Cost {
     log_bytes: 177_192,
 };
 const POSTGRES: Cost = Cost {
-    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 10, 4)],
+    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 16, 4)],
     log_bytes: 9_112,
 };
 const POSTGRES_RABBITMQ: Cost =

@@ -5,11 +5,11 @@ use crate::value::Value;
 /// The statements that claim messages from a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// One `UPDATE .. RETURNING`, which skips messages that other transactions have locked.
-    #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
+    /// One `UPDATE .. RETURNING`, on an engine with a single writer. With several connections, a call that is dropped could commit
+    /// after the next call has looked for what it claimed.
     UpdateReturning,
     /// `SELECT .. FOR UPDATE SKIP LOCKED`, then `UPDATE`.
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
     SkipLocked,
 }
 

@@ -62,19 +62,13 @@ impl DatabaseSubscription {
         room: usize,
     ) -> Result<Vec<Queued>, StoreError> {
         // A session that another process ended must not claim: its messages would never be returned to the queue.
-        // No deadlock: a process that ends the session locks its row first, then only messages that it has claimed.
         let sql = format!(
-            "WITH ready AS (SELECT id FROM outbox_broker_messages WHERE queue = ? AND session_id IS NULL \
-               AND id >= ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {skip_locked}), \
-             live AS (SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? \
-               AND EXISTS (SELECT 1 FROM ready) {lock}) \
-             UPDATE outbox_broker_messages SET session_id = ? \
-             WHERE id IN (SELECT id FROM ready) AND EXISTS (SELECT 1 FROM live) RETURNING {COLUMNS}",
-            skip_locked = session.dialect.skip_locked(),
-            lock = session.dialect.for_update(),
+            "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN (SELECT id FROM outbox_broker_messages WHERE queue = ? \
+             AND session_id IS NULL AND id >= ? AND (expires_at IS NULL OR expires_at > ?) \
+             AND EXISTS (SELECT 1 FROM outbox_broker_sessions WHERE session_id = ?) ORDER BY id LIMIT ?) RETURNING {COLUMNS}"
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let values = values![&self.queue, from_id, self.broker.now(), limit, self.session, self.session];
+        let values = values![self.session, &self.queue, from_id, self.broker.now(), self.session, limit];
         session.fetch(&sql, values).await?.iter().map(MessageTable::read).collect()
     }
 

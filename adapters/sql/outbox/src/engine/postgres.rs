@@ -191,7 +191,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn claiming(&self) -> Claiming {
-        Claiming::UpdateReturning
+        Claiming::SkipLocked
     }
 
     fn row_claiming(&self) -> RowClaiming {
