@@ -51,6 +51,8 @@ async fn with_old_events(deployment: &Deployment) -> DatabaseSnapshot {
         let sql = format!("UPDATE outbox_events SET {set} WHERE id = {id} AND {settled}");
         snapshot.change(&sql).await;
     }
+    let time = literal(Utc::now() - TimeDelta::days(40));
+    snapshot.change(&format!("UPDATE event_consume_log SET consume_time = {time}")).await;
     snapshot
 }
 

@@ -6,7 +6,7 @@ use crate::value::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
     /// One `UPDATE .. RETURNING`, on an engine with a single writer. With several connections, a call that is dropped could commit
-    /// after the next call has looked for what it claimed.
+    /// after the next call has read what it claimed.
     UpdateReturning,
     /// `SELECT .. FOR UPDATE SKIP LOCKED`, then `UPDATE`.
     #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use handover_events::EventId;
 
 use super::kept::{Evidence, Interest, KeptBecause, by_evidence, by_row};
@@ -70,6 +71,7 @@ pub async fn examine(
         let view = view.outbox_view();
         let interests = interests(outbox, view).await?;
         page.decide(view, needed, interests, candidates).await?;
+        page.keep_recently_consumed(policy, now);
     }
     Ok(page)
 }
@@ -90,6 +92,7 @@ pub(super) async fn still_archivable(
     let interests = interests(outbox, view).await?;
     let mut page = ExaminedPage::default();
     page.decide(view, needed, interests, rows).await?;
+    page.keep_recently_consumed(policy, now);
     Ok(page.archivable.into_iter().map(|event| event.row.event_id).collect())
 }
 
@@ -119,6 +122,19 @@ pub(crate) async fn settled(
 impl ExaminedPage {
     fn keep(&mut self, reason: KeptBecause) {
         *self.kept.entry(reason).or_default() += 1;
+    }
+
+    /// Keeps the events of which a record is so young that another attempt, which began before it, may still be in progress: such an
+    /// attempt would not find the record in the database.
+    fn keep_recently_consumed(&mut self, policy: &RetentionPolicy, now: DateTime<Utc>) {
+        let is_recent = |event: &ArchivableEvent| {
+            let mut records = event.records.iter();
+            records.any(|it| !policy.is_over(&event.row.event_type, it.record.consume_time, now))
+        };
+        let (recent, archivable) = std::mem::take(&mut self.archivable).into_iter().partition(is_recent);
+        self.archivable = archivable;
+        let recent: Vec<ArchivableEvent> = recent;
+        recent.iter().for_each(|_| self.keep(KeptBecause::Recent));
     }
 
     /// The events that the application needs, and the candidates without those about which it cannot read a stored value.

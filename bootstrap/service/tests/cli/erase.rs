@@ -87,6 +87,8 @@ async fn make_events_old(world: &World) {
     let store = redrive::open(&world.path("handover.db")).await;
     let mut unit = SqlStore::begin(&store).await.unwrap();
     unit.execute(&old, Vec::new()).await.unwrap();
+    let consumed = format!("UPDATE event_consume_log SET consume_time = {time}");
+    unit.execute(&consumed, Vec::new()).await.unwrap();
     unit.commit().await.unwrap();
     store.close().await;
 }
