@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_outbox::archive::ArchiveJob;
+use handover_outbox::archive::{ArchiveJob, ArchiveMark, KeptBecause, MAX_RUN_EVENTS};
+use handover_outbox::consumers::Subscriber;
 use handover_outbox::jobs::{Job as _, Progress};
 use handover_outbox::ports::*;
 
 use super::faults::{Fault, Files};
-use super::library;
+use super::{DAY, IDS, library};
+use crate::library::{Library, QUEUE, eventually};
+use crate::{Loans, lent, noted};
 
 /// The health of a database.
 struct Health(DatabaseHealth);
@@ -45,4 +48,25 @@ async fn run_of_the_job_fails_with_the_reason_of_the_storage() {
     let job = ArchiveJob::new(Some(archive), Arc::new(Health(DatabaseHealth::default())));
     let error = job.run(None).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot use a file in the archive: no space left");
+}
+
+/// Another attempt at the event may still be in progress, which began before the record was written.
+#[tokio::test(start_paused = true)]
+async fn event_stays_until_its_records_are_old_too() {
+    let subscriber = Subscriber::new(QUEUE, Arc::new(Loans));
+    let library = Library::sending([lent(), noted()]).with(&subscriber);
+    library.prepare().await;
+    library.start_relay();
+    library.commit(vec![library.event(IDS[0], "BOOK_LENT", 1, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || library.row(IDS[0]).await.sent_time.is_some()).await;
+    library.set_clock_forward(40 * DAY);
+    library.start();
+    library.settled(&IDS[..1]).await;
+    let archive = library.archive(&Files::with(Fault::None));
+    let report = archive.run(&mut ArchiveMark::default(), MAX_RUN_EVENTS).await.unwrap();
+    assert_eq!((report.events, report.kept.get(&KeptBecause::Recent)), (0, Some(&1)), "{report:?}");
+    library.set_clock_forward(70 * DAY);
+    let report = archive.run(&mut ArchiveMark::default(), MAX_RUN_EVENTS).await.unwrap();
+    assert_eq!(report.events, 1, "{report:?}");
+    library.tx.tasks().stop().await;
 }
