@@ -109,7 +109,9 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
                 self.process.maybe_crash(CrashPoint::AfterFileBeforeRecord).await;
             }
             ("AssetRepo", "put_holds") => self.process.maybe_crash(CrashPoint::InLock).await,
-            ("OutboxRepo", "fence") => self.process.maybe_crash(CrashPoint::AfterConfirmBeforeMark).await,
+            ("OutboxRepo", "fence" | "mark_sent_if_owned") => {
+                self.process.maybe_crash(CrashPoint::AfterConfirmBeforeMark).await;
+            }
             _ => {}
         }
         self.statement()
