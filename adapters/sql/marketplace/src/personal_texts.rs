@@ -95,12 +95,13 @@ pub(crate) fn stored_responses(after: Option<i64>, most: u32) -> (String, Vec<Va
 }
 
 /// Masks the titles of products.
-pub(crate) fn titles(tenant: TenantId, products: &[i64]) -> (String, Vec<Value>) {
+pub(crate) fn titles(dialect: &dyn Dialect, tenant: TenantId, products: &[i64]) -> (String, Vec<Value>) {
     let ids = padded(products);
     let list = placeholders(ids.len());
     let sql = format!(
-        "UPDATE products SET title = '{MASK}', version = version + 1 WHERE id IN ({list}) AND tenant_id = ? \
-         AND title <> '{MASK}'"
+        "UPDATE products SET title = '{MASK}', version = version + 1 WHERE id IN ({list}) AND {is_of_tenant} = ? \
+         AND title <> '{MASK}'",
+        is_of_tenant = dialect.unindexed("tenant_id"),
     );
     (sql, ids.into_iter().map(Value::from).chain(values![tenant.get()]).collect())
 }
@@ -134,7 +135,7 @@ impl PersonalTextRepo for MarketSession {
         let ids: Vec<i64> = products.iter().map(|id| id.get()).collect();
         let mut changed = 0;
         for ids in ids.chunks(MAX_ROWS) {
-            let (sql, values) = titles(tenant, ids);
+            let (sql, values) = titles(self.dialect(), tenant, ids);
             changed += self.execute(&sql, values).await?;
         }
         Ok(changed)

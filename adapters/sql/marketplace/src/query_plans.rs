@@ -133,7 +133,7 @@ async fn check_lookups(store: &SqlMarket) {
         (rows_by_key("ledger_entries"), "SEARCH ledger_entries USING INDEX uk_ledger_entries"),
         (requests::expired(dialect, now, 100), "SEARCH idempotency_keys USING"),
         (personal_texts::stored_responses(Some(9), 200), "SEARCH idempotency_keys USING INTEGER PRIMARY KEY"),
-        (personal_texts::titles(tenant, &[1, 2]), "SEARCH products USING INTEGER PRIMARY KEY"),
+        (personal_texts::titles(dialect, tenant, &[1, 2]), "SEARCH products USING INTEGER PRIMARY KEY"),
         (
             personal_texts::finding_reasons(&[1, 2]),
             "SEARCH reconciliation_findings USING INTEGER PRIMARY KEY",
