@@ -259,7 +259,7 @@ crash_points! {
     /// A file of the archive is read back, but not recorded yet.
     AfterFileBeforeRecord 400,
     /// A file of the archive is recorded, but its events are still in the outbox.
-    AfterFileRecorded 600,
+    AfterFileRecorded 900,
     /// Events have left the outbox, but their file is not done yet.
     AfterEventsArchived 500,
     /// Events are restored, but the operator has received no response yet.

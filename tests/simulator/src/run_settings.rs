@@ -35,7 +35,7 @@ pub(crate) const MAX_DOWNTIME: Duration = Duration::from_secs(50);
 /// Interval of the archive job.
 pub(crate) const ARCHIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Share of the runs with an archive, in thousandths: they have twice the length.
-const ARCHIVED_PERMILLE: u64 = 80;
+const ARCHIVED_PERMILLE: u64 = 150;
 
 /// Backoff of a consumer after the given number of failed attempts. It is computed independently of [`RetryPolicy`],
 /// which it verifies.
