@@ -161,7 +161,9 @@ async fn event_stays_until_every_consumer_that_it_concerns_has_settled_it() {
         ("of-a-newer-version", ConsumeStatus::Success, vec!["first", "idle"]),
         ("of-a-removed-consumer", ConsumeStatus::Waiting, vec!["idle"]),
     ] {
+        library.set_clock_forward(Duration::ZERO);
         library.record(consumer, "first", status).await;
+        library.set_clock_forward(31 * DAY);
         assert_eq!(ids(&library.examined(&thirty_days(), None).await), archivable, "{consumer}");
     }
 }
