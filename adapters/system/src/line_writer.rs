@@ -19,8 +19,9 @@ pub const LOG_LINES_DROPPED: Metric = Metric::counter(
 const BATCH_BYTES: usize = 4096;
 /// Memory that a queued line needs in addition to its text.
 const LINE_OVERHEAD_BYTES: usize = 64;
-/// Time for which the thread gathers lines: waking it for each line costs more than writing it.
-const GATHER: Duration = Duration::from_millis(5);
+/// Time for which the thread gathers lines: waking it costs more than formatting several lines, and the log of a busy process needs a
+/// wake-up per this time. A process that is killed loses the lines of this time.
+const GATHER: Duration = Duration::from_millis(25);
 /// Pause before a write is repeated on a destination that does not block (`O_NONBLOCK`) and is full.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
