@@ -189,7 +189,7 @@ impl Filled {
             ),
             Some(ServerKind::Postgres) | None => (
                 "current_schema()",
-                format!("generate_series({first}, {last}) n (seq)"),
+                format!("generate_series({first}::bigint, {last}::bigint) n (seq)"),
                 "'00000000-0000-7000-8000-' || lpad(to_hex(n.seq), 12, '0')",
                 format!("TIMESTAMPTZ {from} + n.seq * {step} * INTERVAL '1 microsecond'"),
             ),
