@@ -76,6 +76,8 @@ async fn latency_beside_archive_job_is_printed(pair: Pair) {
     print_sizes(&snapshot, pair, "after").await;
 
     filled.restore_oldest(&launch()).await;
+    // The only value that a restore adds.
+    snapshot.change("UPDATE outbox_events SET restored_time = NULL WHERE restored_time IS NOT NULL").await;
     assert!(filled.oldest(&snapshot).await == restored, "the restored rows differ");
     println!("  {RESTORED} restored events and their records are identical");
     assert!(ratio <= 1.3, "the archive job multiplies p99 by {ratio:.2}");
