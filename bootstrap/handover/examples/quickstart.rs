@@ -36,6 +36,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tx.commit().await?;
 
     common::wait_for(&pool, 1, "SELECT count(*) FROM reminders").await?;
-    running.stop(Duration::from_secs(10)).await?;
+    running.stop(Duration::from_secs(15)).await?;
     Ok(())
 }

@@ -104,6 +104,7 @@ pub struct Builder<DB: Database> {
 
 impl<DB: Database> Builder<DB> {
     /// Sets the name of the service: the first part of the names of exchange and queues. The default is `handover`.
+    /// Services that share a broker need different names. After a change, nobody reads what is left in the old queues.
     pub fn name(self, name: impl Into<String>) -> Builder<DB> {
         Builder { name: name.into(), ..self }
     }

@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("clinic listens on http://{}", listener.local_addr()?);
     let stopped = async { drop(tokio::signal::ctrl_c().await) };
     axum::serve(listener, router).with_graceful_shutdown(stopped).await?;
-    running.stop(Duration::from_secs(10)).await?;
+    running.stop(Duration::from_secs(15)).await?;
     Ok(())
 }
 
