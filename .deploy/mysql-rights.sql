@@ -47,6 +47,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_holds TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_balances TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.refunds TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.refund_attempts TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE ON handover.refund_requests TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payment_captures TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.gateway_reports TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE ON handover.reconciliation_findings TO 'handover'@'%';

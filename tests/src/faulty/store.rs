@@ -216,6 +216,7 @@ pub enum Fault {
     RefundsOfAllCapturesConflict,
     ExcessRefundsAreCounted,
     SupersededAttemptsAreNotFound,
+    RefundRequestsAreOldestFirst,
     RefundPagesIgnoreStatus,
     PaymentPagesIgnoreBound,
     TakenReferencesAreIgnored,

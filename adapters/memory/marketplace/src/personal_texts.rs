@@ -7,7 +7,9 @@ use handover_events::TenantId;
 use handover_memory::store::limited;
 use handover_outbox::MASK;
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{PersonalTextQueries, PersonalTextRepo, RequestRecord, RequestState};
+use marketplace::ports::{
+    PersonalTextQueries, PersonalTextRepo, RequestRecord, RequestState, SentRefundRequest,
+};
 use marketplace_domain::{
     GatewayReport, OrderId, PayableId, Product, ProductId, RecordedFinding, Refund, RefundStatus,
     ReportState, Shipment, Title,
@@ -127,6 +129,15 @@ fn erase_order(statement: &mut Statement<'_>, tenant: TenantId, id: OrderId) -> 
         refund.last_error.iter_mut().for_each(|error| mask(error, &mut changed));
         if changed {
             statement.own.refunds.put(refund);
+            rows += 1;
+        }
+    }
+    let of_order = |request: &&SentRefundRequest| request.tenant == tenant && request.order == Some(id);
+    for mut request in statement.refund_requests().all().filter(of_order).cloned().collect::<Vec<_>>() {
+        let mut changed = false;
+        request.error.iter_mut().for_each(|error| mask(error, &mut changed));
+        if changed {
+            statement.own.refund_requests.put(request);
             rows += 1;
         }
     }

@@ -9,7 +9,7 @@ use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
+use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo, SentRefundRequest};
 use marketplace_domain::{
     OrderId, PayableId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt,
 };
@@ -70,6 +70,15 @@ impl Row<Market> for SupersededAttempt {
 
     fn key(&self) -> Reference {
         self.reference
+    }
+}
+
+impl Row<Market> for SentRefundRequest {
+    type Key = (RefundId, i64);
+    type Index = ();
+
+    fn key(&self) -> (RefundId, i64) {
+        (self.refund, self.version)
     }
 }
 
@@ -139,6 +148,22 @@ impl RefundQueries for MarketUnit {
         .await
     }
 
+    async fn refund_requests(
+        &mut self,
+        refund: RefundId,
+        limit: u32,
+    ) -> Result<Vec<SentRefundRequest>, StoreError> {
+        self.read(|statement| {
+            let requests = statement.refund_requests();
+            let latest_first = requests.select(|table| {
+                let of_refund = table.rows().range((refund, i64::MIN)..=(refund, i64::MAX)).rev();
+                of_refund.map(|((_, version), request)| (Reverse(*version), request))
+            });
+            latest_first.take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
         self.read(|statement| {
             let mut open = OpenRefunds::default();
@@ -193,6 +218,36 @@ impl RefundRepo for MarketUnit {
                 return Err(conflict(format!("refund_attempts.reference {}", attempt.reference)));
             }
             statement.own.superseded_attempts.put(*attempt);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn insert_refund_request(&mut self, request: &SentRefundRequest) -> Result<(), StoreError> {
+        self.write(vec![Lock::Refund(request.refund)], |statement| {
+            let key = request.key();
+            if statement.refund_requests().get(&key).is_some() {
+                return Err(conflict(format!("refund_requests {} of version {}", key.0, key.1)));
+            }
+            statement.own.refund_requests.put(request.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn set_refund_request_error(
+        &mut self,
+        refund: RefundId,
+        version: i64,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        self.write(vec![Lock::Refund(refund)], |statement| {
+            if let Some(request) = statement.refund_requests().get(&(refund, version)).cloned() {
+                statement
+                    .own
+                    .refund_requests
+                    .put(SentRefundRequest { error: Some(error.to_owned()), ..request });
+            }
             Ok(())
         })
         .await

@@ -5,7 +5,7 @@ use handover_memory::{store, tables};
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{
     CreditChange, EffectKind, IdKind, ListingChange, NewShipmentTask, Notification, RequestRecord,
-    RequestScope,
+    RequestScope, SentRefundRequest,
 };
 use marketplace_domain::{
     Asset, Balance, BillingPeriod, Capture, Coupon, CouponId, FindingKind, GatewayReport, Hold, Invoice,
@@ -30,6 +30,7 @@ tables! {
         credit: CreditRow,
         refunds: Refund,
         superseded_attempts: SupersededAttempt,
+        refund_requests: SentRefundRequest,
         gateway_reports: Numbered<GatewayReport>,
         findings: Numbered<RecordedFinding>,
         invoices: Invoice,

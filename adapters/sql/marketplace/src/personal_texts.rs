@@ -39,7 +39,7 @@ fn either(columns: [&str; 2]) -> (String, String) {
     )
 }
 
-fn of_orders() -> [OrderTexts; 4] {
+fn of_orders() -> [OrderTexts; 5] {
     let of = |table, order, index, (set, changes)| OrderTexts { table, order, index, set, changes };
     let published = PaymentMethod::PUBLISHED.map(|method| format!("'{method}'")).join(", ");
     let methods = (
@@ -61,6 +61,12 @@ fn of_orders() -> [OrderTexts; 4] {
         of("orders", "id", None, either(["carrier", "tracking_no"])),
         of("payments", "order_id", Some("idx_payments_order"), methods),
         of("refunds", "order_id", Some("idx_refunds_order"), refunds),
+        of(
+            "refund_requests",
+            "order_id",
+            Some("idx_refund_requests_order"),
+            (masked("error"), has_text("error")),
+        ),
         of("gateway_reports", "order_id", Some("idx_gateway_reports_order"), reports),
     ]
 }

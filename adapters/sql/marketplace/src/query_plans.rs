@@ -72,11 +72,12 @@ async fn check_lookups(store: &SqlMarket) {
     let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
     let period = BillingPeriod::FIRST;
     let invoice = InvoiceId::try_from(7).unwrap();
+    let refund = RefundId::try_from(7).unwrap();
     let failed_payments = PaymentFilter { status: Some(PaymentStatus::Failed), ..PaymentFilter::default() };
-    let erasure =
-        ["orders", "payments", "refunds", "gateway_reports"].map(|table| format!("SEARCH {table} USING"));
+    let erasure = ["orders", "payments", "refunds", "refund_requests", "gateway_reports"]
+        .map(|table| format!("SEARCH {table} USING"));
     let erasure = personal_texts::order_statements(dialect, tenant, &[1, 2]).into_iter().zip(&erasure);
-    let cases: [((String, Vec<Value>), &str); 25] = [
+    let cases: [((String, Vec<Value>), &str); 26] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),
@@ -97,6 +98,7 @@ async fn check_lookups(store: &SqlMarket) {
             "SEARCH payments USING INTEGER PRIMARY KEY",
         ),
         (refunds::superseded_by(reference), "SEARCH refund_attempts USING PRIMARY KEY"),
+        (refunds::requests(refund, 100), "SEARCH refund_requests USING PRIMARY KEY"),
         (gateway_reports::by_key("k"), "SEARCH gateway_reports USING INDEX uk_gateway_reports_key"),
         (
             gateway_reports::page(dialect, GatewayReportFilter::default(), Some(9), 100),

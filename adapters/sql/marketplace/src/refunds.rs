@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Fields, Table, Value, table, values};
-use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo};
+use handover_sql::{Dialect, Fields, Row, Table, Value, table, values};
+use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo, SentRefundRequest};
 use marketplace_domain::{InvoiceId, OrderId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt};
 
 table! {
@@ -107,6 +107,27 @@ pub(crate) fn superseded_by(reference: Reference) -> (String, Vec<Value>) {
     (sql.to_owned(), values![reference.to_string()])
 }
 
+/// The latest requests of a refund.
+pub(crate) fn requests(refund: RefundId, most: u32) -> (String, Vec<Value>) {
+    let sql = "SELECT refund_id, refund_version, tenant_id, order_id, attempt_no, request_no, sent_time, error \
+               FROM refund_requests WHERE refund_id = ? ORDER BY refund_version DESC LIMIT ?";
+    (sql.to_owned(), values![refund.get(), most])
+}
+
+fn request(row: &Row) -> Result<SentRefundRequest, StoreError> {
+    let row = row.of("refund_requests", "refund_id");
+    Ok(SentRefundRequest {
+        refund: row.id("refund_id")?,
+        version: row.int("refund_version")?,
+        tenant: row.id("tenant_id")?,
+        order: row.opt_id("order_id")?,
+        attempt: row.count("attempt_no")?,
+        number: row.count("request_no")?,
+        sent: row.time("sent_time")?,
+        error: row.opt_string("error")?,
+    })
+}
+
 /// One page of refunds.
 pub(crate) fn page(
     dialect: &dyn Dialect,
@@ -179,6 +200,15 @@ impl RefundQueries for MarketSession {
         self.fetch(&sql, values).await?.iter().map(RefundTable::read).collect()
     }
 
+    async fn refund_requests(
+        &mut self,
+        refund: RefundId,
+        most: u32,
+    ) -> Result<Vec<SentRefundRequest>, StoreError> {
+        let (sql, values) = requests(refund, most);
+        self.fetch(&sql, values).await?.iter().map(request).collect()
+    }
+
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
         let mut open = OpenRefunds::default();
         let (sql, values) = processing(self.dialect());
@@ -211,5 +241,25 @@ impl RefundRepo for MarketSession {
         let values = values![attempt.reference.to_string(), attempt.refund.get(), attempt.attempt];
         self.insert(insert, values.len(), values, "").await?;
         Ok(())
+    }
+    async fn insert_refund_request(&mut self, request: &SentRefundRequest) -> Result<(), StoreError> {
+        let SentRefundRequest { refund, version, tenant, order, attempt, number, sent, error } = request;
+        let insert = "INSERT INTO refund_requests \
+                      (refund_id, refund_version, tenant_id, order_id, attempt_no, request_no, sent_time, error)";
+        let order = order.map(OrderId::get);
+        let values =
+            values![refund.get(), *version, tenant.get(), order, *attempt, *number, *sent, error.as_deref()];
+        self.insert(insert, values.len(), values, "").await?;
+        Ok(())
+    }
+
+    async fn set_refund_request_error(
+        &mut self,
+        refund: RefundId,
+        version: i64,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        let update = "UPDATE refund_requests SET error = ? WHERE refund_id = ? AND refund_version = ?";
+        self.execute(update, values![error, refund.get(), version]).await.map(drop)
     }
 }

@@ -45,6 +45,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             "compatible open orders",
             include_str!("../../../../migrations/marketplace/sqlite/0007_compatible_open_orders.sql"),
         ),
+        (
+            8,
+            "compatible refund requests",
+            include_str!("../../../../migrations/marketplace/sqlite/0008_compatible_refund_requests.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql")),
@@ -76,6 +81,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             "compatible open orders",
             include_str!("../../../../migrations/marketplace/mysql/0007_compatible_open_orders.sql"),
         ),
+        (
+            8,
+            "compatible refund requests",
+            include_str!("../../../../migrations/marketplace/mysql/0008_compatible_refund_requests.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql")),
@@ -106,6 +116,11 @@ pub static MIGRATIONS: Migrations = Migrations {
             7,
             "compatible open orders",
             include_str!("../../../../migrations/marketplace/postgres/0007_compatible_open_orders.sql"),
+        ),
+        (
+            8,
+            "compatible refund requests",
+            include_str!("../../../../migrations/marketplace/postgres/0008_compatible_refund_requests.sql"),
         ),
     ],
     schema: ExpectedSchema {

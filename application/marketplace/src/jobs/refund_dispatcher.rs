@@ -15,10 +15,14 @@ use tracing::{info, warn};
 
 use super::RefundSettings;
 use crate::cash;
-use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest};
+use crate::ports::{Gateway, GatewayError, MarketTransactor, RefundRequest, SentRefundRequest};
 use handover_outbox::dispatch::{Dispatch, Dispatcher, dispatch_once};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::with_tx;
+
+/// Error of a request whose response was not awaited.
+const INTERRUPTED: &str =
+    "the process ended before the response; the request is sent again with the same key";
 
 /// An attempt that was committed, and its request.
 type Attempted = (Refund, RefundRequest);
@@ -74,6 +78,7 @@ impl RefundDispatcher {
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {
+                        unit.insert_refund_request(&request_of(&attempted, now)).await?;
                         let request = RefundRequest {
                             refund: attempted.id,
                             reference: attempted.reference,
@@ -125,11 +130,13 @@ impl RefundDispatcher {
         }
     }
 
-    /// Stores the error in the refund row, for operators.
-    async fn store_error(&self, id: RefundId, error: String) -> Result<(), StoreError> {
+    /// Stores the error of the last request, for operators.
+    async fn store_error(&self, attempted: &Refund, error: String) -> Result<(), StoreError> {
         let now = self.tx.now();
+        let (id, version) = (attempted.id, attempted.version);
         with_tx(&self.tx, error, move |unit, error, _| {
             Box::pin(async move {
+                unit.set_refund_request_error(id, version, error).await?;
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {
                     let updated = refund.with_error(error.clone(), now);
@@ -146,8 +153,12 @@ impl RefundDispatcher {
     /// Makes a refund due whose request was interrupted, unless it has changed since.
     async fn store_interruption(&self, attempted: &Refund) -> Result<(), StoreError> {
         let due = attempted.with_interrupted_request(self.tx.now());
-        with_tx(&self.tx, due, |unit, due, _| {
-            Box::pin(async move { unit.advance_refund(due).await.map(drop) })
+        let version = attempted.version;
+        with_tx(&self.tx, due, move |unit, due, _| {
+            Box::pin(async move {
+                unit.set_refund_request_error(due.id, version, INTERRUPTED).await?;
+                unit.advance_refund(due).await.map(drop)
+            })
         })
         .await
     }
@@ -191,11 +202,25 @@ impl Dispatch for RefundDispatcher {
         for ((refund, _), outcome) in outcomes {
             match outcome {
                 RequestOutcome::Accepted => {}
-                RequestOutcome::Failed(error) => self.store_error(refund.id, error.clone()).await?,
+                RequestOutcome::Failed(error) => self.store_error(refund, error.clone()).await?,
                 RequestOutcome::Interrupted => self.store_interruption(refund).await?,
             }
         }
         Ok(())
+    }
+}
+
+/// The request that the refund has just counted.
+fn request_of(attempted: &Refund, now: DateTime<Utc>) -> SentRefundRequest {
+    SentRefundRequest {
+        refund: attempted.id,
+        version: attempted.version,
+        tenant: attempted.tenant,
+        order: attempted.of.order(),
+        attempt: attempted.attempt,
+        number: attempted.attempts,
+        sent: now,
+        error: None,
     }
 }
 

@@ -25,6 +25,24 @@ pub struct OpenRefunds {
     pub oldest_processing: Option<DateTime<Utc>>,
 }
 
+/// A request of a refund to the gateway. It is recorded before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentRefundRequest {
+    /// The refund, and its version after it had counted the request: together the key.
+    pub refund: RefundId,
+    pub version: i64,
+    pub tenant: TenantId,
+    /// The order; `None`: the refund is of an invoice.
+    pub order: Option<OrderId>,
+    /// Number of the attempt at the refund.
+    pub attempt: u32,
+    /// Number of the request within the attempt. A request that the end of a process interrupted has the number of the next one.
+    pub number: u32,
+    pub sent: DateTime<Utc>,
+    /// Why the gateway did not accept it; `None`: it did, or the process ended before the response.
+    pub error: Option<String>,
+}
+
 /// Reads refunds.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -53,6 +71,13 @@ pub trait RefundQueries: Send {
     /// first.
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError>;
 
+    /// At most `limit` requests of a refund, latest first.
+    async fn refund_requests(
+        &mut self,
+        refund: RefundId,
+        limit: u32,
+    ) -> Result<Vec<SentRefundRequest>, StoreError>;
+
     /// Numbers of the refunds of all tenants that did not succeed. The cost does not depend on those that did.
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError>;
 }
@@ -72,4 +97,15 @@ pub trait RefundRepo: Send {
 
     /// Stores an attempt that a retry replaced. A reference in use MUST be a `Conflict`.
     async fn insert_superseded_attempt(&mut self, attempt: &SupersededAttempt) -> Result<(), StoreError>;
+
+    /// Stores a request. A key in use MUST be a `Conflict`.
+    async fn insert_refund_request(&mut self, request: &SentRefundRequest) -> Result<(), StoreError>;
+
+    /// Sets the error of the request with this key; without such a request nothing changes.
+    async fn set_refund_request_error(
+        &mut self,
+        refund: RefundId,
+        version: i64,
+        error: &str,
+    ) -> Result<(), StoreError>;
 }

@@ -142,6 +142,8 @@ handover_contract::rules! { store_rules: MarketRig;
         refund_is_found_by_id_without_tenant,
         attempt_is_found_by_current_or_superseded_reference,
         duplicate_superseded_reference_is_conflict,
+        latest_requests_of_refund_are_read_with_their_errors,
+        duplicate_refund_request_is_conflict,
         refund_pages_are_ordered_by_descending_id,
         refund_pages_filter_by_tenant_and_status,
         refund_advances_only_from_previous_version,

@@ -146,6 +146,9 @@ faults! { broken_by(Fault) {
     superseded_attempts_are_not_found: SupersededAttemptsAreNotFound breaks [
         "attempt_is_found_by_current_or_superseded_reference",
     ]
+    refund_requests_are_oldest_first: RefundRequestsAreOldestFirst breaks [
+        "latest_requests_of_refund_are_read_with_their_errors",
+    ]
     refund_pages_ignore_status: RefundPagesIgnoreStatus breaks [
         "refund_pages_filter_by_tenant_and_status",
     ]

@@ -22,6 +22,9 @@ use handover_outbox::ports::{
 use item::Visibility;
 use items::Items;
 
+/// Number of requests of one refund that a timeline shows, the latest ones: a gateway that refuses a refund gets one per hour.
+const MAX_REQUESTS: u32 = 100;
+
 pub use invoice::InvoiceTimeline;
 pub use item::{TimelineItem, TimelineKind};
 
@@ -74,6 +77,7 @@ impl Operations {
         items.of_payments(&payments);
         items.of_refunds(&refunds);
         if visibility.operations {
+            add_refund_requests(view.as_mut(), &mut items, &refunds).await?;
             items.of_gateway_reports(view.gateway_reports_of(order.tenant, &[id]).await?);
         }
         add_events(view.as_mut(), &mut items, (order.tenant, &events), visibility).await?;
@@ -97,6 +101,18 @@ impl Operations {
         }
         Ok(Timeline { order: id, items })
     }
+}
+
+/// Adds the requests of these refunds to the gateway.
+async fn add_refund_requests(
+    view: &mut dyn MarketView,
+    items: &mut Items<'_>,
+    refunds: &[Refund],
+) -> Result<(), StoreError> {
+    for refund in refunds {
+        items.of_refund_requests(refund, view.refund_requests(refund.id, MAX_REQUESTS).await?);
+    }
+    Ok(())
 }
 
 /// Adds the items of these events, which belong to one tenant: changes, publish attempts, consumptions, webhook deliveries

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use handover_outbox::operations::Reason;
+use handover_outbox::ports::{Changed, Store as _};
 use handover_outbox::state::StateSource as _;
+use marketplace::CommandContext;
 use marketplace::jobs::RefundDispatcher;
 use marketplace::ports::{Gateway, GatewayError, MockGateway, RefundRequest};
 use marketplace::{ConsistencySettings, MarketState, RefundSettings};
 use marketplace_domain::*;
 use tokio::time::Instant;
 
-use super::market::{Market, SpentAssets};
-use crate::support::{eventually, pass, secs};
+use super::market::{Market, SpentAssets, operator};
+use crate::support::{BUYER, by, eventually, pass, secs};
 
 fn dispatcher(market: &Market, gateway: Arc<dyn Gateway>) -> RefundDispatcher {
     RefundDispatcher { tx: market.app().tx.clone(), gateway, settings: RefundSettings::default() }
@@ -51,6 +54,62 @@ async fn failed_refund_request_is_retried_with_the_same_key_and_growing_backoff(
     );
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+}
+
+/// Requests of an attempt that a retry replaced are shown, too.
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_refund_is_an_item_of_the_operators_timeline() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let refund = market.refund(&order).await;
+    let mut gateway = MockGateway::new();
+    gateway.expect_refund().once().returning(|_| Err(GatewayError::Unavailable("no response".into())));
+    gateway.expect_refund().times(2).returning(|_| Ok(()));
+    let dispatcher = dispatcher(&market, Arc::new(gateway));
+    for _ in 0..2 {
+        assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+        pass(secs(6)).await;
+    }
+    market.report(&refund, RefundResult::Failed).await.unwrap();
+    let reason = Reason::new("the account is open again".to_owned()).unwrap();
+    market.app().operations.retry_refund(&operator(), refund.id, reason).await.unwrap();
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    let shown = async |context: CommandContext| {
+        let timeline = market.app().operations.timeline(&context, None, order.id).await.unwrap();
+        let sent = timeline.items.into_iter().filter(|item| item.what.ends_with("sent to the gateway"));
+        sent.map(|item| (item.at, item.what, item.detail)).collect::<Vec<_>>()
+    };
+    let requests = shown(operator()).await;
+    let text = |request: u32, attempt: u32| {
+        format!("request {request} of attempt {attempt} at refund {} sent to the gateway", refund.id)
+    };
+    let texts: Vec<&str> = requests.iter().map(|(_, what, _)| what.as_str()).collect();
+    assert_eq!(texts, [text(1, 1), text(2, 1), text(1, 2)]);
+    assert!(requests.is_sorted_by(|(before, ..), (after, ..)| before < after), "{requests:?}");
+    let errors: Vec<bool> = requests.iter().map(|(.., error)| error.is_some()).collect();
+    assert_eq!(errors, [true, false, false]);
+    assert!(requests[0].2.as_ref().unwrap().contains("no response"), "{requests:?}");
+    assert_eq!(shown(by(BUYER)).await, [], "the parties do not see them");
+}
+
+/// An earlier version recorded only how many requests the current attempt had.
+#[tokio::test(start_paused = true)]
+async fn requests_that_an_earlier_version_sent_are_one_item_of_the_timeline() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let refund = market.refund(&order).await;
+    let now = market.app().tx.now();
+    let counted = refund.with_attempt(now, now).with_error("no response".to_owned(), now);
+    let counted = Refund { attempts: 7, version: refund.version + 1, ..counted };
+    let mut unit = market.world.store.begin().await.unwrap();
+    assert_eq!(unit.advance_refund(&counted).await.unwrap(), Changed::One);
+    unit.commit().await.unwrap();
+    let timeline = market.app().operations.timeline(&operator(), None, order.id).await.unwrap();
+    let sent: Vec<_> =
+        timeline.items.iter().filter(|item| item.what.ends_with("sent to the gateway")).collect();
+    let [item] = sent[..] else { panic!("{sent:?}") };
+    assert_eq!(item.what, format!("attempt 1 at refund {} sent to the gateway", refund.id));
+    assert_eq!((item.attempts, item.detail.as_deref()), (Some(7), Some("no response")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,6 +218,10 @@ async fn request_that_the_end_of_the_process_interrupts_is_due_at_once_and_not_c
         stored.last_error.unwrap().contains("no response"),
         "the interruption is no error of the gateway"
     );
+    let requests = market.world.view().await.refund_requests(refund.id, 9).await.unwrap();
+    let [interrupted, failed] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((failed.number, interrupted.number), (1, 2));
+    assert!(interrupted.error.as_ref().unwrap().contains("the process ended"), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]

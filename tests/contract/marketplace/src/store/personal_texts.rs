@@ -3,9 +3,10 @@
 use handover_contract::samples::{later, tenant};
 use handover_contract::work::changes_one;
 use handover_outbox::MASK;
-use marketplace::ports::FindingFilter;
+use marketplace::ports::{FindingFilter, SentRefundRequest};
 use marketplace_domain::{OrderStatus, Product, RecordedFinding, Refund, RefundCause, RefundStatus};
 
+use super::refunds::sent_request;
 use super::{MarketRig, in_unit, view};
 use crate::samples::{
     acknowledged, completed_request, finding, order, order_id, order_moved_to, processing_request, product,
@@ -37,16 +38,22 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
         Refund { cause: RefundCause::LatePayment, of: order_id(1).into(), ..refund(2, 2) },
         Refund { of: order_id(2).into(), ..refund(3, 3) },
     ];
+    let of_other = SentRefundRequest { order: Some(order_id(2)), ..sent_request(3, 2) };
+    let requests = [sent_request(1, 2), sent_request(1, 3), of_other]
+        .map(|request| SentRefundRequest { error: Some("Ann".into()), ..request });
     in_unit!(rig, |unit| {
         unit.insert_order(&order(1)).await.unwrap();
         changes_one(unit.advance_order(&shipped).await);
         for refund in &refunds {
             unit.insert_refund(refund).await.unwrap();
         }
+        for request in &requests {
+            unit.insert_refund_request(request).await.unwrap();
+        }
     });
     let orders = [order_id(1), order_id(3)];
     let erase = async || in_unit!(rig, |unit| unit.erase_order_texts(tenant(1), &orders).await.unwrap());
-    assert_eq!(erase().await, 1, "the order; its refunds are in progress");
+    assert_eq!(erase().await, 3, "the order and two requests; its refunds are in progress");
     let settled = refunds.clone().map(|refund| refund_moved_to(&refund, RefundStatus::Success));
     in_unit!(rig, |unit| {
         for refund in &settled {
@@ -64,6 +71,11 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
     let masked = Refund { reason: MASK.into(), last_error, ..first };
     for (id, expected) in [(1, masked), (2, late), (3, other)] {
         assert_eq!(view.refund_by_id(refund_id(id)).await.unwrap(), Some(expected));
+    }
+    for (refund, error) in [(1, MASK), (3, "Ann")] {
+        let requests = view.refund_requests(refund_id(refund), 9).await.unwrap();
+        assert!(requests.iter().all(|request| request.error.as_deref() == Some(error)), "{requests:?}");
+        assert!(!requests.is_empty());
     }
 }
 

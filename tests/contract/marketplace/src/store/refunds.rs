@@ -5,7 +5,7 @@ use handover_contract::concurrency::{one_changed, one_succeeded, race};
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
-use marketplace::ports::{OpenRefunds, RefundFilter};
+use marketplace::ports::{OpenRefunds, RefundFilter, SentRefundRequest};
 use marketplace_domain::{Currency, Money, Reference, Refund, RefundCause, RefundStatus, SupersededAttempt};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -227,6 +227,55 @@ pub async fn duplicate_superseded_reference_is_conflict(rig: &dyn MarketRig) {
     is_conflict(begin(rig).await.insert_superseded_attempt(&attempt(2, 1)).await);
     let found = view(rig).await.attempt_by_reference(reference(1)).await.unwrap();
     assert_eq!(found, Some((refund_id(1), 1)));
+}
+
+/// A request of a refund of order 1, with this version and number.
+pub(super) fn sent_request(refund: i64, version: i64) -> SentRefundRequest {
+    SentRefundRequest {
+        refund: refund_id(refund),
+        version,
+        tenant: TenantId::DEFAULT,
+        order: Some(order_id(1)),
+        attempt: 1,
+        number: 1,
+        sent: later(version),
+        error: None,
+    }
+}
+
+/// The latest requests of a refund are read first, each with its own error.
+pub async fn latest_requests_of_refund_are_read_with_their_errors(rig: &dyn MarketRig) {
+    let of_invoice = SentRefundRequest { order: None, tenant: tenant(2), ..sent_request(2, 2) };
+    let later_attempt = SentRefundRequest { attempt: 2, number: 7, ..sent_request(1, 12) };
+    let written = [sent_request(1, 2), sent_request(1, 4), later_attempt.clone(), of_invoice.clone()];
+    in_unit!(rig, |unit| {
+        for request in &written {
+            unit.insert_refund_request(request).await.unwrap();
+        }
+    });
+    in_unit!(rig, |unit| {
+        for (refund, version) in [(1, 4), (1, 3), (3, 2)] {
+            let set = unit.set_refund_request_error(refund_id(refund), version, SPECIAL_CHARACTERS).await;
+            set.expect("without such a request nothing changes");
+        }
+    });
+    let requests = async |refund: i64, limit: u32| {
+        let requests = view(rig).await.refund_requests(refund_id(refund), limit).await;
+        requests.expect("cannot read requests")
+    };
+    let failed = SentRefundRequest { error: Some(SPECIAL_CHARACTERS.into()), ..sent_request(1, 4) };
+    assert_eq!(requests(1, 9).await, [later_attempt.clone(), failed.clone(), sent_request(1, 2)]);
+    assert_eq!(requests(1, 2).await, [later_attempt, failed]);
+    assert_eq!(requests(2, 9).await, [of_invoice]);
+    assert_eq!(requests(3, 9).await, []);
+}
+
+/// A version of a refund counts at most one request.
+pub async fn duplicate_refund_request_is_conflict(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| unit.insert_refund_request(&sent_request(1, 2)).await.unwrap());
+    let again = SentRefundRequest { number: 2, ..sent_request(1, 2) };
+    is_conflict(begin(rig).await.insert_refund_request(&again).await);
+    assert_eq!(view(rig).await.refund_requests(refund_id(1), 9).await.unwrap(), [sent_request(1, 2)]);
 }
 
 async fn page(rig: &dyn MarketRig, filter: RefundFilter, before: Option<i64>, limit: u32) -> Vec<i64> {

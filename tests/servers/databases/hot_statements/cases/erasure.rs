@@ -59,7 +59,14 @@ pub(super) const CASES: &[Case] = &[
         .erase_titles(TenantId::DEFAULT, &[product_id(7), product_id(8)])),
     unit!(
         "masking the texts of orders",
-        ["orders_pkey", "PRIMARY", "idx_payments_order", "idx_refunds_order", "idx_gateway_reports_order"],
+        [
+            "orders_pkey",
+            "PRIMARY",
+            "idx_payments_order",
+            "idx_refunds_order",
+            "idx_refund_requests_order",
+            "idx_gateway_reports_order"
+        ],
         |unit| unit.erase_order_texts(TenantId::DEFAULT, &[order_id(7), order_id(8)])
     ),
     unit!("masking the reasons of findings", ["reconciliation_findings_pkey", "PRIMARY"], |unit| unit

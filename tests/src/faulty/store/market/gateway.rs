@@ -41,6 +41,20 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
         self.inner().refunds_due(now, limit).await
     }
 
+    async fn refund_requests(
+        &mut self,
+        refund: RefundId,
+        limit: u32,
+    ) -> Result<Vec<SentRefundRequest>, StoreError> {
+        if !self.has(Fault::RefundRequestsAreOldestFirst) {
+            return self.inner().refund_requests(refund, limit).await;
+        }
+        let mut requests = self.inner().refund_requests(refund, u32::MAX).await?;
+        requests.reverse();
+        requests.truncate(limit as usize);
+        Ok(requests)
+    }
+
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
         let mut open = self.inner().open_refunds().await?;
         if self.has(Fault::OldestRefundIsTheFirst) {

@@ -5,7 +5,7 @@ use marketplace_domain::{AggregateType, InvoiceId, OperationKey};
 
 use super::item::{TimelineItem, Visibility};
 use super::items::Items;
-use super::{add_events, aggregates_of};
+use super::{add_events, add_refund_requests, aggregates_of};
 use crate::cash;
 use crate::consistency::row_of_operation;
 use crate::context::CommandContext;
@@ -54,6 +54,7 @@ impl Operations {
         let mut items = Items::new(self, visibility, &events);
         items.of_payments(&payments);
         items.of_refunds(&refunds);
+        add_refund_requests(view.as_mut(), &mut items, &refunds).await?;
         items.of_gateway_reports(reports);
         add_events(view.as_mut(), &mut items, (tenant, &events), visibility).await?;
         let captures = captures.iter().filter_map(|capture| {

@@ -254,7 +254,6 @@ impl<'a> Items<'a> {
                 ..new_item(refund.create_time, TimelineKind::Payment, what)
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
-            self.of_refund_attempt(refund);
         }
     }
 

@@ -9,6 +9,7 @@ use handover_outbox::ports::{
 use marketplace_domain::{GatewayReport, Refund};
 
 use super::{Items, actor_of, new_item};
+use crate::ports::SentRefundRequest;
 use crate::use_cases::operations::timeline::item::{TimelineItem, TimelineKind};
 
 const REPLAYED: &str = "replayed by an operator";
@@ -112,7 +113,6 @@ impl Items<'_> {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
         for Numbered { id, effect: report } in reports {
             let result = report.result.as_deref().unwrap_or("an unknown result");
-            // The current attempt is an item of its own; the reports have the times of those that a retry replaced.
             let attempt = report.attempt.filter(|_| report.refund.is_some());
             let attempt = attempt.map_or(String::new(), |attempt| format!(" of attempt {attempt}"));
             let what =
@@ -130,18 +130,24 @@ impl Items<'_> {
         }
     }
 
-    /// Adds the requests of the current attempt at a refund. Only for operators.
-    pub(super) fn of_refund_attempt(&mut self, refund: &Refund) {
-        if !self.visibility.operations || refund.attempts == 0 {
-            return;
-        }
+    /// Adds the requests of a refund to the gateway, also those of attempts that a retry replaced.
+    pub(in super::super) fn of_refund_requests(&mut self, refund: &Refund, requests: Vec<SentRefundRequest>) {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
-        let what = format!("attempt {} at refund {} sent to the gateway", refund.attempt, refund.id);
-        let item = TimelineItem {
-            attempts: Some(refund.attempts),
-            detail: refund.last_error.clone(),
-            ..new_item(refund.update_time, TimelineKind::Payment, what)
-        };
-        self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        // An earlier version recorded only the number and the last error of the requests of the current attempt.
+        if refund.attempts > 0 && requests.iter().all(|request| request.attempt != refund.attempt) {
+            let what = format!("attempt {} at refund {} sent to the gateway", refund.attempt, refund.id);
+            let item = TimelineItem {
+                attempts: Some(refund.attempts),
+                detail: refund.last_error.clone(),
+                ..new_item(refund.update_time, TimelineKind::Payment, what)
+            };
+            self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
+        for SentRefundRequest { attempt, number, sent, error, .. } in requests {
+            let what =
+                format!("request {number} of attempt {attempt} at refund {} sent to the gateway", refund.id);
+            let item = TimelineItem { detail: error, ..new_item(sent, TimelineKind::Payment, what) };
+            self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
     }
 }
