@@ -26,6 +26,7 @@ macro_rules! faults {
 
 mod broker;
 mod canary;
+mod faulty_store;
 mod keys;
 mod limiter;
 mod store;

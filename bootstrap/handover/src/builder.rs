@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::{EventType, RetryPolicy};
+use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 use handover_sql::TablePrefix;
 use handover_system::OsRandom;
 use sqlx::Pool;
@@ -21,6 +22,7 @@ use crate::layer::Layer;
 use crate::outbox::Outbox;
 use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::registration::Registration;
+use crate::retention::Retention;
 
 /// Maximum length of the names of services, consumers, event types and aggregate types.
 const MAX_NAME: usize = 64;
@@ -50,6 +52,7 @@ impl<DB: Database> Outbox<DB> {
             connections: None,
             table_prefix: String::new(),
             clock: OutboxClock::default(),
+            retention: Retention::default(),
         }
     }
 }
@@ -100,6 +103,7 @@ pub struct Builder<DB: Database> {
     connections: Option<NonZeroU32>,
     table_prefix: String,
     clock: OutboxClock,
+    retention: Retention,
 }
 
 impl<DB: Database> Builder<DB> {
@@ -166,6 +170,41 @@ impl<DB: Database> Builder<DB> {
         Builder { table_prefix: prefix.into(), ..self }
     }
 
+    /// Sets how long audit entries of operators' calls that only read are kept; the default is 30 days, the minimum 7. Entries of
+    /// changes are never deleted. One of the processes with [`Role::Relay`] deletes them, once an hour.
+    pub fn keep_audit_reads(mut self, time: Duration) -> Builder<DB> {
+        self.retention.audit_reads = time;
+        self
+    }
+
+    /// Sets how long webhook deliveries that were delivered or cancelled are kept; the default is 30 days, the minimum a day. It
+    /// concerns a service that sends webhooks with `handover-outbox`.
+    pub fn keep_webhook_deliveries(mut self, time: Duration) -> Builder<DB> {
+        self.retention.webhook_deliveries = time;
+        self
+    }
+
+    /// Archives events, with the records of their consumers, when this time has passed since they were published and applied: at
+    /// least an hour. Without this call every event stays in the database. The storage is one of the crate
+    /// `handover-archive`, or an own [`ArchiveStorage`]. Give it to every process and command.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use handover::{Builder, RetentionPolicy};
+    /// use handover_archive::ArchiveUrl;
+    /// # use sqlx::Sqlite;
+    ///
+    /// fn with_archive(builder: Builder<Sqlite>) -> Result<Builder<Sqlite>, Box<dyn std::error::Error>> {
+    ///     let month = Duration::from_secs(30 * 24 * 60 * 60);
+    ///     let storage = ArchiveUrl::parse("file:/var/lib/library/archive")?.open()?;
+    ///     Ok(builder.archive(storage, RetentionPolicy::new(month).with_type("book.lent", month * 3)))
+    /// }
+    /// ```
+    pub fn archive(mut self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> Builder<DB> {
+        self.retention.archive = Some((storage, policy));
+        self
+    }
+
     /// Replaces the clock by one that the test advances. Give it to every outbox on the same database.
     #[cfg(feature = "test")]
     pub fn clock(self, clock: &crate::test::ManualClock) -> Builder<DB> {
@@ -177,6 +216,7 @@ impl<DB: Database> Builder<DB> {
         check_name("the service", &self.name)?;
         let events = self.registered_events()?;
         self.check_consumers()?;
+        self.retention.check()?;
         check_routing(&self.name, &events, &self.consumers)?;
         let prefix = TablePrefix::new(self.table_prefix.clone())?;
         let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
@@ -200,8 +240,9 @@ impl<DB: Database> Builder<DB> {
             is_selective: consumer.is_selective,
         });
         let consumers: Vec<ConnectedConsumer> = consumers.collect();
-        let Builder { name, broker, roles, summary, .. } = self;
-        Ok(Outbox::new(enqueuer, Parts { location, name, broker, consumers, roles, summary, connections }))
+        let Builder { name, broker, roles, summary, retention, .. } = self;
+        let parts = Parts { location, name, broker, consumers, roles, summary, connections, retention };
+        Ok(Outbox::new(enqueuer, parts))
     }
 
     /// The declared event types and those of the consumers.

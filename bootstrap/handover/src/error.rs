@@ -76,6 +76,19 @@ pub enum BuildError {
         /// The time limit.
         limit: Duration,
     },
+    /// Rows would be deleted or archived too early.
+    #[error(
+        "`.{setting}(..)` has the time {time:?}: it must be at least {min:?}, so that nothing leaves its table while it is still \
+         needed; use a longer time"
+    )]
+    ShortRetention {
+        /// The method of the builder.
+        setting: &'static str,
+        /// The time.
+        time: Duration,
+        /// The shortest time.
+        min: Duration,
+    },
     /// A consumer has the name of the queue of dead letters.
     #[error(
         "a consumer is named \"dead-letters\": its queue would be that of the dead letters of all consumers; give the \

@@ -28,6 +28,7 @@ mod outbox;
 mod parts;
 mod registration;
 mod report;
+mod retention;
 mod running;
 #[cfg(feature = "test")]
 pub mod test;
@@ -52,6 +53,7 @@ pub use handover_events::{
 };
 pub use handover_macros::EventType as Event;
 pub use handover_outbox::BoxFuture;
+pub use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 pub use handover_outbox::consumers::Applied;
 pub use handover_outbox::state::StateMetrics;
 pub use layer::{Call, Layer};

@@ -86,6 +86,7 @@ impl<DB: Database> Outbox<DB> {
         if self.has(Role::Relay) {
             runtime::start_relay(&services, wake, &RelaySettings::default());
             runtime::start_gauges(&services);
+            self.parts.retention.start(&services, store);
         }
         if self.has(Role::Consumers) {
             let bound: Vec<Bound> =
@@ -172,6 +173,6 @@ impl<DB: Database> Outbox<DB> {
                 services = services.with_selective_queue(&consumer.subscriber.queue);
             }
         }
-        services
+        self.parts.retention.with_archive(services)
     }
 }

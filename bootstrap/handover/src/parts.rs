@@ -7,6 +7,7 @@ use handover_sql::Session;
 
 use crate::broker::BrokerChoice;
 use crate::database::Location;
+use crate::retention::Retention;
 
 /// Last part of the name of the queue of dead letters.
 pub(crate) const DEAD_LETTERS: &str = "dead-letters";
@@ -41,6 +42,7 @@ pub(crate) struct Parts {
     /// Whether a summary of the events is logged.
     pub(crate) summary: bool,
     pub(crate) connections: NonZeroU32,
+    pub(crate) retention: Retention,
 }
 
 /// A consumer with its queue and its values.

@@ -1,6 +1,7 @@
 //! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find a fault.
 //! This file has the faults of how units of work begin and end, and of both ports together.
 
+mod jobs;
 mod market;
 mod outbox;
 mod webhooks;

@@ -33,10 +33,14 @@ impl RetentionPolicy {
         has_passed(*self.by_type.get(event_type).unwrap_or(&self.default), at, now)
     }
 
+    /// The shortest time of all event types.
+    pub fn shortest(&self) -> Duration {
+        self.by_type.values().fold(self.default, |shortest, after| shortest.min(*after))
+    }
+
     /// Whether there is an event type whose retention time is over for an event that was confirmed at `at`.
     pub(super) fn may_be_over(&self, at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
-        let shortest = self.by_type.values().fold(self.default, |shortest, after| shortest.min(*after));
-        has_passed(shortest, at, now)
+        has_passed(self.shortest(), at, now)
     }
 }
 

@@ -16,6 +16,7 @@ mod mistakes;
 mod operators;
 mod prefix;
 mod readme;
+mod retention;
 mod routing;
 mod selective;
 mod start;

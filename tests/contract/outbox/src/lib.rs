@@ -22,7 +22,8 @@
 //! handover_contract::contract!(store, my_store, fresh);
 //! ```
 //!
-//! [`faulty`] has brokers with one fault each, which wrap any broker: a rule of your own that none of them breaks checks nothing.
+//! [`faulty`] has brokers with one fault each, which wrap any broker: a rule of your own that none of them breaks checks nothing. Its
+//! store fails at one call, before or after a commit or with an unknown outcome, or takes long.
 //!
 //! **Invariant:** a rule requires nothing that the port does not guarantee.
 
