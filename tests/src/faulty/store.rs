@@ -42,6 +42,7 @@ pub enum Fault {
     BlockedRowsCountAgainstLimit,
     DueStartsAfterFirstId,
     DueIgnoresRowsBelowFirstId,
+    DueIncludesRowsInFlight,
     AheadIncludesExcludedGroups,
     AheadOvertakesPendingRows,
     AheadIgnoresDueTimes,

@@ -8,7 +8,7 @@ use handover_events::PartitionSet;
 use handover_outbox::ports::{Due, DueQuery, OnFailed, StoreError, UnorderedTypes};
 
 use super::outbox_table::OutboxTable;
-use crate::dialect::{Dialect, placeholders};
+use crate::dialect::{Dialect, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
@@ -46,12 +46,19 @@ pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
 
 /// The condition, with its parameters, that a row is pending, due and not blocked by an earlier row of its aggregate.
 pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
-    let DueQuery { partitions, now, on_failed, unordered, .. } = query;
+    let DueQuery { partitions, now, on_failed, unordered, in_flight, .. } = query;
     let other_is_ordered = is_ordered("e.event_type", unordered);
+    let in_flight = padded(in_flight);
+    let not_in_flight = match in_flight.len() {
+        0 => String::new(),
+        // MariaDB would search the ranges between the ids.
+        ids => format!(" AND {} NOT IN ({})", dialect.unindexed("o.id"), placeholders(ids)),
+    };
     let mut values = values![*now, mask(*partitions)];
+    values.extend(in_flight.into_iter().map(Value::from));
     values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
     let mut sql = format!(
-        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition} \
+        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition}{not_in_flight} \
          AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
         pending = dialect.pending(),

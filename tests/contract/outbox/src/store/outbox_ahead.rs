@@ -142,3 +142,18 @@ pub async fn a_search_ahead_that_is_continued_finds_every_row(rig: &dyn StoreRig
         assert!(max_read > 20 || searches >= 20 / max_read, "{max_read} read, {searches} searches");
     }
 }
+
+/// The rows in flight are left out, and do not count against the limit. They still precede the later rows of their aggregates
+/// in the search behind a backlog.
+pub async fn rows_in_flight_are_left_out(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 1, 2), event("d", 3, 1)]).await;
+    let all = view(rig).await.outbox_view().outbox_due(&due_at(start())).await.unwrap().rows;
+    let in_flight = vec![all[0].id, all[1].id];
+    for limit in [2, 100] {
+        let due = DueQuery { limit, in_flight: in_flight.clone(), ..due_at(start()) };
+        let rows = view(rig).await.outbox_view().outbox_due(&due).await.unwrap().rows;
+        assert_eq!(rows, all[2..], "limit {limit}");
+        let query = AheadQuery { due, except: BTreeSet::new(), max_read: 100 };
+        assert_eq!(search(rig, &query).await.rows, all[3..], "limit {limit}");
+    }
+}
