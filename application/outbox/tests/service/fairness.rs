@@ -219,6 +219,19 @@ async fn full_queue_holds_back_only_the_backlog_and_only_for_a_second_without_pr
 }
 
 #[tokio::test(start_paused = true)]
+async fn messages_in_flight_count_as_messages_in_the_queue() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    let consumer = backlogged.subscribe(1).await;
+    backlogged.append_backlog(1..=1_000).await;
+    backlogged.start_relay(200);
+    backlogged.library.outbox.sleep(Duration::from_millis(500)).await;
+    backlogged.broker.permits.add_permits(1_000);
+    backlogged.library.outbox.sleep(Duration::from_millis(500)).await;
+    assert_eq!(backlogged.sent().await, 200);
+    drop(consumer);
+}
+
+#[tokio::test(start_paused = true)]
 async fn backlog_is_published_at_once_if_nobody_consumes_or_the_load_is_unknown() {
     for refuses_load in [false, true] {
         let load = if refuses_load { Load::Refused } else { Load::Real };
