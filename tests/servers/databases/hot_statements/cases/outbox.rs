@@ -46,7 +46,11 @@ pub(super) const CASES: &[Case] = &[
         .map_ok(|due| due.rows)),
     view!("due rows besides those in flight", DUE, |view| view
         .outbox_view()
-        .outbox_due(&DueQuery { limit: 200, in_flight: (1..=200).collect(), ..due_at(later(60)) })
+        .outbox_due(&DueQuery {
+            limit: 200,
+            in_flight: (1..=200).chain([300, 400]).collect(),
+            ..due_at(later(60))
+        })
         .map_ok(|due| due.rows)),
     view!("due rows behind failed rows with `hold`", DUE, |view| view
         .outbox_view()
