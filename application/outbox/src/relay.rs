@@ -1,17 +1,21 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
 //! type is unordered. While a few groups of events (a tenant, a type) fill every window, the events of other groups are
-//! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`).
+//! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`). While a window of
+//! a backlog is published and settled, the next one is read and published (`in_flight`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
 mod admission;
 mod backlog;
+mod in_flight;
 mod look_ahead;
+mod owned_leases;
 mod ownership;
 mod settlement;
 mod window;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -26,15 +30,21 @@ use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
 use admission::Admission;
+use in_flight::{Ended, InFlight};
 use look_ahead::LookAhead;
-use ownership::Ownership;
-use settlement::Settlement;
-use window::Window;
+use ownership::{Ownership, Surplus};
+use window::{Publishes, Window};
 
 pub use crate::message::envelope_of;
 
 /// First pause after a failure of store or broker; doubled up to `probe_cap`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Pause before leases are renewed again after an error of the database.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(50);
+
+/// Maximum number of windows that are published or settled at the same time.
+const MAX_WINDOWS: usize = 2;
 
 /// Interval at which the relay searches for retries that are due too late.
 const LATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
@@ -46,9 +56,13 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 pub struct Relay {
     outbox: Outbox,
     wake: WakeupNotifier,
-    settings: RelaySettings,
+    settings: Arc<RelaySettings>,
     ownership: Ownership,
     pause: Duration,
+    in_flight: InFlight,
+    /// Whether each window that ended since the last search began was confirmed and settled as a whole.
+    is_complete: bool,
+    publishes: Publishes,
     next_late_retry_search: Instant,
     low_water: LowWaterMark,
     /// Partitions of the last search: rows of others may be below the mark.
@@ -70,9 +84,12 @@ impl Relay {
         Relay {
             outbox,
             wake,
-            settings,
+            settings: Arc::new(settings),
             ownership,
             pause: FIRST_PAUSE,
+            in_flight: InFlight::default(),
+            is_complete: true,
+            publishes: Publishes::default(),
             next_late_retry_search,
             low_water,
             searched: PartitionSet::default(),
@@ -88,7 +105,7 @@ impl Relay {
         info!(code = "relay.started", relay = %self.ownership.id(), "[OutboxRelay] started");
         while !stopping.is_cancelled() {
             match self.step().await {
-                Ok(Step::Worked) => self.pause = FIRST_PAUSE,
+                Ok(Step::Worked) => {}
                 Ok(Step::Idle(longest)) => {
                     self.pause = FIRST_PAUSE;
                     tokio::select! {
@@ -98,75 +115,151 @@ impl Relay {
                         () = self.outbox.sleep(longest) => {}
                     }
                 }
-                Ok(Step::BrokerUnreachable) => self.back_off().await,
-                Err(error) => {
-                    warn!(code = "relay.database-error", %error, "[OutboxRelay] database error; retrying in {:?}", self.pause);
+                Err(failure) => {
+                    self.report(&failure);
+                    self.end_windows().await;
                     self.back_off().await;
                 }
             }
         }
+        self.end_windows().await;
         if let Err(error) = self.ownership.release().await {
             warn!(code = "relay.not-released", %error, "[OutboxRelay] cannot release partitions; they become free when their lease ends");
         }
     }
 
-    async fn step(&mut self) -> Result<Step, StoreError> {
-        self.ownership.tick_if_due(ownership::Surplus::Release).await?;
-        let owned = self.ownership.owned();
+    async fn step(&mut self) -> Result<Step, Failure> {
+        self.wait_for_turn().await?;
+        let surplus = if self.in_flight.is_empty() { Surplus::Release } else { Surplus::Keep };
+        self.ownership.tick_if_due(surplus).await?;
+        let owned = self.ownership.leases().valid();
         if owned.is_empty() {
+            self.wait_until_in_flight(0).await?;
             return Ok(Step::Idle(self.ownership.until_tick()));
         }
         if self.is_blocked().await {
-            return Ok(Step::BrokerUnreachable);
+            return Err(Failure::BrokerUnreachable);
         }
         self.bring_retries_forward(owned).await?;
         // All queries use the same time: otherwise a row that becomes due between them would be missing from the results.
         let now = self.outbox.now();
-        match self.publish_ahead(owned, now).await? {
-            Published::All | Published::Some => {}
-            Published::BrokerUnreachable => return Ok(Step::BrokerUnreachable),
-        }
-        let Some(room) = self.wait_for_room().await else { return Ok(Step::Worked) };
-        let owned = self.ownership.owned();
+        self.publish_ahead(owned, now).await?;
+        self.wait_for_turn().await?;
+        let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
+        let owned = self.ownership.leases().valid();
         let limit = self.limit(room);
         let Due { rows: mut due, next } = self.due(owned, now, limit).await?;
-        let rest = Rest::after(due.len(), limit);
+        let found = due.len();
+        let rest = Rest::after(found, limit);
         self.search_behind(&due, limit);
+        self.in_flight.retain_other_sequences(&mut due, self.outbox.registry.unordered());
         due.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        if due.is_empty() {
-            self.outbox.outage.nothing_due();
-            return Ok(Step::Idle(self.idle_for(next)));
-        }
-        match self.publish(&due, rest).await? {
-            Published::All if !self.wake.is_pending() => Ok(Step::Idle(self.idle_for(next))),
-            Published::All | Published::Some => Ok(Step::Worked),
-            Published::BrokerUnreachable => Ok(Step::BrokerUnreachable),
+        let rest = if due.len() < found { Rest::Some } else { rest };
+        match rest {
+            Rest::None => {
+                self.start(due, rest);
+                self.end_backlog(next).await
+            }
+            // Each of these rows waits for a row in flight.
+            Rest::Unknown | Rest::Some if due.is_empty() => {
+                self.wait_for_window().await?;
+                Ok(Step::Worked)
+            }
+            Rest::Unknown | Rest::Some => {
+                self.start(due, rest);
+                Ok(Step::Worked)
+            }
         }
     }
 
-    /// Publishes the due rows and records the results.
-    async fn publish(&mut self, due: &[OutboxRow], rest: Rest) -> Result<Published, StoreError> {
-        // Epochs at which the rows were read. A result is recorded only if its partition still has this epoch.
-        let owned_partitions = self.ownership.owned_partitions();
-        let window =
-            Window { outbox: &self.outbox, settings: &self.settings, ownership: &mut self.ownership };
-        let results = window.publish(due, &owned_partitions).await;
-        let outage = results.outage.clone();
-        let confirmed = results.confirmed.len();
-        let owner = self.ownership.id();
-        let settlement = Settlement::of(due, owner, owned_partitions, results, self.outbox.now());
-        let lost = settlement.settle(&self.outbox, due).await?;
-        if !lost.is_empty() {
+    /// Waits until the next window may be read: it is the only one after a failure, until a window is published again, and if
+    /// partitions have to be released.
+    async fn wait_for_turn(&mut self) -> Result<(), Failure> {
+        let is_single = self.pause > FIRST_PAUSE || self.ownership.has_surplus();
+        self.wait_until_in_flight(if is_single { 0 } else { MAX_WINDOWS - 1 }).await
+    }
+
+    /// Waits for the windows in flight, which have all rows that are due.
+    async fn end_backlog(&mut self, next_due: Option<DateTime<Utc>>) -> Result<Step, Failure> {
+        self.wait_until_in_flight(0).await?;
+        if !self.is_complete {
+            return Ok(Step::Worked);
+        }
+        self.outbox.outage.nothing_due();
+        Ok(Step::Idle(self.idle_for(next_due)))
+    }
+
+    /// Waits until one of the windows in flight ends.
+    async fn wait_for_window(&mut self) -> Result<(), Failure> {
+        self.wait_until_in_flight(self.in_flight.len().saturating_sub(1)).await
+    }
+
+    /// Waits until at most this many windows are in flight; renews the leases meanwhile.
+    async fn wait_until_in_flight(&mut self, windows: usize) -> Result<(), Failure> {
+        while self.in_flight.len() > windows {
+            tokio::select! {
+                biased;
+                ended = self.in_flight.ended() => if let Some(ended) = ended {
+                    self.record(ended?)?;
+                },
+                () = self.outbox.sleep(self.ownership.until_tick()) => {
+                    if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
+                        warn!(code = "relay.not-renewed", %error, "[OutboxRelay] cannot renew leases; retrying");
+                        self.outbox.sleep(RENEWAL_PAUSE).await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all windows in flight.
+    async fn end_windows(&mut self) {
+        while let Err(failure) = self.wait_until_in_flight(0).await {
+            self.report(&failure);
+        }
+    }
+
+    /// Starts to publish a window of these rows, unless there are none.
+    fn start(&mut self, rows: Vec<OutboxRow>, rest: Rest) {
+        if rows.is_empty() {
+            return;
+        }
+        let leases = self.ownership.leases().clone();
+        let window = Window {
+            outbox: self.outbox.clone(),
+            settings: Arc::clone(&self.settings),
+            owned_partitions: leases.partitions(),
+            leases,
+            publishes: self.publishes.clone(),
+        };
+        self.in_flight.start(window, self.ownership.id().clone(), rows, rest);
+    }
+
+    /// Records the result of a window.
+    fn record(&mut self, ended: Ended) -> Result<(), Failure> {
+        self.is_complete &= ended.is_confirmed && ended.lost.is_empty();
+        if !ended.lost.is_empty() {
             warn!(code = "relay.partitions-lost", relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
-            self.ownership.drop_lost(&lost);
+            self.ownership.drop_lost(&ended.lost);
         }
-        if let Some(error) = outage {
+        if let Some(error) = ended.outage {
             self.outbox.outage.stops_relay(&error);
-            return Ok(Published::BrokerUnreachable);
+            return Err(Failure::BrokerUnreachable);
         }
-        self.outbox.outage.published(confirmed, rest != Rest::Some);
-        let is_all = rest == Rest::None && confirmed == due.len() && lost.is_empty();
-        Ok(if is_all { Published::All } else { Published::Some })
+        self.pause = FIRST_PAUSE;
+        self.outbox.outage.published(ended.confirmed, ended.rest != Rest::Some && self.in_flight.is_empty());
+        Ok(())
+    }
+
+    fn report(&self, failure: &Failure) {
+        match failure {
+            Failure::Database(error) => {
+                warn!(code = "relay.database-error", %error, "[OutboxRelay] database error; retrying in {:?}", self.pause);
+            }
+            // The outage has its own lines.
+            Failure::BrokerUnreachable => {}
+        }
     }
 
     /// Whether the broker currently accepts no messages; then no rows are read.
@@ -217,6 +310,7 @@ impl Relay {
             unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
             from_id: 0,
+            in_flight: self.in_flight.ids(),
         }
     }
 
@@ -229,9 +323,11 @@ impl Relay {
         }
         let from_id = self.low_water.begin();
         let query = DueQuery { from_id, limit, ..self.due_query(owned, now) };
+        self.is_complete = true;
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
-        self.low_water.found(from_id, due.rows.iter().map(|row| row.id).min(), begun.elapsed());
+        let pending = due.rows.iter().map(|row| row.id).chain(query.in_flight);
+        self.low_water.found(from_id, pending.min(), begun.elapsed());
         Ok(due)
     }
 
@@ -249,7 +345,7 @@ impl Relay {
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
         while Instant::now() < deadline && !self.outbox.stopping().is_cancelled() {
             // Leases are renewed during a broker outage. An unavailable store is not queried again immediately.
-            let renewed = self.ownership.tick_if_due(ownership::Surplus::Release).await;
+            let renewed = self.ownership.tick_if_due(Surplus::Release).await;
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = if renewed.is_ok() { left.min(self.ownership.until_tick()) } else { left };
             tokio::select! {
@@ -281,17 +377,19 @@ impl Rest {
     }
 }
 
-/// Result of a window.
-enum Published {
-    /// All rows that were due are published and settled: nothing else is due, unless it was committed meanwhile.
-    All,
-    /// Other rows may be due: the window was full, or a failure has unblocked later rows of an aggregate.
-    Some,
-    BrokerUnreachable,
-}
-
 enum Step {
     Worked,
     Idle(Duration),
+}
+
+/// Why the relay pauses.
+enum Failure {
     BrokerUnreachable,
+    Database(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::Database(error)
+    }
 }

@@ -31,7 +31,8 @@ pub struct RelaySettings {
     pub on_outage: OnOutage,
     /// Length of a partition lease in milliseconds; renewed after a third of it.
     pub lease_ms: u32,
-    /// Longest time that the relay waits for the confirms of a window; after that, their outcome counts as unknown.
+    /// Longest time that the relay waits for the confirms of a window; after that, their outcome counts as unknown. It is
+    /// twice as long for a window that is published beside another one, because a broker may publish one after the other.
     pub confirm_timeout: Duration,
     /// Longest pause between two probes of an unreachable broker or database.
     pub probe_cap: Duration,

@@ -80,8 +80,10 @@ async fn relay_scan_reads_pending_rows_by_id_without_sorting(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let check_both = async || {
         for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-            for from_id in [0, 9] {
-                let query = DueQuery { on_failed, limit: 200, from_id, ..due_at(start()) };
+            for (from_id, in_flight) in
+                [(0, Vec::new()), (9, Vec::new()), (0, (1..=200).chain([300, 400]).collect())]
+            {
+                let query = DueQuery { on_failed, limit: 200, from_id, in_flight, ..due_at(start()) };
                 check(kind, &fixture.store.explain_due(&query).await.unwrap());
                 let except = BTreeSet::from([EventGroup::Tenant(TenantId::DEFAULT)]);
                 let ahead = AheadQuery { due: query, except, max_read: 5_000 };

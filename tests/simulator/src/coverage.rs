@@ -30,6 +30,7 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "refund by the seller",
     "dead letter",
     "partition lost while its rows are published",
+    "two windows of a relay in flight",
     "leader replaced by another process",
     "refused lock",
     "lost event appended again",

@@ -251,6 +251,7 @@ pub trait Broker: Send + Sync {
     ///   queue does not exist.
     /// - `Err` MUST mean that no outcome is known (as if all were `Unknown`).
     /// - Messages of one window MUST enter a queue in their order.
+    /// - The relay publishes up to two windows at the same time. The broker may publish one after the other.
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError>;
 
     /// Subscribes to a queue with manual acks. At most `prefetch` deliveries are unsettled at any time.

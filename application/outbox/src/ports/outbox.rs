@@ -193,6 +193,8 @@ pub struct DueQuery {
     pub limit: u32,
     /// Rows with smaller ids may be left out, unless a returned row needs them before it. 0: none may.
     pub from_id: i64,
+    /// Ids of rows that are left out, because the relay is publishing them. They are still pending.
+    pub in_flight: Vec<i64>,
 }
 
 /// Result of [`OutboxQueries::outbox_due`].
@@ -266,6 +268,8 @@ pub trait OutboxQueries: Send {
     /// - Ordered rows of an aggregate MUST be returned in the order of `aggregate_seq`, then `id`, and a later row MUST
     ///   NOT be returned without the earlier due rows of its aggregate.
     /// - Blocked rows MUST NOT count against `limit`.
+    /// - The rows `in_flight` MUST NOT be returned, and MUST NOT count against `limit`. Later rows of their aggregates may be
+    ///   returned.
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError>;
 
     /// Rows of other groups than `except` that may be published now, smallest id first, although rows with smaller ids

@@ -84,8 +84,9 @@ impl Admission {
         self.has_filled = false;
     }
 
-    /// Number of rows that may be published now; 0: none before [`POLL`] has passed.
-    pub(super) async fn room(&mut self, broker: &dyn Broker) -> u64 {
+    /// Number of rows that may be published now; 0: none before [`POLL`] has passed. The messages in flight may enter each
+    /// queue.
+    pub(super) async fn room(&mut self, broker: &dyn Broker, in_flight: u64) -> u64 {
         if self.max == 0 || self.queues.is_empty() || Instant::now() < self.ask_after {
             return u64::MAX;
         }
@@ -96,7 +97,7 @@ impl Admission {
             self.ask_after = Instant::now() + ASK_AGAIN;
         }
         match answer {
-            Ok(Ok(loads)) => self.room_for(&loads),
+            Ok(Ok(loads)) => self.room_for(&loads, in_flight),
             Ok(Err(_)) | Err(_) => {
                 self.ask_after = Instant::now() + ASK_AGAIN;
                 u64::MAX
@@ -104,7 +105,7 @@ impl Admission {
         }
     }
 
-    fn room_for(&mut self, loads: &[QueueLoad]) -> u64 {
+    fn room_for(&mut self, loads: &[QueueLoad], in_flight: u64) -> u64 {
         let room_at = self.limit / 2;
         if let Some(hold) = &self.hold {
             let slow = hold.too_slow(loads, room_at);
@@ -121,6 +122,11 @@ impl Admission {
             self.hold = None;
             return u64::MAX;
         };
+        let ready = ready + in_flight;
+        if ready > room_at && in_flight > 0 {
+            // Progress can be measured once these messages are in the queues.
+            return 0;
+        }
         if ready > room_at {
             let ready = || loads.iter().map(|load| (load.name.clone(), load.ready)).collect();
             self.hold.get_or_insert_with(|| Hold { since: Instant::now(), ready: ready() });

@@ -9,7 +9,7 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 
 use super::look_ahead::LookAhead;
-use super::{Published, Relay, Rest, admission};
+use super::{Failure, Relay, Rest, admission};
 use crate::message::outgoing;
 use crate::ports::{OutboxRow, Route, StoreError};
 use crate::topology::{QueueSpec, topic_matches};
@@ -24,13 +24,14 @@ impl Relay {
         &mut self,
         owned: PartitionSet,
         now: DateTime<Utc>,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<(), StoreError> {
         let due = self.due_query(owned, now);
-        let Some(look_ahead) = &mut self.look_ahead else { return Ok(Published::All) };
+        let Some(look_ahead) = &mut self.look_ahead else { return Ok(()) };
         let query = look_ahead.query(due);
         let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
         look_ahead.found(&query, &ahead);
-        if ahead.rows.is_empty() { Ok(Published::All) } else { self.publish(&ahead.rows, Rest::Some).await }
+        self.start(ahead.rows, Rest::Some);
+        Ok(())
     }
 
     /// Begins a search behind the backlog if the window is full, and ends it once the backlog is published.
@@ -67,24 +68,29 @@ impl Relay {
 
     /// Waits until rows of the backlog may enter the queues, and returns their number. `None`: the search behind the backlog
     /// goes on first, because it has not read everything, or events may have been committed.
-    pub(super) async fn wait_for_room(&mut self) -> Option<u64> {
+    pub(super) async fn wait_for_room(&mut self) -> Result<Option<u64>, Failure> {
         let until = Instant::now() + SEARCH_INTERVAL.min(self.ownership.until_tick());
         while let Some(look_ahead) = &self.look_ahead {
-            let room = self.admission.room(self.outbox.broker.as_ref()).await;
+            let in_flight = self.in_flight.unconfirmed();
+            let room = self.admission.room(self.outbox.broker.as_ref(), in_flight).await;
             if room > 0 {
-                return Some(room);
+                return Ok(Some(room));
+            }
+            if in_flight > 0 {
+                self.wait_for_window().await?;
+                return Ok(None);
             }
             if look_ahead.is_behind() || Instant::now() >= until {
-                return None;
+                return Ok(None);
             }
             tokio::select! {
                 biased;
-                () = self.outbox.stopping().cancelled() => return None,
-                _ = self.wake.notified() => return None,
+                () = self.outbox.stopping().cancelled() => return Ok(None),
+                _ = self.wake.notified() => return Ok(None),
                 () = self.outbox.sleep(admission::POLL) => {}
             }
         }
-        Some(u64::MAX)
+        Ok(Some(u64::MAX))
     }
 
     /// Number of rows of the next window. A window that shows the groups of a backlog is read whole.

@@ -1,16 +1,16 @@
 //! Partitions that this relay owns, with the end of each lease on the relay's monotonic clock.
 //!
-//! **Invariant:** for each partition that `owned` returns, the lease in the database ends later than the end that this
+//! **Invariant:** for each partition that [`OwnedLeases::valid`] returns, the lease in the database ends later than the end that this
 //! relay has recorded on its monotonic clock.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{PARTITIONS, Partition, PartitionSet};
+use handover_events::{PARTITIONS, Partition};
 use tokio::time::Instant;
 use tracing::info;
 
+use super::owned_leases::OwnedLeases;
 use crate::lease_watch::LeaseWatch;
 use crate::metrics::{RELAY_PARTITIONS, count};
 use crate::ports::{Changed, Heartbeat, OwnedPartition, PartitionLease, RelayId, StoreError};
@@ -34,16 +34,11 @@ struct LeaseSnapshot {
     leases: Vec<PartitionLease>,
 }
 
-struct OwnedLease {
-    epoch: i64,
-    valid_until: Instant,
-}
-
 pub(super) struct Ownership {
     tx: Transactor,
     id: RelayId,
     lease_ms: u32,
-    owned_leases: BTreeMap<Partition, OwnedLease>,
+    owned_leases: OwnedLeases,
     next_tick: Instant,
     relays: LeaseWatch<RelayId>,
     leases: LeaseWatch<Partition>,
@@ -58,7 +53,7 @@ impl Ownership {
             tx,
             id,
             lease_ms,
-            owned_leases: BTreeMap::new(),
+            owned_leases: OwnedLeases::default(),
             next_tick: Instant::now(),
             relays: LeaseWatch::new(length),
             leases: LeaseWatch::new(length),
@@ -70,38 +65,14 @@ impl Ownership {
         &self.id
     }
 
-    /// Owned partitions whose rows may be published now.
-    pub(super) fn owned(&self) -> PartitionSet {
-        let now = Instant::now();
-        self.owned_leases
-            .iter()
-            .filter(|(_, lease)| now < lease.valid_until)
-            .map(|(partition, _)| *partition)
-            .collect()
+    /// The leases of the owned partitions.
+    pub(super) fn leases(&self) -> &OwnedLeases {
+        &self.owned_leases
     }
 
-    /// Partitions whose rows may be published now and that are still owned at the given epochs.
-    pub(super) fn owned_since(&self, owned_partitions: &[OwnedPartition]) -> PartitionSet {
-        let owned = self.owned();
-        let same = |owned_partition: &&OwnedPartition| {
-            self.owned_leases
-                .get(&owned_partition.partition)
-                .is_some_and(|lease| lease.epoch == owned_partition.epoch)
-        };
-        owned_partitions
-            .iter()
-            .filter(same)
-            .map(|owned_partition| owned_partition.partition)
-            .filter(|it| owned.contains(*it))
-            .collect()
-    }
-
-    /// Owned partitions with their epochs, as settlement requires them.
-    pub(super) fn owned_partitions(&self) -> Vec<OwnedPartition> {
-        self.owned_leases
-            .iter()
-            .map(|(partition, lease)| OwnedPartition { partition: *partition, epoch: lease.epoch })
-            .collect()
+    /// Whether the relay owns more partitions than its share.
+    pub(super) fn has_surplus(&self) -> bool {
+        self.has_surplus
     }
 
     pub(super) fn until_tick(&self) -> Duration {
@@ -128,16 +99,11 @@ impl Ownership {
         let snapshot = self.renew().await?;
         let (owned_now, share) = self.rebalance(snapshot, surplus).await?;
         self.has_surplus = owned_now.len() > share;
-        let before = self.owned_leases.len();
-        let valid_until = requested_at + lease.mul_f64(0.8);
-        self.owned_leases = owned_now
-            .into_iter()
-            .map(|owned_partition| {
-                (owned_partition.partition, OwnedLease { epoch: owned_partition.epoch, valid_until })
-            })
-            .collect();
-        if self.owned_leases.len() != before {
-            info!(code = "relay.partitions-owned", relay = %self.id, partitions = self.owned_leases.len(), "[OutboxRelay] owns partitions");
+        let before = self.owned_leases.partitions().len();
+        let owned = owned_now.len();
+        self.owned_leases.set(owned_now, requested_at + lease.mul_f64(0.8));
+        if owned != before {
+            info!(code = "relay.partitions-owned", relay = %self.id, partitions = owned, "[OutboxRelay] owns partitions");
         }
         self.next_tick = requested_at + lease / 3;
         Ok(())
@@ -146,7 +112,7 @@ impl Ownership {
     /// Sends the heartbeat and renews leases; returns the heartbeats and leases that the database then contains.
     async fn renew(&self) -> Result<LeaseSnapshot, StoreError> {
         let lease_ms = self.lease_ms;
-        let input = (self.id.clone(), self.owned_partitions());
+        let input = (self.id.clone(), self.owned_leases.partitions());
         with_tx(&self.tx, input, move |unit, (id, owned_partitions), _| {
             Box::pin(async move {
                 unit.outbox().heartbeat(id, lease_ms).await?;
@@ -263,21 +229,19 @@ impl Ownership {
 
     /// Removes partitions that settlement found to be lost.
     pub(super) fn drop_lost(&mut self, lost: &[OwnedPartition]) {
-        self.owned_leases.retain(|partition, lease| {
-            !lost.contains(&OwnedPartition { partition: *partition, epoch: lease.epoch })
-        });
+        self.owned_leases.remove(lost);
         self.report();
     }
 
     /// Sets the gauge of owned partitions: those whose rows this relay may publish now.
     fn report(&self) {
-        metrics::gauge!(RELAY_PARTITIONS).set(count(self.owned().iter().count() as u64));
+        metrics::gauge!(RELAY_PARTITIONS).set(count(self.owned_leases.valid().iter().count() as u64));
     }
 
     /// Releases all partitions and removes the heartbeat when the relay ends.
     pub(super) async fn release(&mut self) -> Result<(), StoreError> {
-        let input = (self.id.clone(), self.owned_partitions());
-        self.owned_leases.clear();
+        let input = (self.id.clone(), self.owned_leases.partitions());
+        self.owned_leases.set(Vec::new(), Instant::now());
         self.report();
         with_tx(&self.tx, input, |unit, (id, owned_partitions), _| {
             Box::pin(async move {

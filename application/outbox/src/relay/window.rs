@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_events::{EventId, OutboxStatus, Retry};
 use tracing::{Span, warn};
 
-use super::ownership::{Ownership, Surplus};
+use super::owned_leases::OwnedLeases;
 use crate::figures::CONFIRMED;
 use crate::message::outgoing;
 use crate::metrics::{PUBLISH_SECONDS, PUBLISHES, seconds};
@@ -26,9 +27,6 @@ use crate::storable_text::storable;
 
 /// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
-
-/// Pause before leases are renewed again after an error of the database.
-const RENEWAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest time that a stopping relay waits for the confirms of its last window.
 const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
@@ -92,23 +90,49 @@ fn chain_of(error: &dyn Error) -> String {
     chain
 }
 
-/// Publishes the due rows of one window.
-pub(super) struct Window<'r> {
-    pub(super) outbox: &'r Outbox,
-    pub(super) settings: &'r RelaySettings,
-    pub(super) ownership: &'r mut Ownership,
+/// Publishes the rows of one window.
+pub(super) struct Window {
+    pub(super) outbox: Outbox,
+    pub(super) settings: Arc<RelaySettings>,
+    pub(super) leases: OwnedLeases,
+    /// Epochs at which the rows were read: a row is published only while its partition still has this epoch.
+    pub(super) owned_partitions: Vec<OwnedPartition>,
+    pub(super) publishes: Publishes,
 }
 
-impl Window<'_> {
-    /// Publishes the rows and renews the leases meanwhile. `owned_partitions` are the epochs at which the rows were read:
-    /// a row is published only while its partition still has this epoch.
-    pub(super) async fn publish(mut self, due: &[OutboxRow], owned_partitions: &[OwnedPartition]) -> Results {
+/// Number of publishes of one relay that have not ended. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Publishes(Arc<AtomicU32>);
+
+impl Publishes {
+    fn begin(&self) -> Publish {
+        Publish { publishes: self.clone(), number: self.0.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+}
+
+/// A publish that has not ended.
+struct Publish {
+    publishes: Publishes,
+    /// Number of publishes when it began, this one included.
+    number: u32,
+}
+
+impl Drop for Publish {
+    fn drop(&mut self) {
+        self.publishes.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Window {
+    pub(super) async fn publish(&self, due: &[OutboxRow]) -> Results {
         let mut results = Results::default();
-        let mut blocked_sequences: BTreeSet<(i64, String, i64)> = BTreeSet::new();
-        let registry = Arc::clone(&self.outbox.registry);
-        let unordered = registry.unordered();
+        let mut blocked_sequences: BTreeSet<SequenceKey<'_>> = BTreeSet::new();
+        let unordered = self.outbox.registry.unordered();
         for round in rounds(due, unordered) {
-            let owned = self.ownership.owned_since(owned_partitions);
+            if results.outage.is_some() || self.outbox.stopping().is_cancelled() {
+                break;
+            }
+            let owned = self.leases.valid_since(&self.owned_partitions);
             let ready: Vec<&OutboxRow> = round
                 .into_iter()
                 .filter(|row| {
@@ -116,18 +140,17 @@ impl Window<'_> {
                         && !blocked_sequences.contains(&sequence_key(row, unordered))
                 })
                 .collect();
+            let confirmed_before = results.confirmed.len();
             self.publish_round(&ready, &mut results).await;
-            let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
+            let confirmed = results.confirmed.iter().skip(confirmed_before);
+            let done: BTreeSet<&EventId> = confirmed.map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
             blocked_sequences.extend(unconfirmed.map(|row| sequence_key(row, unordered)));
-            if results.outage.is_some() || self.outbox.stopping().is_cancelled() {
-                break;
-            }
         }
         results
     }
 
-    async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
+    async fn publish_round(&self, ready: &[&OutboxRow], results: &mut Results) {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
         let mut spans = BTreeMap::new();
@@ -185,7 +208,7 @@ impl Window<'_> {
     }
 
     /// Finds the messages that the broker rejects, and counts a failure only for their events.
-    async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
+    async fn publish_one_by_one(&self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
             if self.outbox.stopping().is_cancelled() {
                 return;
@@ -212,46 +235,21 @@ impl Window<'_> {
         }
     }
 
-    /// Publishes and waits for the confirms; renews the leases meanwhile.
-    ///
-    /// The publish runs as a separate task: it must continue while a lease is renewed, because with the database
-    /// broker the renewal may wait for the connection that the publish uses.
-    async fn confirm(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let broker = Arc::clone(&self.outbox.broker);
-        let limit = self.settings.confirm_timeout;
-        let stopping = self.outbox.stopping().clone();
-        let publish = async move {
-            tokio::select! {
-                biased;
-                answer = tokio::time::timeout(limit, broker.publish(window)) => answer,
-                late = async {
-                    stopping.cancelled().await;
-                    tokio::time::timeout(SHUTDOWN_CONFIRM_TIMEOUT, std::future::pending()).await
-                } => late,
-            }
+    /// Publishes and waits for the confirms. The broker may publish one window after the other, so the time limit includes
+    /// the windows before this one.
+    async fn confirm(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        let publish = self.publishes.begin();
+        let limit = self.settings.confirm_timeout * publish.number;
+        let answer = tokio::select! {
+            biased;
+            answer = tokio::time::timeout(limit, self.outbox.broker.publish(window)) => answer,
+            late = async {
+                self.outbox.stopping().cancelled().await;
+                tokio::time::timeout(SHUTDOWN_CONFIRM_TIMEOUT, std::future::pending()).await
+            } => late,
         };
-        let mut answer = self.outbox.spawn(publish);
-        loop {
-            tokio::select! {
-                biased;
-                outcome = &mut answer => {
-                    return match outcome {
-                        Ok(Some(Ok(answer))) => answer,
-                        Ok(Some(Err(_))) => {
-                            Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into()))
-                        }
-                        Ok(None) => Err(BrokerError::Unreachable("the process is shutting down".into())),
-                        Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
-                    };
-                }
-                () = self.outbox.sleep(self.ownership.until_tick()) => {
-                    if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
-                        warn!(code = "relay.not-renewed", %error, "[OutboxRelay] cannot renew leases; retrying");
-                        self.outbox.sleep(RENEWAL_PAUSE).await;
-                    }
-                }
-            }
-        }
+        answer
+            .unwrap_or_else(|_| Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into())))
     }
 
     fn record_outcomes(
@@ -370,7 +368,7 @@ fn result_of(outcome: &PublishOutcome) -> &'static str {
 /// events.
 fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r OutboxRow>> {
     let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();
-    let mut depth: BTreeMap<(i64, String, i64), usize> = BTreeMap::new();
+    let mut depth: BTreeMap<SequenceKey<'_>, usize> = BTreeMap::new();
     for row in due {
         let round = if unordered.is_ordered(&row.event_type) {
             let depth = depth.entry(sequence_key(row, unordered)).or_insert(0);
@@ -389,12 +387,15 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
     rounds
 }
 
+/// Tenant, type and id of an aggregate.
+pub(super) type SequenceKey<'r> = (i64, &'r str, i64);
+
 /// Key of the sequence that an event belongs to. Events of one sequence are published in order; each unordered event
 /// has its own key.
-fn sequence_key(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
+pub(super) fn sequence_key<'r>(row: &'r OutboxRow, unordered: &UnorderedTypes) -> SequenceKey<'r> {
     if unordered.is_ordered(&row.event_type) {
-        (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id.number())
+        (row.aggregate.tenant.get(), &row.aggregate.kind, row.aggregate.id.number())
     } else {
-        (0, row.event_id.as_str().to_owned(), 0)
+        (0, row.event_id.as_str(), 0)
     }
 }

@@ -142,14 +142,14 @@ async fn event_of_another_tenant_is_published_after_the_first_window_of_a_backlo
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_of_another_tenant_that_is_committed_during_a_backlog_waits_for_one_window() {
+async fn event_of_another_tenant_that_is_committed_during_a_backlog_waits_for_the_windows_in_flight() {
     let backlogged = Backlogged::new(Load::Real).await;
     backlogged.append_backlog(1..=100).await;
     backlogged.start_relay(10);
     backlogged.broker.pass(4).await;
     backlogged.library.commit(vec![backlogged.event(2, "BOOK_LENT", 1, 1)]).await;
-    backlogged.broker.pass(2).await;
-    assert_eq!(backlogged.broker.windows()[5], ["2-1-1"]);
+    backlogged.broker.pass(3).await;
+    assert_eq!(backlogged.broker.windows()[6], ["2-1-1"]);
 }
 
 /// An event that was committed late has a smaller id than those that the search has read.
@@ -162,7 +162,7 @@ async fn event_whose_transaction_commits_late_is_found_behind_a_backlog() {
     backlogged.start_relay(10);
     backlogged.broker.pass(4).await;
     late.commit().await.unwrap();
-    backlogged.broker.pass(2).await;
+    backlogged.broker.pass(3).await;
     assert!(backlogged.broker.windows().concat().contains(&"2-1-1".to_owned()));
 }
 
@@ -215,6 +215,19 @@ async fn full_queue_holds_back_only_the_backlog_and_only_for_a_second_without_pr
     assert_eq!(backlogged.sent().await, 201);
     backlogged.library.outbox.sleep(Duration::from_secs(1)).await;
     assert_eq!(backlogged.sent().await, 1_001);
+    drop(consumer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_in_flight_count_as_messages_in_the_queue() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    let consumer = backlogged.subscribe(1).await;
+    backlogged.append_backlog(1..=1_000).await;
+    backlogged.start_relay(200);
+    backlogged.library.outbox.sleep(Duration::from_millis(500)).await;
+    backlogged.broker.permits.add_permits(1_000);
+    backlogged.library.outbox.sleep(Duration::from_millis(500)).await;
+    assert_eq!(backlogged.sent().await, 200);
     drop(consumer);
 }
 

@@ -26,6 +26,7 @@ mod state;
 mod texts;
 mod versions;
 mod webhooks;
+mod windows_in_flight;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

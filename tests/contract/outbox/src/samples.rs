@@ -95,6 +95,7 @@ pub fn due_at(now: DateTime<Utc>) -> DueQuery {
         unordered: unordered(),
         limit: 100,
         from_id: 0,
+        in_flight: Vec::new(),
     }
 }
 

@@ -149,6 +149,7 @@ crate::rules! { store_rules: StoreRig;
         a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate,
         a_search_ahead_finds_only_rows_that_may_be_published,
         a_search_ahead_that_is_continued_finds_every_row,
+        rows_in_flight_are_left_out,
     ]
     outbox_reads: [
         rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id,

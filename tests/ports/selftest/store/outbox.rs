@@ -131,6 +131,9 @@ faults! { broken_by(Fault) {
     due_ignores_rows_below_first_id: DueIgnoresRowsBelowFirstId breaks [
         "due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates",
     ]
+    due_includes_rows_in_flight: DueIncludesRowsInFlight breaks [
+        "rows_in_flight_are_left_out",
+    ]
     ahead_includes_excluded_groups: AheadIncludesExcludedGroups breaks [
         "a_search_ahead_leaves_out_rows_of_the_excluded_groups",
         "a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate",
@@ -139,6 +142,7 @@ faults! { broken_by(Fault) {
     ahead_overtakes_pending_rows: AheadOvertakesPendingRows breaks [
         "a_search_ahead_finds_only_the_first_pending_row_of_an_aggregate",
         "a_search_ahead_finds_only_rows_that_may_be_published",
+        "rows_in_flight_are_left_out",
     ]
     ahead_ignores_due_times: AheadIgnoresDueTimes breaks [
         "a_search_ahead_finds_only_rows_that_may_be_published",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -24,6 +25,30 @@ pub(crate) struct FaultyBroker {
     pub(crate) process: Process,
     /// The store without faults, to read committed data.
     pub(crate) plain: Arc<MarketStore>,
+    pub(crate) windows: WindowsInProgress,
+}
+
+/// Number of windows that the relay of a process is publishing. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct WindowsInProgress(Arc<AtomicU32>);
+
+impl WindowsInProgress {
+    /// Counts a window until the result is dropped, also if its process crashes.
+    fn begin(&self) -> Window {
+        Window { others: self.0.fetch_add(1, Ordering::Relaxed), windows: self.clone() }
+    }
+}
+
+struct Window {
+    /// Number of windows that were in progress when this one began.
+    others: u32,
+    windows: WindowsInProgress,
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.windows.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A copy of a message to publish; `Outgoing` is not `Clone`.
@@ -169,6 +194,11 @@ impl Broker for FaultyBroker {
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         self.check_backoff(&window);
+        let is_of_relay = window.iter().any(|outgoing| matches!(outgoing.route(), Route::Topic(_)));
+        let in_progress = is_of_relay.then(|| self.windows.begin());
+        if in_progress.as_ref().is_some_and(|window| window.others > 0) {
+            self.process.faults.cover(|coverage| coverage.situation("two windows of a relay in flight"));
+        }
         self.process.faults.delay().await;
         if self.occurs(Fault::WindowRefused) {
             if let [single] = window.as_slice()

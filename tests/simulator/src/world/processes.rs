@@ -16,7 +16,7 @@ use super::World;
 use crate::fault_kinds::Fault;
 use crate::ports::Process;
 use crate::ports::archive::{FaultyArchive, FaultyMonitor};
-use crate::ports::broker::FaultyBroker;
+use crate::ports::broker::{FaultyBroker, WindowsInProgress};
 use crate::ports::defects::{DefectiveBroker, DefectiveStore};
 use crate::ports::gateway::FaultyGateway;
 use crate::ports::store::FaultyStore;
@@ -71,6 +71,7 @@ impl World {
             inner: Arc::new(self.broker.clone()),
             process: process.clone(),
             plain: Arc::new(self.store.clone()),
+            windows: WindowsInProgress::default(),
         };
         let broker: Arc<dyn Broker> = match self.defect {
             Some(defect) => Arc::new(DefectiveBroker { inner: broker, defect }),

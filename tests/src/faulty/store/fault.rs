@@ -23,6 +23,7 @@ pub enum Fault {
     BlockedRowsCountAgainstLimit,
     DueStartsAfterFirstId,
     DueIgnoresRowsBelowFirstId,
+    DueIncludesRowsInFlight,
     AheadIncludesExcludedGroups,
     AheadOvertakesPendingRows,
     AheadIgnoresDueTimes,

@@ -67,8 +67,9 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
         })
         .filter(|row| query.partitions.contains(row.partition()) && is_due(row, query.now));
     let mut queues: BTreeMap<&AggregateRef, AggregateQueue<'_>> = BTreeMap::new();
-    let mut due = Vec::new();
-    for row in pending {
+    let is_free = |row: &OutboxRow| !query.in_flight.contains(&row.id);
+    let mut due: Vec<&OutboxRow> = Vec::new();
+    for row in pending.filter(|row| is_free(row)) {
         if due.len() >= most {
             break;
         }
@@ -76,7 +77,7 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
             let aggregate_queue = queues
                 .entry(&row.aggregate)
                 .or_insert_with(|| AggregateQueue::of(statement, &row.aggregate, query));
-            due.extend_from_slice(aggregate_queue.take_up_to(row));
+            due.extend(aggregate_queue.take_up_to(row).iter().filter(|row| is_free(row)));
         } else {
             due.push(row);
         }
@@ -116,6 +117,7 @@ pub(super) fn ahead(
         ahead.next_id = row.id + 1;
         let is_selected = query.partitions.contains(row.partition())
             && is_due(row, query.now)
+            && !query.in_flight.contains(&row.id)
             && !except.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type));
         if is_selected && is_first(statement, row, query) {
             ahead.rows.push(row.clone());

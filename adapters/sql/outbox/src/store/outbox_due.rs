@@ -8,7 +8,7 @@ use handover_events::PartitionSet;
 use handover_outbox::ports::{Due, DueQuery, OnFailed, StoreError, UnorderedTypes};
 
 use super::outbox_table::OutboxTable;
-use crate::dialect::{Dialect, placeholders};
+use crate::dialect::{Dialect, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::table::Table;
@@ -20,6 +20,9 @@ pub(super) const EARLIER: &str =
     "(e.aggregate_seq < o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id < o.id))";
 pub(super) const LATER: &str =
     "(e.aggregate_seq > o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id > o.id))";
+
+/// Number of consecutive ids from which on they are left out by their bounds.
+const MIN_RUN: usize = 8;
 
 /// The condition that a row of the outbox is in one of the partitions. Its parameter is their [`mask`].
 fn in_partition(alias: &str) -> String {
@@ -44,14 +47,35 @@ pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
     unordered.names().map(Value::from)
 }
 
+/// The condition, with its parameters, that a row is none of these. The ids of a window are mostly consecutive, and PostgreSQL
+/// compares each row with each id of a list.
+fn not_in_flight(dialect: &dyn Dialect, ids: &[i64]) -> (String, Vec<Value>) {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    let (runs, single): (Vec<_>, Vec<_>) =
+        ids.chunk_by(|left, right| left + 1 == *right).partition(|run| run.len() >= MIN_RUN);
+    let runs = padded(&runs);
+    let single = padded(&single.concat());
+    // MariaDB would search the ranges between the ids in the index.
+    let id = dialect.unindexed("o.id");
+    let mut sql = format!(" AND {id} NOT BETWEEN ? AND ?").repeat(runs.len());
+    if !single.is_empty() {
+        sql.push_str(&format!(" AND {id} NOT IN ({})", placeholders(single.len())));
+    }
+    let bounds = runs.iter().filter_map(|run| Some([*run.first()?, *run.last()?]));
+    (sql, bounds.flatten().chain(single).map(Value::from).collect())
+}
+
 /// The condition, with its parameters, that a row is pending, due and not blocked by an earlier row of its aggregate.
 pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
-    let DueQuery { partitions, now, on_failed, unordered, .. } = query;
+    let DueQuery { partitions, now, on_failed, unordered, in_flight, .. } = query;
     let other_is_ordered = is_ordered("e.event_type", unordered);
+    let (not_in_flight, in_flight_values) = not_in_flight(dialect, in_flight);
     let mut values = values![*now, mask(*partitions)];
+    values.extend(in_flight_values);
     values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
     let mut sql = format!(
-        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition} \
+        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition}{not_in_flight} \
          AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
         pending = dialect.pending(),

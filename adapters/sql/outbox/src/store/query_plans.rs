@@ -52,6 +52,7 @@ fn due(on_failed: OnFailed) -> DueQuery {
         unordered: unordered(),
         limit: 200,
         from_id: 0,
+        in_flight: Vec::new(),
     }
 }
 
@@ -75,8 +76,12 @@ async fn due_query_scans_pending_rows_in_id_order_without_sort() {
     let mut session = store.reading().await.unwrap();
     let dialect = session.dialect;
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        for (from_id, access) in [(0, "SCAN o"), (9, "SEARCH o")] {
-            let query = DueQuery { from_id, ..due(on_failed) };
+        for (from_id, access, in_flight) in [
+            (0, "SCAN o", Vec::new()),
+            (0, "SCAN o", (1..=200).chain([300, 400]).collect()),
+            (9, "SEARCH o", vec![11]),
+        ] {
+            let query = DueQuery { from_id, in_flight, ..due(on_failed) };
             let plan = plan(&mut session, in_order_of_ids(dialect, &query)).await;
             assert!(plan.contains(&format!("{access} USING INDEX idx_outbox_pending")), "{plan}");
             assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");

@@ -142,3 +142,25 @@ pub async fn a_search_ahead_that_is_continued_finds_every_row(rig: &dyn StoreRig
         assert!(max_read > 20 || searches >= 20 / max_read, "{max_read} read, {searches} searches");
     }
 }
+
+/// The rows in flight are left out, and do not count against the limit. They still precede the later rows of their aggregates
+/// in the search behind a backlog.
+pub async fn rows_in_flight_are_left_out(rig: &dyn StoreRig) {
+    let rows_of_others = (11..31).map(|book| event(&format!("r-{book}"), book, 1));
+    let events = [event("a", 1, 1), event("b", 2, 1), event("c", 1, 2), event("d", 3, 1)];
+    append(rig, &events.into_iter().chain(rows_of_others).collect::<Vec<_>>()).await;
+    let all = view(rig).await.outbox_view().outbox_due(&due_at(start())).await.unwrap().rows;
+    // Single ids, and consecutive ones.
+    let is_in_flight = |n: usize| n < 2 || (4..24).contains(&n) && n != 20;
+    let in_flight = all.iter().enumerate().filter(|(n, _)| is_in_flight(*n)).map(|(_, row)| row.id);
+    let in_flight: Vec<i64> = in_flight.rev().collect();
+    let expected: Vec<String> = [2, 3, 20].map(|n: usize| all[n].event_id.as_str().to_owned()).into();
+    for limit in [3, 100] {
+        let due = DueQuery { limit, in_flight: in_flight.clone(), ..due_at(start()) };
+        let rows = view(rig).await.outbox_view().outbox_due(&due).await.unwrap().rows;
+        let ids: Vec<String> = rows.into_iter().map(|row| row.event_id.into()).collect();
+        assert_eq!(ids, expected, "limit {limit}");
+        let query = AheadQuery { due, except: BTreeSet::new(), max_read: 100 };
+        assert_eq!(found(rig, &query).await, expected[1..], "limit {limit}");
+    }
+}

@@ -44,6 +44,14 @@ pub(super) const CASES: &[Case] = &[
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, from_id: 9, ..due_at(later(60)) })
         .map_ok(|due| due.rows)),
+    view!("due rows besides those in flight", DUE, |view| view
+        .outbox_view()
+        .outbox_due(&DueQuery {
+            limit: 200,
+            in_flight: (1..=200).chain([300, 400]).collect(),
+            ..due_at(later(60))
+        })
+        .map_ok(|due| due.rows)),
     view!("due rows behind failed rows with `hold`", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, limit: 200, ..due_at(later(60)) })

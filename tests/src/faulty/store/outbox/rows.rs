@@ -14,16 +14,23 @@ impl<U: MarketView + ?Sized> Faulty<U> {
     /// All due rows, including rows that an earlier row of the aggregate blocks, sorted by id.
     async fn pending(
         &mut self,
-        DueQuery { partitions, now, .. }: &DueQuery,
+        DueQuery { partitions, now, in_flight, .. }: &DueQuery,
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let mut rows =
             self.inner().outbox_view().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
         rows.retain(|row| {
             let is_due = row.next_retry_time.is_none_or(|due| due <= *now);
-            row.status.is_pending() && is_due && partitions.contains(row.partition())
+            row.status.is_pending()
+                && is_due
+                && partitions.contains(row.partition())
+                && !in_flight.contains(&row.id)
         });
         rows.sort_by_key(|row| row.id);
         Ok(rows)
+    }
+
+    fn in_flight(&self, query: &DueQuery) -> Vec<i64> {
+        if self.has(Fault::DueIncludesRowsInFlight) { Vec::new() } else { query.in_flight.clone() }
     }
 }
 
@@ -31,7 +38,8 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         let starts_late = self.has(Fault::DueStartsAfterFirstId) && query.from_id > 0;
-        let query = &DueQuery { from_id: query.from_id + i64::from(starts_late), ..query.clone() };
+        let from_id = query.from_id + i64::from(starts_late);
+        let query = &DueQuery { from_id, in_flight: self.in_flight(query), ..query.clone() };
         let mut due = self.inner().outbox_view().outbox_due(query).await?;
         if self.has(Fault::NextDueIsNotAfterNow) {
             let early = DueQuery { now: query.now - TimeDelta::microseconds(1), ..query.clone() };
@@ -73,6 +81,7 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
         if self.has(Fault::AheadIgnoresDueTimes) {
             query.due.now += TimeDelta::days(1);
         }
+        query.due.in_flight = self.in_flight(&query.due);
         let mut ahead = self.inner().outbox_view().outbox_ahead(&query).await?;
         if self.has(Fault::AheadOvertakesPendingRows) {
             let due = DueQuery { limit: u32::MAX, from_id: 0, ..query.due.clone() };
