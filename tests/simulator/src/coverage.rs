@@ -59,6 +59,7 @@ pub(crate) const SITUATIONS: &[&str] = &[
     "webhook waiting for an earlier one",
     "webhook interrupted by a stop",
     "webhook redelivered by an operator",
+    "message of an archived event",
     "restored event redriven",
 ];
 

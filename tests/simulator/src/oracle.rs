@@ -65,7 +65,7 @@ impl Evidence {
         Ok(rows)
     }
 
-    async fn archived(&self) -> Result<Vec<EventWithRecords>, StoreError> {
+    pub(crate) async fn archived(&self) -> Result<Vec<EventWithRecords>, StoreError> {
         match &self.archive {
             Some(archive) => archive.events(self).await,
             None => Ok(Vec::new()),

@@ -1,17 +1,19 @@
 //! Operators of the archive: they restore events, redrive them afterwards, start the archive and read archived events.
 
 use chrono::TimeDelta;
-use handover_events::{EventId, TenantId};
+use handover_events::{Envelope, EventId, Json, TenantId};
+use handover_memory::MemoryBroker;
 use handover_outbox::archive::Archive;
 use handover_outbox::operations::{
     ArchiveEvents, Named, OperationError, Operator, Reason, RedriveEvents, RedriveRate, RedriveSelection,
     RestoreEvents, RestoreSelection, archive_events, find_event, redrive_events, restore_events,
 };
-use handover_outbox::ports::{ArchivedEvent, OutboxFilter};
+use handover_outbox::ports::{ArchivedEvent, Message, OutboxFilter, OutboxRow, StoreError};
 use marketplace::App;
 
 use super::{by_operator, by_platform, tenants};
 use crate::faults::Faults;
+use crate::oracle::Evidence;
 
 /// Number of archived events among which operators choose.
 const CHOICE: u32 = 50;
@@ -50,6 +52,43 @@ async fn recover_as(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), 
     }
     read(app, faults, tenant).await?;
     restore(app, faults, tenant).await
+}
+
+/// After the fault phase: the broker delivers to each consumer an event that is in the archive, as it does after an outage that is
+/// longer than the retention time.
+pub(crate) async fn deliver_archived(evidence: &Evidence, broker: &MemoryBroker) -> Result<(), StoreError> {
+    let archived = evidence.archived().await?;
+    for subscriber in evidence.app.subscribers() {
+        let types = subscriber.event_types();
+        let taken = archived.iter().map(|event| &event.row).rev();
+        let mut taken = taken.filter(|row| types.contains(&row.event_type.as_str()));
+        if let Some((row, message)) = taken.find_map(|row| Some((row, message_of(row)?))) {
+            let queue = &subscriber.queue;
+            evidence.faults.note("environment", || format!("{queue} gets the archived {}", row.event_id));
+            broker.inject(queue, message);
+        }
+    }
+    Ok(())
+}
+
+/// The message of a row, unless its payload is not JSON.
+fn message_of(row: &OutboxRow) -> Option<Message> {
+    let envelope = Envelope {
+        event_id: row.event_id.clone(),
+        event_type: row.event_type.clone(),
+        aggregate_type: row.aggregate.kind.clone(),
+        aggregate_id: row.aggregate.id.clone(),
+        occurred_at: row.create_time,
+        trace_id: row.trace_id().to_owned(),
+        payload: Json::parse(&row.payload).ok()?,
+    };
+    Some(Message {
+        message_id: Some(row.event_id.to_string()),
+        kind: Some(row.event_type.clone()),
+        correlation_id: Some(row.trace_id().to_owned()),
+        headers: [("tenantId".to_owned(), row.aggregate.tenant.to_string())].into(),
+        body: envelope.to_json(),
+    })
 }
 
 fn operator(faults: &Faults, tenant: TenantId) -> Operator {

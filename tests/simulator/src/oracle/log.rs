@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use handover_events::{ConsumeStatus, OutboxStatus};
-use handover_outbox::ports::{AuditFilter, ConsumeRecord, DeadLetterStatus, OutboxRow, StoreError};
+use handover_events::{ConsumeStatus, Envelope, OutboxStatus};
+use handover_outbox::ports::{
+    AuditFilter, ConsumeRecord, DeadLetter, DeadLetterStatus, OutboxRow, StoreError,
+};
 use marketplace_domain::Asset;
 
 use super::{ALL, Checker};
@@ -26,6 +28,30 @@ async fn check_audit(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// No message of a committed event was parked as an unknown message, except a forged one, and one of an event whose row was
+/// deleted.
+fn check_unknown_messages(checker: &mut Checker<'_>) {
+    let is_of_event = |dead_letter: &&DeadLetter| {
+        Envelope::parse(&dead_letter.body).is_ok_and(|envelope| {
+            checker.evidence.faults.observed(|observed| {
+                let mut foreign = observed.foreign_bodies.iter().chain(&observed.purged_foreign_bodies);
+                // An unknown message is parked under a hash of its body.
+                dead_letter.key != envelope.event_id.as_str()
+                    && observed.appended.contains(&envelope.event_id)
+                    && !observed.deleted.contains(&envelope.event_id)
+                    && foreign.all(|body| *body != dead_letter.body)
+            })
+        })
+    };
+    let parked =
+        checker.dead_letters.values().filter(is_of_event).map(|it| (it.queue.clone(), it.body.clone()));
+    for (queue, body) in parked.collect::<Vec<_>>() {
+        checker.violation(format!(
+            "{queue} has a dead letter of a committed event as of an unknown message: {body}"
+        ));
+    }
 }
 
 pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
@@ -55,6 +81,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
             check_one(checker, (name, &subscriber.queue), row, record.as_ref());
         }
     }
+    check_unknown_messages(checker);
     check_audit(checker).await
 }
 

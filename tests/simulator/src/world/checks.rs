@@ -70,6 +70,8 @@ impl World {
         }
         if self.run_settings.has_archive && pending.is_empty() {
             pending = self.wait_until_archived(&evidence).await;
+            archive::deliver_archived(&evidence, &self.broker).await.expect("reads without faults succeed");
+            pending.extend(self.wait_until_idle(&evidence).await);
         }
         self.check(&evidence, pending).await
     }
