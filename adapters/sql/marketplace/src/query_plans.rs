@@ -10,7 +10,8 @@ use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
 use marketplace::ports::{GatewayReportFilter, PaymentFilter};
 use marketplace_domain::{
-    BillingPeriod, FindingKind, InvoiceId, OrderId, PaymentId, PaymentStatus, Purse, Reference, UserId,
+    BillingPeriod, FindingKind, InvoiceId, OrderId, PaymentId, PaymentStatus, Purse, Reference, RefundId,
+    UserId,
 };
 
 use crate::assets::{balances, operations};
