@@ -110,7 +110,6 @@ impl Publishes {
     }
 }
 
-/// A publish that has not ended.
 struct Publish {
     publishes: Publishes,
     /// Number of publishes when it began, this one included.
