@@ -54,21 +54,24 @@ impl Connection {
         let sql = match self.engine() {
             Engine::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'table'",
             Engine::MySql => {
-                "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() \
+                 AND table_type = 'BASE TABLE'"
             }
             Engine::Postgres => "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()",
         };
         self.texts(sql).await
     }
 
-    /// Drops all tables on a server and, on PostgreSQL, the trigger function of the audit log. Does nothing on SQLite,
-    /// where the whole file is removed.
+    /// Drops all tables on a server, and the trigger function (PostgreSQL) or the view (MySQL, MariaDB) of the audit log. Does
+    /// nothing on SQLite, where the whole file is removed.
     pub(crate) async fn drop_tables(&mut self) -> Result<(), BaselineError> {
         let tables = self.tables().await?.join(", ");
         let sql = match self.engine() {
             Engine::Sqlite => return Ok(()),
             Engine::MySql | Engine::Postgres if tables.is_empty() => return Ok(()),
-            Engine::MySql => format!("SET FOREIGN_KEY_CHECKS = 0; DROP TABLE {tables}"),
+            Engine::MySql => format!(
+                "SET FOREIGN_KEY_CHECKS = 0; DROP VIEW IF EXISTS outbox_old_audit_reads; DROP TABLE {tables}"
+            ),
             Engine::Postgres => {
                 format!("DROP TABLE {tables} CASCADE; DROP FUNCTION IF EXISTS outbox_audit_log_refuses()")
             }
