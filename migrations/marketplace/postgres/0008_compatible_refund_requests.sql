@@ -8,7 +8,7 @@ CREATE TABLE refund_requests (
     order_id       BIGINT,
     attempt_no     BIGINT NOT NULL,
     request_no     BIGINT NOT NULL,
-    sent_time      TIMESTAMPTZ NOT NULL,
+    sent_time      TIMESTAMPTZ(6) NOT NULL,
     error          TEXT,
     PRIMARY KEY (refund_id, refund_version)
 );
