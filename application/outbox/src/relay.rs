@@ -12,6 +12,7 @@ mod in_flight;
 mod look_ahead;
 mod owned_leases;
 mod ownership;
+mod rest;
 mod settlement;
 mod window;
 
@@ -33,6 +34,7 @@ use admission::Admission;
 use in_flight::{Ended, InFlight};
 use look_ahead::LookAhead;
 use ownership::{Ownership, Surplus};
+use rest::Rest;
 use window::{Publishes, Window};
 
 pub use crate::message::envelope_of;
@@ -353,26 +355,6 @@ impl Relay {
                 () = self.outbox.stopping().cancelled() => {}
                 () = self.outbox.sleep(wait.max(Duration::from_millis(1))) => {}
             }
-        }
-    }
-}
-
-/// Whether rows are due besides those of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    None,
-    Unknown,
-    Some,
-}
-
-impl Rest {
-    /// After a window with this number of rows and this limit. Unreadable rows are missing in a window, but count against
-    /// the limit: only a window far below it has all rows.
-    fn after(rows: usize, limit: u32) -> Rest {
-        match u32::try_from(rows).unwrap_or(u32::MAX) {
-            rows if rows >= limit => Rest::Some,
-            rows if rows == 0 || rows < limit / 2 => Rest::None,
-            _ => Rest::Unknown,
         }
     }
 }

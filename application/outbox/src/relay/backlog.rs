@@ -9,7 +9,8 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 
 use super::look_ahead::LookAhead;
-use super::{Failure, Relay, Rest, admission};
+use super::rest::Rest;
+use super::{Failure, Relay, admission};
 use crate::message::outgoing;
 use crate::ports::{OutboxRow, Route, StoreError};
 use crate::topology::{QueueSpec, topic_matches};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::select_all;
 use tokio::task::JoinHandle;
 
-use super::Rest;
+use super::rest::Rest;
 use super::settlement::Settlement;
 use super::window::{SequenceKey, Window, sequence_key};
 use crate::ports::{OutboxRow, OwnedPartition, RelayId, StoreError, UnorderedTypes};
