@@ -146,6 +146,12 @@ faults! { broken_by(Fault) {
     superseded_attempts_are_not_found: SupersededAttemptsAreNotFound breaks [
         "attempt_is_found_by_current_or_superseded_reference",
     ]
+    refund_request_errors_are_lost: RefundRequestErrorsAreLost breaks [
+        "latest_requests_of_refund_are_read_with_their_errors",
+    ]
+    taken_refund_requests_are_ignored: TakenRefundRequestsAreIgnored breaks [
+        "duplicate_refund_request_is_conflict",
+    ]
     refund_requests_are_oldest_first: RefundRequestsAreOldestFirst breaks [
         "latest_requests_of_refund_are_read_with_their_errors",
     ]

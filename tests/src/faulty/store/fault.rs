@@ -199,6 +199,8 @@ pub enum Fault {
     ExcessRefundsAreCounted,
     SupersededAttemptsAreNotFound,
     RefundRequestsAreOldestFirst,
+    RefundRequestErrorsAreLost,
+    TakenRefundRequestsAreIgnored,
     RefundPagesIgnoreStatus,
     PaymentPagesIgnoreBound,
     TakenReferencesAreIgnored,

@@ -104,12 +104,18 @@ async fn requests_that_an_earlier_version_sent_are_one_item_of_the_timeline() {
     let mut unit = market.world.store.begin().await.unwrap();
     assert_eq!(unit.advance_refund(&counted).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
-    let timeline = market.app().operations.timeline(&operator(), None, order.id).await.unwrap();
-    let sent: Vec<_> =
-        timeline.items.iter().filter(|item| item.what.ends_with("sent to the gateway")).collect();
-    let [item] = sent[..] else { panic!("{sent:?}") };
-    assert_eq!(item.what, format!("attempt 1 at refund {} sent to the gateway", refund.id));
-    assert_eq!((item.attempts, item.detail.as_deref()), (Some(7), Some("no response")));
+    let sent = async || {
+        let timeline = market.app().operations.timeline(&operator(), None, order.id).await.unwrap();
+        let sent = timeline.items.into_iter().filter(|item| item.what.ends_with("sent to the gateway"));
+        sent.map(|item| (item.what, item.attempts, item.detail)).collect::<Vec<_>>()
+    };
+    let of_attempt = format!("attempt 1 at refund {} sent to the gateway", refund.id);
+    assert_eq!(sent().await, [(of_attempt.clone(), Some(7), Some("no response".to_owned()))]);
+    let mut gateway = MockGateway::new();
+    gateway.expect_refund().once().returning(|_| Ok(()));
+    assert_eq!(dispatcher(&market, Arc::new(gateway)).dispatch().await.unwrap(), 1);
+    let earlier = (format!("earlier requests of {of_attempt}"), Some(7), None);
+    assert_eq!(sent().await, [earlier, (format!("request 8 of {of_attempt}"), None, None)]);
 }
 
 #[tokio::test(start_paused = true)]

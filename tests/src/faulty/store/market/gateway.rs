@@ -67,6 +67,27 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
 }
 
 impl RefundRepoWrapper for Unit {
+    async fn insert_refund_request(&mut self, request: &SentRefundRequest) -> Result<(), StoreError> {
+        let recorded = self.inner().refund_requests(request.refund, u32::MAX).await?;
+        let is_taken = recorded.iter().any(|other| other.version == request.version);
+        if is_taken && self.has(Fault::TakenRefundRequestsAreIgnored) {
+            return Ok(());
+        }
+        self.inner().insert_refund_request(request).await
+    }
+
+    async fn set_refund_request_error(
+        &mut self,
+        refund: RefundId,
+        version: i64,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        if self.has(Fault::RefundRequestErrorsAreLost) {
+            return Ok(());
+        }
+        self.inner().set_refund_request_error(refund, version, error).await
+    }
+
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
         let taken = self.inner().refund_by_id(refund.id).await?.is_some();
         if self.has(Fault::SecondRefundsAreIgnored) {

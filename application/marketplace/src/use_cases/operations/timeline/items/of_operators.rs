@@ -133,13 +133,21 @@ impl Items<'_> {
     /// Adds the requests of a refund to the gateway, also those of attempts that a retry replaced.
     pub(in super::super) fn of_refund_requests(&mut self, refund: &Refund, requests: Vec<SentRefundRequest>) {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
-        // An earlier version recorded only the number and the last error of the requests of the current attempt.
-        if refund.attempts > 0 && requests.iter().all(|request| request.attempt != refund.attempt) {
-            let what = format!("attempt {} at refund {} sent to the gateway", refund.attempt, refund.id);
+        let of_attempt = requests.iter().filter(|request| request.attempt == refund.attempt);
+        let oldest = of_attempt.min_by_key(|request| request.version);
+        // Requests that an earlier version sent, or that are beyond the limit, are only counted.
+        let unlisted = oldest.map_or(refund.attempts, |request| request.number.saturating_sub(1));
+        if unlisted > 0 {
+            let (which, at, detail) = match oldest {
+                None => ("", refund.update_time, refund.last_error.clone()),
+                Some(oldest) => ("earlier requests of ", oldest.sent, None),
+            };
+            let what =
+                format!("{which}attempt {} at refund {} sent to the gateway", refund.attempt, refund.id);
             let item = TimelineItem {
-                attempts: Some(refund.attempts),
-                detail: refund.last_error.clone(),
-                ..new_item(refund.update_time, TimelineKind::Payment, what)
+                attempts: Some(unlisted),
+                detail,
+                ..new_item(at, TimelineKind::Payment, what)
             };
             self.items.push(((item.at, after_order, TimelineKind::DeadLetter), item));
         }
