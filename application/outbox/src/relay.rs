@@ -146,7 +146,6 @@ impl Relay {
         // All queries use the same time: otherwise a row that becomes due between them would be missing from the results.
         let now = self.outbox.now();
         self.publish_ahead(owned, now).await?;
-        self.wait_for_turn().await?;
         let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
         let owned = self.ownership.leases().valid();
         let limit = self.limit(room);

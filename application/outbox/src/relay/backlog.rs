@@ -8,16 +8,19 @@ use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
 use tokio::time::Instant;
 
-use super::look_ahead::LookAhead;
+use super::look_ahead::{LookAhead, Part};
 use super::rest::Rest;
 use super::{Failure, Relay, admission};
 use crate::message::outgoing;
-use crate::ports::{OutboxRow, Route, StoreError};
+use crate::ports::{OutboxRow, Route};
 use crate::topology::{QueueSpec, topic_matches};
 
 /// Longest time between two searches behind the backlog while the queues have no room: an event may have been committed
 /// without a wake-up notification.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time for which the first pass over all rows goes on without a window of the backlog.
+const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl Relay {
     /// Publishes rows of other groups than those of the backlog.
@@ -25,14 +28,35 @@ impl Relay {
         &mut self,
         owned: PartitionSet,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Failure> {
+        self.publish_part(Part::End, owned, now).await?;
+        let until = Instant::now() + CATCH_UP;
+        loop {
+            let found = self.publish_part(Part::Pass, owned, now).await?;
+            let is_urgent = |ahead: &LookAhead| ahead.is_behind() && !ahead.knows_end();
+            let goes_on = found == 0 && self.look_ahead.as_ref().is_some_and(is_urgent);
+            if !goes_on || Instant::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the number of rows that were found.
+    async fn publish_part(
+        &mut self,
+        part: Part,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<usize, Failure> {
         let due = self.due_query(owned, now);
-        let Some(look_ahead) = &mut self.look_ahead else { return Ok(()) };
-        let query = look_ahead.query(due);
+        let Some(look_ahead) = &mut self.look_ahead else { return Ok(0) };
+        let Some(query) = look_ahead.query(part, due) else { return Ok(0) };
         let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
-        look_ahead.found(&query, &ahead);
+        look_ahead.found(part, &query, &ahead);
+        let found = ahead.rows.len();
         self.start(ahead.rows, Rest::Some);
-        Ok(())
+        self.wait_for_turn().await?;
+        Ok(found)
     }
 
     /// Begins a search behind the backlog if the window is full, and ends it once the backlog is published.
@@ -40,7 +64,8 @@ impl Relay {
         match Rest::after(window.len(), limit) {
             Rest::None => self.look_ahead = None,
             Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
-                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval);
+                let before = self.look_ahead.take();
+                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval, before);
                 if self.look_ahead.is_some() {
                     self.admission.begin(self.queues_of(window));
                 }

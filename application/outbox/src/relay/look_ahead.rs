@@ -11,8 +11,10 @@ use tokio::time::Instant;
 
 use crate::ports::{Ahead, AheadQuery, DueQuery, EventGroup, OutboxRow};
 
-/// Maximum number of pending rows that one search reads.
+/// Maximum number of pending rows that one search reads until the end was reached, and afterwards: then it may take only little
+/// of the time of new rows.
 const MAX_READ: u32 = 5_000;
+const MAX_READ_BESIDE_END: u32 = 1_000;
 
 /// Maximum number of groups that a search leaves out: each one is a condition of its statement.
 const MAX_GROUPS: usize = 64;
@@ -25,62 +27,91 @@ const OVERLAP: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct LookAhead {
     groups: BTreeSet<EventGroup>,
-    from_id: i64,
-    /// End of the outbox at a time that is at least [`OVERLAP`] before `next_end`.
-    earlier_end: i64,
-    next_end: Instant,
-    has_reached_end: bool,
+    /// Where the pass over all pending rows continues; `None` after it.
+    pass_from: Option<i64>,
+    /// `None` until a pass has reached it.
+    end: Option<End>,
     until: Instant,
 }
 
+/// The end of the outbox, where new rows are searched.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    from_id: i64,
+    /// End of the outbox at a time that is at least [`OVERLAP`] before `next`.
+    earlier: i64,
+    next: Instant,
+}
+
+/// A part of the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// New rows.
+    End,
+    /// The pass over all pending rows.
+    Pass,
+}
+
 impl LookAhead {
-    /// A search behind the groups that fill this window, for `interval`. `None` if it has rows of many groups.
-    pub(super) fn behind(window: &[OutboxRow], interval: Duration) -> Option<LookAhead> {
+    /// A search behind the groups that fill this window, for `interval`. It goes on at the end that the search `before` it
+    /// has reached. `None` if the window has rows of many groups.
+    pub(super) fn behind(
+        window: &[OutboxRow],
+        interval: Duration,
+        before: Option<LookAhead>,
+    ) -> Option<LookAhead> {
         let groups = groups_filling(window);
-        let now = Instant::now();
-        (!groups.is_empty()).then_some(LookAhead {
-            groups,
-            from_id: 0,
-            earlier_end: 0,
-            next_end: now,
-            has_reached_end: false,
-            until: now + interval,
-        })
+        let end = before.and_then(|before| before.end);
+        let until = Instant::now() + interval;
+        (!groups.is_empty()).then_some(LookAhead { groups, pass_from: Some(0), end, until })
     }
 
-    /// The next search. It finds at most half a window, so that the backlog progresses too.
-    pub(super) fn query(&self, due: DueQuery) -> AheadQuery {
-        let due = DueQuery { limit: (due.limit / 2).max(1), from_id: self.from_id, ..due };
-        AheadQuery { due, except: self.groups.clone(), max_read: MAX_READ }
+    /// The next search of this part, if there is one. It finds at most half a window, so that the backlog progresses too.
+    pub(super) fn query(&self, part: Part, due: DueQuery) -> Option<AheadQuery> {
+        let from_id = match part {
+            Part::End => self.end?.from_id,
+            Part::Pass => self.pass_from?,
+        };
+        let due = DueQuery { limit: (due.limit / 2).max(1), from_id, ..due };
+        let max_read = if self.knows_end() { MAX_READ_BESIDE_END } else { MAX_READ };
+        Some(AheadQuery { due, except: self.groups.clone(), max_read })
     }
 
     /// Records the result of [`LookAhead::query`].
-    pub(super) fn found(&mut self, query: &AheadQuery, ahead: &Ahead) {
+    pub(super) fn found(&mut self, part: Part, query: &AheadQuery, ahead: &Ahead) {
         if ahead.rows.len() as u64 >= u64::from(query.due.limit) {
             // These groups have a backlog too.
             self.groups.extend(groups_filling(&ahead.rows));
         }
-        if !ahead.is_end {
-            self.from_id = ahead.next_id;
-            return;
-        }
-        self.has_reached_end = true;
         let now = Instant::now();
-        if now >= self.next_end {
-            self.from_id = self.from_id.max(self.earlier_end);
-            self.earlier_end = ahead.next_id;
-            self.next_end = now + OVERLAP;
+        let reached = End { from_id: query.due.from_id, earlier: ahead.next_id, next: now + OVERLAP };
+        match (part, ahead.is_end, &mut self.end) {
+            (Part::Pass, true, end) => {
+                end.get_or_insert(reached);
+                self.pass_from = None;
+            }
+            (Part::Pass, false, _) => self.pass_from = Some(ahead.next_id),
+            (Part::End, false, Some(end)) => end.from_id = ahead.next_id,
+            (Part::End, true, Some(end)) if now >= end.next => {
+                *end = End { from_id: end.from_id.max(end.earlier), ..reached };
+            }
+            (Part::End, _, _) => {}
         }
+    }
+
+    /// Whether new rows are found without a pass over all rows before them.
+    pub(super) fn knows_end(&self) -> bool {
+        self.end.is_some()
     }
 
     /// Whether rows behind the backlog were not read yet.
     pub(super) fn is_behind(&self) -> bool {
-        !self.has_reached_end
+        self.pass_from.is_some()
     }
 
     /// Whether the search has to begin again, with the groups of the next window.
     pub(super) fn is_over(&self) -> bool {
-        self.groups.len() > MAX_GROUPS || self.has_reached_end && Instant::now() >= self.until
+        self.groups.len() > MAX_GROUPS || !self.is_behind() && Instant::now() >= self.until
     }
 }
 

@@ -166,6 +166,20 @@ async fn event_whose_transaction_commits_late_is_found_behind_a_backlog() {
     assert!(backlogged.broker.windows().concat().contains(&"2-1-1".to_owned()));
 }
 
+/// The search begins again regularly, with the groups that fill the windows then, and reads all rows of the backlog.
+#[tokio::test(start_paused = true)]
+async fn new_event_does_not_wait_for_a_search_that_begins_again() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    backlogged.append_backlog(1..=20_000).await;
+    backlogged.start_relay(10);
+    backlogged.broker.pass(10).await;
+    backlogged.library.outbox.sleep(RelaySettings::default().scan_interval * 3 / 2).await;
+    backlogged.broker.pass(2).await;
+    backlogged.library.commit(vec![backlogged.event(2, "BOOK_LENT", 1, 1)]).await;
+    backlogged.broker.pass(3).await;
+    assert_eq!(backlogged.broker.windows()[14], ["2-1-1"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn event_of_another_type_is_published_before_the_backlog_unless_an_earlier_one_of_its_aggregate_waits()
 {
