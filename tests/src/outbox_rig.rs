@@ -27,8 +27,9 @@ impl OutboxRig {
         let clock = Arc::new(ManualClock::new(start()));
         let random = Arc::new(SeededRandom::new(1));
         let tx = Transactor::new(inner.store(), clock.clone(), random, Tasks::default());
-        let builder =
-            Outbox::on_transactor(&tx).wake(&inner.wake()).broker(Arc::new(MemoryBroker::new(clock)));
+        let builder = Outbox::<OwnStore<OutboxStore>>::on_transactor(&tx)
+            .wake(&inner.wake())
+            .broker(Arc::new(MemoryBroker::new(clock)));
         let outbox = builder.roles([]).build().expect("the parts fit together");
         OutboxRig { inner, running: outbox.start().await.expect("a store in memory is available") }
     }

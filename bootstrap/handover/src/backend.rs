@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use handover_events::PartitionSet;
+#[cfg(feature = "sqlx")]
+use handover_outbox::Tasks;
 use handover_outbox::ports::{Broker, DatabaseMonitor, NewEvent, RandomSource, StoreError, UnitOfWork, View};
-use handover_outbox::{Tasks, Transactor, WakeupNotifier};
+use handover_outbox::{Transactor, WakeupNotifier};
 
 use crate::clock::OutboxClock;
 use crate::error::{BuildError, EnqueueError, Error};
@@ -55,8 +57,10 @@ pub struct Needs {
     pub(crate) clock: OutboxClock,
     pub(crate) random: Arc<dyn RandomSource>,
     /// Number of consumers.
+    #[cfg(feature = "sqlx")]
     pub(crate) consumers: usize,
     /// Whether the builder was given a broker.
+    #[cfg(feature = "store")]
     pub(crate) has_broker: bool,
 }
 
@@ -74,6 +78,7 @@ pub struct Opened<B: Backend> {
 #[derive(Clone)]
 pub struct Started {
     pub(crate) store: Arc<dyn OpenStore>,
+    #[cfg(feature = "sqlx")]
     pub(crate) tasks: Tasks,
 }
 

@@ -213,7 +213,9 @@ impl<B: Backend> Builder<B> {
         let needs = Needs {
             clock: self.clock.clone(),
             random: Arc::clone(&random),
+            #[cfg(feature = "sqlx")]
             consumers: self.consumers.len(),
+            #[cfg(feature = "store")]
             has_broker: self.broker.is_some(),
         };
         let place = B::place(self.source, needs)?;

@@ -60,7 +60,11 @@ impl<B: Backend> Outbox<B> {
         if tx.stopping().is_cancelled() {
             return Err(Error::Stopped {});
         }
-        let started = Started { store: Arc::clone(&store), tasks: tx.tasks().clone() };
+        let started = Started {
+            store: Arc::clone(&store),
+            #[cfg(feature = "sqlx")]
+            tasks: tx.tasks().clone(),
+        };
         if !self.enqueuer.set_running(started) {
             return Err(Error::Running {});
         }

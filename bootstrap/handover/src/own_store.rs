@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_events::{EventType, PartitionSet};
 use handover_outbox::ports::{
-    Broker, DatabaseHealth, DatabaseMonitor, NewEvent, Store, StoreError, UnitOfWork, View,
+    Broker, DatabaseHealth, DatabaseMonitor, NewEvent, Store, StoreError, UnitOfWork as _,
 };
 use handover_outbox::{Tasks, Transactor, WakeupNotifier, append};
 
@@ -128,14 +128,17 @@ impl<S: Store + 'static> Outbox<OwnStore<S>> {
     }
 }
 
-impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static>
-    Outbox<OwnStore<dyn Store<Unit = U, View = V>>>
-{
-    /// As [`Outbox::on`], on the store of a transactor, with its clock, random source and tasks.
-    /// [`Running::stop`](crate::Running::stop) ends the tasks of the transactor.
-    pub fn on_transactor(tx: &Transactor<U, V>) -> Builder<OwnStore<dyn Store<Unit = U, View = V>>> {
+impl<S: Store + ?Sized + 'static> Outbox<OwnStore<S>> {
+    /// As [`Outbox::on`], on the store of a transactor, with its clock, random source and tasks:
+    /// `Outbox::<OwnStore<LibraryStore>>::on_transactor(&tx)`. [`Running::stop`](crate::Running::stop) ends these tasks.
+    pub fn on_transactor(tx: &Transactor<S::Unit, S::View>) -> Builder<OwnStore<S>> {
         let builder = Builder::new(OwnSource::new(Arc::clone(tx.store()), tx.tasks().clone()));
         builder.with_process(OutboxClock::of(Arc::clone(tx.clock())), Arc::clone(tx.random()))
+    }
+
+    /// Runs units of work of the store ([`with_tx`](crate::store::with_tx)), with the clock and the tasks of this outbox.
+    pub fn transactor(&self) -> &Transactor<S::Unit, S::View> {
+        &Enqueuer::place(self).tx
     }
 }
 
@@ -159,18 +162,12 @@ impl<S: Store + ?Sized + 'static> Builder<OwnStore<S>> {
     }
 }
 
-impl<S: Store + ?Sized + 'static> Outbox<OwnStore<S>> {
-    /// Runs units of work of the store ([`with_tx`](crate::store::with_tx)), with the clock and the tasks of this outbox.
-    pub fn transactor(&self) -> &Transactor<S::Unit, S::View> {
-        &Enqueuer::place(self).tx
-    }
-}
-
 impl<S: Store + ?Sized + 'static> Enqueuer<OwnStore<S>> {
     /// Checks an event and chooses its id, before the unit of work that appends it with [`append`](crate::store::append).
     ///
     /// [`with_tx`](crate::store::with_tx) may repeat a unit of work whose commit had an unknown outcome. An event of which the id
-    /// was chosen before is then a conflict instead of a second event. A handler can call [`Enqueuer::enqueue`] instead: its
+    /// was chosen before is then a conflict instead of a second event; with
+    /// [`Attempt::may_be_committed`](crate::store::Attempt::may_be_committed), look for it before. A handler can call [`Enqueuer::enqueue`] instead: its
     /// record in the consume log prevents a second effect.
     pub fn prepare<E: EventType>(&self, event: &E, options: Options) -> Result<NewEvent, EnqueueError> {
         self.new_event(event, options)

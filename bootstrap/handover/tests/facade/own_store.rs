@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use handover::store::ports::{OutboxFilter, StoreError, UnitOfWork};
+use handover::store::ports::{OutboxFilter, OutboxStore, StoreError, UnitOfWork};
 use handover::store::{OwnStore, Tasks, Transactor, WakeupNotifier, append, with_tx};
 use handover::{
     ConsumeStatus, Data, EnqueueError, Enqueuer, Error, Event, HandlerError, Options, Outbox, Running,
@@ -195,7 +195,7 @@ async fn unit_of_work_can_be_a_trait_object() -> TestResult {
     let (store, wake) = store();
     let random = Arc::new(SeededRandom::new(7));
     let tx = Transactor::new(store, Arc::new(SystemClock), random, Tasks::default()).outbox();
-    let outbox = Outbox::on_transactor(&tx)
+    let outbox = Outbox::<OwnStore<OutboxStore>>::on_transactor(&tx)
         .wake(&wake)
         .broker(broker())
         .consumer("count", in_transaction(count))
