@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::sync::Once;
 
-use handover::test::TestDatabase;
 use handover::{Event, EventType, Outbox};
 use handover_tests::process::BoxError;
 use handover_tests::server_rigs::shared;
@@ -58,19 +57,9 @@ impl Subscriber for Statements {
     fn exit(&self, _: &Id) {}
 }
 
-/// The test on a server.
+/// The test, for one kind of server.
 macro_rules! on_server {
     ($name:ident, $kind:expr, $engine:ty, $statements:literal) => {
-        statements!($name, $engine, $statements, {
-            let database = shared($kind).await.database(None).await?;
-            (PoolOptions::<$engine>::new().connect(&database.url()).await?, database)
-        });
-    };
-}
-
-/// The test, for an engine. `$open` is a pool, and what owns its database.
-macro_rules! statements {
-    ($name:ident, $engine:ty, $statements:literal, $open:expr) => {
         /// Number of statements of `enqueue`.
         async fn $name<E: EventType>(
             outbox: &Outbox<$engine>,
@@ -89,7 +78,8 @@ macro_rules! statements {
 
             #[tokio::test]
             async fn event_is_enqueued_by_the_promised_number_of_statements() -> Result<(), BoxError> {
-                let (pool, _database) = $open;
+                let database = shared($kind).await.database(None).await?;
+                let pool = PoolOptions::<$engine>::new().connect(&database.url()).await?;
                 let outbox =
                     Outbox::builder(pool.clone()).event::<BookLent>().event::<ShelfMoved>().build()?;
                 outbox.migrate().await?;
@@ -111,7 +101,3 @@ macro_rules! statements {
 
 on_server!(mariadb, ServerKind::MariaDb, sqlx::MySql, 2);
 on_server!(postgres, ServerKind::Postgres, sqlx::Postgres, 1);
-statements!(sqlite, sqlx::Sqlite, 1, {
-    let database = TestDatabase::<sqlx::Sqlite>::create().await?;
-    (database.pool().clone(), database)
-});
