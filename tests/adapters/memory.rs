@@ -2,6 +2,7 @@
 
 mod broker;
 mod outbox;
+mod own_store;
 mod own_tables;
 mod store;
 

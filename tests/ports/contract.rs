@@ -2,6 +2,7 @@
 
 use handover_tests::keys_rigs::DatabaseKeysRig;
 use handover_tests::limiter_rigs::LocalLimiterRig;
+use handover_tests::outbox_rig::OutboxRig;
 use handover_tests::rigs::{MemoryBrokerRig, MemoryStoreRig, SqliteBrokerRig, SqliteStoreRig};
 
 mod stores {
@@ -9,6 +10,7 @@ mod stores {
     use handover_contract::contract;
 
     contract!(store, memory, async || MemoryStoreRig::new());
+    contract!(store, outbox_of_the_facade, OutboxRig::new);
     contract!(store, sqlite, SqliteStoreRig::new);
     contract!(store, sqlite_with_prefix, SqliteStoreRig::prefixed);
 }

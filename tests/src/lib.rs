@@ -18,6 +18,7 @@ pub mod keys_rigs;
 pub mod lent;
 pub mod limiter_rigs;
 pub mod market;
+pub mod outbox_rig;
 pub mod process;
 pub mod rabbit_rigs;
 pub mod random;

@@ -2,7 +2,7 @@
 //!
 //! You see the dead letter with its reason, the replay after the repair, the effect, and the audit log of the replay.
 //! `operator_router` nests in the router of your service, and `Commands` in its command line; here the request is sent to
-//! the router, and the arguments are passed to the parser directly.
+//! the router, and the arguments are passed to the parser directly. The lines that mount them are marked.
 
 mod common;
 
@@ -33,8 +33,8 @@ struct BadgeIssued {
 /// The command line of the service.
 #[derive(clap::Parser)]
 enum Cli {
-    #[command(flatten)]
-    Operator(Commands),
+    #[command(flatten)] // mounts
+    Operator(Commands), // mounts
 }
 
 /// Whether the photo was added.
@@ -76,8 +76,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     outbox.migrate().await?;
     let running = outbox.start().await?;
-    let operator = |head: &Parts| Some(head.headers.get("x-operator")?.to_str().ok()?.to_owned());
-    let router = Router::new().nest("/admin/outbox", running.operator_router(Named(operator)));
+    let operator = |head: &Parts| Some(head.headers.get("x-operator")?.to_str().ok()?.to_owned()); // mounts
+    let router = Router::new().nest("/admin/outbox", running.operator_router(Named(operator))); // mounts
 
     let mut tx = pool.begin().await?;
     outbox.enqueue(&mut tx, BadgeIssued { badge: 5 }).await?;
@@ -94,8 +94,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("replayed: {}", replayed["replayed"]);
     common::wait_for(&pool, 1, "SELECT count(*) FROM printed").await?;
     println!("badge 5 is printed");
-    let Cli::Operator(commands) = Cli::parse_from(["badges", "audit", "list", "--changes"]);
-    commands.run(&outbox).await?;
+    let Cli::Operator(commands) = Cli::parse_from(["badges", "audit", "list", "--changes"]); // mounts
+    commands.run(&outbox).await?; // mounts
     running.stop(Duration::from_secs(10)).await?;
     Ok(())
 }

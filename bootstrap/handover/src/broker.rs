@@ -5,7 +5,6 @@ use std::sync::Arc;
 use handover_outbox::ports::Broker;
 #[cfg(feature = "cli")]
 use handover_outbox::topology::Topology;
-use handover_sql::{DatabaseBroker, SqlStore};
 
 /// RabbitMQ 3.10 or later.
 ///
@@ -30,33 +29,53 @@ impl RabbitMq {
             .map(RabbitMq)
             .map_err(|cause| crate::error::BuildError::InvalidUrl { why: cause.to_string() })
     }
+
+    /// The settings with a name for the connections.
+    fn named(&self, name: &str) -> handover_rabbitmq::RabbitSettings {
+        let mut settings = self.0.clone();
+        settings.connection_name = name.to_owned();
+        settings
+    }
 }
 
-/// The broker of an outbox.
-#[derive(Clone, Default)]
-pub(crate) enum BrokerChoice {
-    /// Tables of the same database.
-    #[default]
-    Database,
+/// A broker for [`Builder::broker`](crate::Builder::broker): `RabbitMq`, or an implementation of the port in an [`Arc`].
+#[derive(Clone)]
+pub struct BrokerChoice(Choice);
+
+#[derive(Clone)]
+enum Choice {
     #[cfg(feature = "rabbitmq")]
     Rabbit(Box<RabbitMq>),
+    Own(Arc<dyn Broker>),
+}
+
+#[cfg(feature = "rabbitmq")]
+impl From<RabbitMq> for BrokerChoice {
+    fn from(broker: RabbitMq) -> BrokerChoice {
+        BrokerChoice(Choice::Rabbit(Box::new(broker)))
+    }
+}
+
+impl<T: Broker + 'static> From<Arc<T>> for BrokerChoice {
+    fn from(broker: Arc<T>) -> BrokerChoice {
+        BrokerChoice(Choice::Own(broker))
+    }
+}
+
+impl From<Arc<dyn Broker>> for BrokerChoice {
+    fn from(broker: Arc<dyn Broker>) -> BrokerChoice {
+        BrokerChoice(Choice::Own(broker))
+    }
 }
 
 impl BrokerChoice {
     /// MUST be called within a Tokio runtime. Connects to nothing.
-    #[cfg_attr(
-        not(feature = "rabbitmq"),
-        allow(unused_variables, reason = "tables of the database have no connection")
-    )]
-    pub(crate) fn open(&self, store: &SqlStore, name: &str) -> Arc<dyn Broker> {
-        match self {
-            BrokerChoice::Database => Arc::new(DatabaseBroker::new(store)),
+    #[cfg_attr(not(feature = "rabbitmq"), allow(unused_variables, reason = "only RabbitMQ shows names"))]
+    pub(crate) fn open(&self, name: &str) -> Arc<dyn Broker> {
+        match &self.0 {
             #[cfg(feature = "rabbitmq")]
-            BrokerChoice::Rabbit(broker) => {
-                let mut settings = broker.0.clone();
-                settings.connection_name = name.to_owned();
-                Arc::new(handover_rabbitmq::RabbitBroker::new(settings))
-            }
+            Choice::Rabbit(broker) => Arc::new(handover_rabbitmq::RabbitBroker::new(broker.named(name))),
+            Choice::Own(broker) => Arc::clone(broker),
         }
     }
 
@@ -64,34 +83,36 @@ impl BrokerChoice {
     #[cfg(feature = "cli")]
     #[cfg_attr(
         not(feature = "rabbitmq"),
-        allow(unused_variables, reason = "tables of the database need no topology")
+        allow(unused_variables, reason = "only RabbitMQ needs to know the topology")
     )]
-    pub(crate) fn open_for_command(&self, store: &SqlStore, topology: &Topology) -> Arc<dyn Broker> {
-        match self {
-            BrokerChoice::Database => Arc::new(DatabaseBroker::new(store)),
+    pub(crate) fn open_for_command(&self, topology: &Topology) -> Arc<dyn Broker> {
+        match &self.0 {
             #[cfg(feature = "rabbitmq")]
-            BrokerChoice::Rabbit(broker) => {
-                let mut settings = broker.0.clone();
-                settings.connection_name = "handover command".to_owned();
-                Arc::new(handover_rabbitmq::RabbitBroker::new(settings).expecting(topology))
+            Choice::Rabbit(broker) => {
+                let broker = handover_rabbitmq::RabbitBroker::new(broker.named("handover command"));
+                Arc::new(broker.expecting(topology))
             }
+            Choice::Own(broker) => Arc::clone(broker),
         }
     }
+}
 
-    /// The messaging system, as the semantic conventions of OpenTelemetry name it.
-    pub(crate) fn system(&self) -> &'static str {
-        match self {
-            BrokerChoice::Database => "handover",
-            #[cfg(feature = "rabbitmq")]
-            BrokerChoice::Rabbit(_) => "rabbitmq",
-        }
+/// The messaging system, as the semantic conventions of OpenTelemetry name it. Without a broker, messages are rows of the
+/// database.
+pub(crate) fn system(broker: Option<&BrokerChoice>) -> &'static str {
+    match broker {
+        #[cfg(feature = "rabbitmq")]
+        Some(BrokerChoice(Choice::Rabbit(_))) => "rabbitmq",
+        Some(BrokerChoice(Choice::Own(_))) | None => "handover",
     }
+}
 
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            BrokerChoice::Database => "tables of the database",
-            #[cfg(feature = "rabbitmq")]
-            BrokerChoice::Rabbit(_) => "RabbitMQ",
-        }
+/// The broker, as the report names it.
+pub(crate) fn name(broker: Option<&BrokerChoice>) -> &'static str {
+    match broker {
+        #[cfg(feature = "rabbitmq")]
+        Some(BrokerChoice(Choice::Rabbit(_))) => "RabbitMQ",
+        Some(BrokerChoice(Choice::Own(_))) => "of the application",
+        None => "tables of the database",
     }
 }

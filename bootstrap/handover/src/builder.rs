@@ -1,21 +1,19 @@
 //! Builds an outbox, and refuses parts that do not fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::{EventType, RetryPolicy};
 use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
-use handover_sql::TablePrefix;
+use handover_outbox::ports::RandomSource;
 use handover_system::OsRandom;
-use sqlx::Pool;
 
-use crate::broker::BrokerChoice;
+use crate::backend::{Backend, Needs};
+use crate::broker::{BrokerChoice, system};
 use crate::clock::OutboxClock;
 use crate::consumer::{Consumer, IntoConsumer, Shared};
 use crate::data::Resources;
-use crate::database::Database;
 use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
 use crate::layer::Layer;
@@ -32,30 +30,6 @@ const MAX_ROUTING_KEY: usize = 255;
 
 /// Longest time limit of an attempt.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-
-impl<DB: Database> Outbox<DB> {
-    /// A builder for an outbox in the database of this pool.
-    ///
-    /// The pool itself is not used: relay and consumers have a small pool of their own, with the connection options of this
-    /// one. What `after_connect` of the pool sets is not part of the options.
-    pub fn builder(pool: Pool<DB>) -> Builder<DB> {
-        Builder {
-            pool,
-            name: "handover".to_owned(),
-            broker: BrokerChoice::default(),
-            resources: Resources::default(),
-            layers: Vec::new(),
-            events: Vec::new(),
-            consumers: Vec::new(),
-            roles: vec![Role::Relay, Role::Consumers],
-            summary: false,
-            connections: None,
-            table_prefix: String::new(),
-            clock: OutboxClock::default(),
-            retention: Retention::default(),
-        }
-    }
-}
 
 /// Builds an [`Outbox`].
 ///
@@ -90,56 +64,82 @@ impl<DB: Database> Outbox<DB> {
 /// }
 /// ```
 #[must_use = "a builder does nothing until `build`"]
-pub struct Builder<DB: Database> {
-    pool: Pool<DB>,
+pub struct Builder<B: Backend> {
+    source: B::Source,
     name: String,
-    broker: BrokerChoice,
+    broker: Option<BrokerChoice>,
     resources: Resources,
     layers: Vec<Box<dyn Layer>>,
     events: Vec<Registration>,
-    consumers: Vec<Consumer>,
+    consumers: Vec<Consumer<B::Unit>>,
     roles: Vec<Role>,
     summary: bool,
-    connections: Option<NonZeroU32>,
-    table_prefix: String,
     clock: OutboxClock,
+    random: Option<Arc<dyn RandomSource>>,
     retention: Retention,
 }
 
-impl<DB: Database> Builder<DB> {
+impl<B: Backend> Builder<B> {
+    pub(crate) fn new(source: B::Source) -> Builder<B> {
+        Builder {
+            source,
+            name: "handover".to_owned(),
+            broker: None,
+            resources: Resources::default(),
+            layers: Vec::new(),
+            events: Vec::new(),
+            consumers: Vec::new(),
+            roles: vec![Role::Relay, Role::Consumers],
+            summary: false,
+            clock: OutboxClock::default(),
+            random: None,
+            retention: Retention::default(),
+        }
+    }
+
+    pub(crate) fn map_source(self, change: impl FnOnce(B::Source) -> B::Source) -> Builder<B> {
+        Builder { source: change(self.source), ..self }
+    }
+
+    /// Replaces clock and random source.
+    #[cfg(feature = "store")]
+    pub(crate) fn with_process(self, clock: OutboxClock, random: Arc<dyn RandomSource>) -> Builder<B> {
+        Builder { clock, random: Some(random), ..self }
+    }
+
     /// Sets the name of the service: the first part of the names of exchange and queues. The default is `handover`.
     /// Services that share a broker need different names. After a change, nobody reads what is left in the old queues.
-    pub fn name(self, name: impl Into<String>) -> Builder<DB> {
+    pub fn name(self, name: impl Into<String>) -> Builder<B> {
         Builder { name: name.into(), ..self }
     }
 
-    /// Publishes through a broker. Without this call, messages are rows of the same database.
-    #[cfg(feature = "rabbitmq")]
-    pub fn broker(self, broker: crate::broker::RabbitMq) -> Builder<DB> {
-        Builder { broker: BrokerChoice::Rabbit(Box::new(broker)), ..self }
+    /// Publishes through a broker: `RabbitMq`, or a broker of your own. Without this call, messages are rows of the same
+    /// database.
+    pub fn broker(self, broker: impl Into<BrokerChoice>) -> Builder<B> {
+        Builder { broker: Some(broker.into()), ..self }
     }
 
     /// Gives a value to handlers, which take it as [`Data<T>`](crate::Data). A second value of the same type replaces the
     /// first.
-    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Builder<DB> {
+    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Builder<B> {
         self.resources.insert(value);
         self
     }
 
     /// Adds code around every call of a handler. The first layer is the outermost.
-    pub fn layer(mut self, layer: impl Layer) -> Builder<DB> {
+    pub fn layer(mut self, layer: impl Layer) -> Builder<B> {
         self.layers.push(Box::new(layer));
         self
     }
 
     /// Declares an event type that this process enqueues and that has no consumer here.
-    pub fn event<E: EventType>(mut self) -> Builder<DB> {
+    pub fn event<E: EventType>(mut self) -> Builder<B> {
         self.events.push(Registration::of::<E>());
         self
     }
 
     /// Adds a consumer. Its name identifies the record of what it has applied, and MUST NOT change.
-    pub fn consumer(mut self, name: impl Into<String>, functions: impl IntoConsumer<DB>) -> Builder<DB> {
+    pub fn consumer(mut self, name: impl Into<String>, functions: impl IntoConsumer<B>) -> Builder<B> {
         self.consumers.push(functions.into_consumer(name.into()));
         self
     }
@@ -147,39 +147,25 @@ impl<DB: Database> Builder<DB> {
     /// Logs a summary of the events every 10 seconds: one line for the relay and one for each consumer that had events. It is
     /// for a log whose filter disables the target `handover::event`, which has a line for every published and every
     /// applied event.
-    pub fn log_summary(self) -> Builder<DB> {
+    pub fn log_summary(self) -> Builder<B> {
         Builder { summary: true, ..self }
     }
 
     /// Selects the roles of this process; the default is all. Without any, it only enqueues events.
-    pub fn roles(self, roles: impl IntoIterator<Item = Role>) -> Builder<DB> {
+    pub fn roles(self, roles: impl IntoIterator<Item = Role>) -> Builder<B> {
         Builder { roles: roles.into_iter().collect(), ..self }
-    }
-
-    /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
-    /// default is 3 and one for each consumer, at most 8.
-    pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
-        Builder { connections: Some(connections), ..self }
-    }
-
-    /// Sets a prefix of the names of the outbox's tables and indexes, such as `handover_`; the default is none. It is needed if
-    /// tables of the service have the same names, or for two outboxes in one database.
-    ///
-    /// Set it before the first [`migrate`](Outbox::migrate), in every process, and do not change it: tables are not renamed.
-    pub fn table_prefix(self, prefix: impl Into<String>) -> Builder<DB> {
-        Builder { table_prefix: prefix.into(), ..self }
     }
 
     /// Sets how long audit entries of operators' calls that only read are kept; the default is 30 days, the minimum 7. Entries of
     /// changes are never deleted. One of the processes with [`Role::Relay`] deletes them, once an hour.
-    pub fn keep_audit_reads(mut self, time: Duration) -> Builder<DB> {
+    pub fn keep_audit_reads(mut self, time: Duration) -> Builder<B> {
         self.retention.audit_reads = time;
         self
     }
 
     /// Sets how long webhook deliveries that were delivered or cancelled are kept; the default is 30 days, the minimum a day. It
     /// concerns a service that sends webhooks with `handover-outbox`.
-    pub fn keep_webhook_deliveries(mut self, time: Duration) -> Builder<DB> {
+    pub fn keep_webhook_deliveries(mut self, time: Duration) -> Builder<B> {
         self.retention.webhook_deliveries = time;
         self
     }
@@ -200,48 +186,64 @@ impl<DB: Database> Builder<DB> {
     ///     Ok(builder.archive(storage, RetentionPolicy::new(month).with_type("book.lent", month * 3)))
     /// }
     /// ```
-    pub fn archive(mut self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> Builder<DB> {
+    pub fn archive(mut self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> Builder<B> {
         self.retention.archive = Some((storage, policy));
         self
     }
 
     /// Replaces the clock by one that the test advances. Give it to every outbox on the same database.
     #[cfg(feature = "test")]
-    pub fn clock(self, clock: &crate::test::ManualClock) -> Builder<DB> {
+    pub fn clock(self, clock: &crate::test::ManualClock) -> Builder<B> {
         Builder { clock: clock.clone().into(), ..self }
     }
 
     /// Checks everything that can be checked without a connection.
-    pub fn build(mut self) -> Result<Outbox<DB>, BuildError> {
+    pub fn build(mut self) -> Result<Outbox<B>, BuildError> {
         check_name("the service", &self.name)?;
         let events = self.registered_events()?;
         self.check_consumers()?;
         self.retention.check()?;
         check_routing(&self.name, &events, &self.consumers)?;
-        let prefix = TablePrefix::new(self.table_prefix.clone())?;
-        let location = DB::location(&self.pool)?.with_table_prefix(prefix.clone());
         let selective = self.consumers.iter().filter(|consumer| consumer.is_selective);
         let selective: BTreeSet<String> = selective.map(|consumer| consumer.name.clone()).collect();
-        let enqueuer =
-            Enqueuer::<DB>::new(events, selective, self.clock.clone(), OsRandom::seeded()?, prefix);
+        let random = match self.random.take() {
+            Some(random) => random,
+            None => Arc::new(OsRandom::seeded()?),
+        };
+        let needs = Needs {
+            clock: self.clock.clone(),
+            random: Arc::clone(&random),
+            #[cfg(feature = "sqlx")]
+            consumers: self.consumers.len(),
+            #[cfg(feature = "store")]
+            has_broker: self.broker.is_some(),
+        };
+        let place = B::place(self.source, needs)?;
+        let enqueuer = Enqueuer::<B>::new(events, selective, place, self.clock, random);
         self.resources.insert(enqueuer.clone());
-        self.check_data()?;
-        let connections = self.connections.unwrap_or_else(|| default_connections(self.consumers.len()));
+        check_data(&self.consumers, &self.resources)?;
         let shared = Shared {
             resources: Arc::new(self.resources),
-            system: self.broker.system(),
+            system: system(self.broker.as_ref()),
             exchange: exchange(&self.name).into(),
             layers: self.layers.into(),
         };
-        let queue = |consumer: &str| format!("{}.{consumer}", self.name);
-        let consumers = std::mem::take(&mut self.consumers).into_iter().map(|consumer| ConnectedConsumer {
+        let name = self.name;
+        let queue = |consumer: &str| format!("{name}.{consumer}");
+        let consumers = self.consumers.into_iter().map(|consumer| ConnectedConsumer {
             routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
             subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
             is_selective: consumer.is_selective,
         });
-        let consumers: Vec<ConnectedConsumer> = consumers.collect();
-        let Builder { name, broker, roles, summary, retention, .. } = self;
-        let parts = Parts { location, name, broker, consumers, roles, summary, connections, retention };
+        let consumers = consumers.collect();
+        let parts = Parts {
+            name,
+            broker: self.broker,
+            consumers,
+            roles: self.roles,
+            summary: self.summary,
+            retention: self.retention,
+        };
         Ok(Outbox::new(enqueuer, parts))
     }
 
@@ -286,22 +288,23 @@ impl<DB: Database> Builder<DB> {
         }
         Ok(())
     }
+}
 
-    fn check_data(&self) -> Result<(), BuildError> {
-        for consumer in &self.consumers {
-            if let Some(data) = consumer.missing.iter().find_map(|missing| missing(&self.resources)) {
-                return Err(BuildError::MissingData { consumer: consumer.name.clone(), data });
-            }
+/// Refuses functions that take a value that was not given.
+fn check_data<U: ?Sized>(consumers: &[Consumer<U>], resources: &Resources) -> Result<(), BuildError> {
+    for consumer in consumers {
+        if let Some(data) = consumer.missing.iter().find_map(|missing| missing(resources)) {
+            return Err(BuildError::MissingData { consumer: consumer.name.clone(), data });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Refuses routing keys that would bring events into a queue where nobody applies them.
-fn check_routing(
+fn check_routing<U: ?Sized>(
     service: &str,
     events: &BTreeMap<&'static str, Registration>,
-    consumers: &[Consumer],
+    consumers: &[Consumer<U>],
 ) -> Result<(), BuildError> {
     for event in events.values() {
         let Registration { name, routing_key, .. } = *event;
@@ -329,11 +332,6 @@ fn check_routing(
         }
     }
     Ok(())
-}
-
-fn default_connections(consumers: usize) -> NonZeroU32 {
-    let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
-    NonZeroU32::MIN.saturating_add(consumers.saturating_add(2).min(7))
 }
 
 fn check_name(of: &'static str, name: &str) -> Result<(), BuildError> {

@@ -24,6 +24,7 @@
 //! ```
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
@@ -34,9 +35,8 @@ use handover_outbox::ports::{BrokerError, StoreError};
 use handover_runtime::names::{ProgramNames, set_names};
 use handover_runtime::terminal::{OutputError, flush};
 use handover_runtime::{Explained as _, Explanation};
-use handover_sql::SqlStore;
 
-use crate::database::Database;
+use crate::backend::{Backend, OpenStore};
 use crate::error::Error;
 use crate::outbox::Outbox;
 
@@ -73,8 +73,8 @@ pub struct Commands(Box<OperatorCommand<NoFlags>>);
 
 impl Commands {
     /// Runs the command, also while other processes have started this outbox. The result goes to stdout, notes to stderr.
-    pub async fn run<DB: Database>(&self, outbox: &Outbox<DB>) -> Result<(), Error> {
-        let done = self.0.run::<Attached<DB>>(outbox).await;
+    pub async fn run<B: Backend>(&self, outbox: &Outbox<B>) -> Result<(), Error> {
+        let done = self.0.run::<Attached<B>>(outbox).await;
         flush();
         done
     }
@@ -109,23 +109,23 @@ impl Subcommand for Commands {
 }
 
 /// Access of a command to an outbox that the program has built.
-struct Attached<DB> {
-    store: SqlStore,
+struct Attached<B> {
+    store: Arc<dyn OpenStore>,
     services: Services,
     operator: Operator,
-    database: PhantomData<fn() -> DB>,
+    backend: PhantomData<fn() -> B>,
 }
 
 #[async_trait]
-impl<DB: Database> Access for Attached<DB> {
-    type Source = Outbox<DB>;
+impl<B: Backend> Access for Attached<B> {
+    type Source = Outbox<B>;
     type Flags = NoFlags;
     type Failure = Error;
 
-    async fn open(outbox: &Outbox<DB>, _: &NoFlags, _: Reach) -> Result<Attached<DB>, Error> {
+    async fn open(outbox: &Outbox<B>, _: &NoFlags, _: Reach) -> Result<Attached<B>, Error> {
         let (store, services) = outbox.attach().await?;
         let operator = handover_cli::operator(services.random().as_ref());
-        Ok(Attached { store, services, operator, database: PhantomData })
+        Ok(Attached { store, services, operator, backend: PhantomData })
     }
 
     fn outbox(&self) -> &Services {

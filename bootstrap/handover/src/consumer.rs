@@ -1,5 +1,6 @@
 //! A consumer as the builder receives it, and its functions as handlers of the toolkit.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,55 +8,55 @@ use handover_outbox::consumers::{
     Applied, Event as StoredEvent, ExternalHandler, Handler, HandlerError as StoredError, Subscriber,
 };
 use handover_outbox::{BoxFuture, OwnSettings};
-use handover_sql::{HasConnection, Session};
 
+use crate::backend::Backend;
 use crate::data::Resources;
-use crate::database::Database;
 use crate::handler::{self, AtLeastOnce, EffectCall, HandlerError, Handlers, InTransaction, TransactionCall};
 use crate::layer::{Call, Layer};
 use crate::registration::Registration;
 
 /// The functions of a consumer, from [`in_transaction`](crate::in_transaction) or
-/// [`at_least_once`](crate::at_least_once), for an outbox on the database `DB`.
+/// [`at_least_once`](crate::at_least_once), for an outbox on the database or store `B`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a consumer of an outbox on `{DB}`",
+    message = "`{Self}` is not a consumer of an outbox on `{B}`",
     label = "expected `in_transaction(..)` or `at_least_once(..)`",
-    note = "the functions of `in_transaction` take the connection of the same database as the pool of the builder"
+    note = "the functions of `in_transaction` take the connection of the same database as the pool of the builder, or the unit of \
+            work of its store"
 )]
-pub trait IntoConsumer<DB: Database> {
+pub trait IntoConsumer<B: Backend> {
     #[doc(hidden)]
-    fn into_consumer(self, name: String) -> Consumer;
+    fn into_consumer(self, name: String) -> Consumer<B::Unit>;
 }
 
 /// A consumer of which queue and values are not known yet.
 #[doc(hidden)]
-pub struct Consumer {
+pub struct Consumer<U: ?Sized> {
     pub(crate) name: String,
     pub(crate) settings: OwnSettings,
     pub(crate) is_selective: bool,
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
     pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
-    pub(crate) connect: Box<dyn FnOnce(String, Shared) -> Subscriber<Session> + Send + Sync>,
+    pub(crate) connect: Box<dyn FnOnce(String, Shared) -> Subscriber<U> + Send + Sync>,
 }
 
-impl<DB: Database> IntoConsumer<DB> for InTransaction<DB::Connection> {
-    fn into_consumer(self, name: String) -> Consumer {
-        consumer(name, self, |queue, calls| Subscriber::new(queue, Arc::new(calls)))
+impl<B: Backend> IntoConsumer<B> for InTransaction<B::Transaction> {
+    fn into_consumer(self, name: String) -> Consumer<B::Unit> {
+        consumer::<B, _>(name, self, |queue, calls| Subscriber::new(queue, Arc::new(calls)))
     }
 }
 
-impl<DB: Database> IntoConsumer<DB> for AtLeastOnce {
-    fn into_consumer(self, name: String) -> Consumer {
-        consumer(name, self, |queue, calls| Subscriber::external(queue, Arc::new(calls)))
+impl<B: Backend> IntoConsumer<B> for AtLeastOnce {
+    fn into_consumer(self, name: String) -> Consumer<B::Unit> {
+        consumer::<B, _>(name, self, |queue, calls| Subscriber::external(queue, Arc::new(calls)))
     }
 }
 
-fn consumer<F: Send + Sync + 'static>(
+fn consumer<B: Backend, F: Send + Sync + 'static>(
     name: String,
     handlers: Handlers<F>,
-    subscriber: fn(String, Calls<F>) -> Subscriber<Session>,
-) -> Consumer {
+    subscriber: fn(String, Calls<B, F>) -> Subscriber<B::Unit>,
+) -> Consumer<B::Unit> {
     Consumer {
         name: name.clone(),
         settings: handlers.settings.clone(),
@@ -64,7 +65,8 @@ fn consumer<F: Send + Sync + 'static>(
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
         connect: Box::new(move |queue, shared| {
             let settings = handlers.settings.clone();
-            subscriber(queue.clone(), Calls { name, queue, handlers, shared }).with_settings(settings)
+            let calls = Calls { name, queue: queue.clone(), handlers, shared, backend: PhantomData };
+            subscriber(queue, calls).with_settings(settings)
         }),
     }
 }
@@ -82,14 +84,15 @@ pub(crate) struct Shared {
 }
 
 /// The functions of a consumer with what they share.
-struct Calls<F> {
+struct Calls<B, F> {
     name: String,
     queue: String,
     handlers: Handlers<F>,
     shared: Shared,
+    backend: PhantomData<fn() -> B>,
 }
 
-impl<F> Calls<F> {
+impl<B, F> Calls<B, F> {
     fn event_types(&self) -> Vec<&str> {
         self.handlers.functions.iter().map(|function| function.event.name).collect()
     }
@@ -118,7 +121,7 @@ impl<F> Calls<F> {
 }
 
 #[async_trait]
-impl<C: Send + 'static> Handler<Session> for Calls<TransactionCall<C>> {
+impl<B: Backend> Handler<B::Unit> for Calls<B, TransactionCall<B::Transaction>> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -127,19 +130,19 @@ impl<C: Send + 'static> Handler<Session> for Calls<TransactionCall<C>> {
         Calls::event_types(self)
     }
 
-    async fn apply(&self, unit: &mut Session, events: &[StoredEvent]) -> Result<Vec<Applied>, StoredError> {
+    async fn apply(&self, unit: &mut B::Unit, events: &[StoredEvent]) -> Result<Vec<Applied>, StoredError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let call = self.handlers.function(&event.row.event_type)?;
-            let connection: &mut C = unit.connection().await?;
-            applied.push(self.run(event, call(event, connection, &self.shared.resources)).await?);
+            let transaction = B::transaction(unit).await?;
+            applied.push(self.run(event, call(event, transaction, &self.shared.resources)).await?);
         }
         Ok(applied)
     }
 }
 
 #[async_trait]
-impl ExternalHandler for Calls<EffectCall> {
+impl<B: Backend> ExternalHandler for Calls<B, EffectCall> {
     fn name(&self) -> &str {
         &self.name
     }

@@ -1,14 +1,22 @@
-//! The databases: connection options and store of each.
+//! The databases of sqlx: connection options, store and tables of each.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Clock, StoreError};
-use handover_sql::{AppendEvents, SqlStore, TablePrefix};
-use sqlx::Pool;
+use async_trait::async_trait;
+use handover_events::{Partition, PartitionSet};
+use handover_outbox::ports::{Broker, Clock, DatabaseMonitor, NewEvent, StoreError};
+use handover_outbox::{Tasks, Transactor, WakeupNotifier};
+use handover_sql::{AppendEvents, DatabaseBroker, HasConnection as _, Session, SqlStore, TablePrefix};
+use sqlx::{Connection as _, Pool};
 
-use crate::error::BuildError;
+use crate::backend::{Backend, Needs, OpenStore, Opened, Started};
+use crate::builder::Builder;
+use crate::clock::OutboxClock;
+use crate::error::{BuildError, EnqueueError, Error};
+use crate::outbox::Outbox;
 
 /// A database of sqlx in which an outbox can be: `Postgres`, `MySql` or `Sqlite`, each with the feature of this name.
 pub trait Database: sqlx::Database<Connection: AppendEvents> + sealed::Sealed {
@@ -20,7 +28,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where the tables of the outbox are.
+/// Connection options of the database in which the tables of the outbox are.
 #[doc(hidden)]
 #[derive(Clone)]
 pub enum Location {
@@ -63,6 +71,203 @@ impl Location {
             #[cfg(feature = "sqlite")]
             Location::File(options) => SqlStore::open_sqlite(options, clock, wake).await,
         }
+    }
+}
+
+/// A pool of the service with the options of the builder.
+#[doc(hidden)]
+pub struct PoolSource<DB: sqlx::Database> {
+    pool: Pool<DB>,
+    table_prefix: String,
+    connections: Option<NonZeroU32>,
+}
+
+/// The database of a pool, as the builder has checked it.
+#[doc(hidden)]
+pub struct DatabasePlace {
+    location: Location,
+    prefix: TablePrefix,
+    connections: NonZeroU32,
+    needs: Needs,
+    /// Whether no relay of an older version was live when an event of a text key was enqueued.
+    accepts_text_keys: AtomicBool,
+}
+
+impl DatabasePlace {
+    async fn store(&self, wake: WakeupNotifier) -> Result<SqlStore, StoreError> {
+        self.location.open(self.connections, self.needs.clock.port(), wake).await
+    }
+}
+
+#[async_trait]
+impl<DB: Database> Backend for DB {
+    type Transaction = DB::Connection;
+    type Unit = Session;
+    type View = Session;
+    type Source = PoolSource<DB>;
+    type Place = DatabasePlace;
+
+    fn place(source: PoolSource<DB>, needs: Needs) -> Result<DatabasePlace, BuildError> {
+        let prefix = TablePrefix::new(source.table_prefix)?;
+        let location = DB::location(&source.pool)?.with_table_prefix(prefix.clone());
+        let connections = source.connections.unwrap_or_else(|| default_connections(needs.consumers));
+        Ok(DatabasePlace { location, prefix, connections, needs, accepts_text_keys: AtomicBool::new(false) })
+    }
+
+    async fn open(place: &DatabasePlace, broker: Option<Arc<dyn Broker>>) -> Result<Opened<DB>, Error> {
+        let wake = WakeupNotifier::default();
+        let store = place.store(wake.clone()).await?;
+        if let Err(error) = check(&store).await {
+            store.close().await;
+            return Err(error);
+        }
+        let broker = broker.unwrap_or_else(|| Arc::new(DatabaseBroker::new(&store)));
+        let Needs { clock, random, .. } = &place.needs;
+        let port = Arc::new(store.clone());
+        let tx = Transactor::new(port, clock.port(), Arc::clone(random), Tasks::default());
+        Ok(Opened { tx, broker, wake, store: Arc::new(OpenDatabase { store, hinted: AtomicU64::new(0) }) })
+    }
+
+    async fn transaction(unit: &mut Session) -> Result<&mut DB::Connection, StoreError> {
+        unit.connection().await
+    }
+
+    async fn append(
+        place: &DatabasePlace,
+        started: Option<Started>,
+        connection: &mut DB::Connection,
+        events: &[NewEvent],
+    ) -> Result<(), EnqueueError> {
+        if !connection.is_in_transaction() {
+            return Err(EnqueueError::NoTransaction {});
+        }
+        let DatabasePlace { prefix, accepts_text_keys, .. } = place;
+        let has_text_key = events.iter().any(|event| event.aggregate.id.key().is_some());
+        if has_text_key && !accepts_text_keys.load(Ordering::Relaxed) {
+            if let Some(cause) = connection.older_relay(prefix).await? {
+                return Err(EnqueueError::OlderProcess { cause });
+            }
+            accepts_text_keys.store(true, Ordering::Relaxed);
+        }
+        connection.append_events(prefix, events).await?;
+        if let Some(Started { store, tasks }) = started {
+            let partitions =
+                events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number()));
+            store.wake_soon(partitions.collect(), &place.needs.clock, &tasks);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a schema and a server that do not suit.
+async fn check(store: &SqlStore) -> Result<(), Error> {
+    if let Some(setting) = store.unsuitable_settings().await?.into_iter().next() {
+        return Err(Error::Setting(setting));
+    }
+    let version = store.schema_version().await?;
+    match version.found {
+        Some(found) if version.is_newer() && !version.is_compatible => {
+            Err(Error::NewerSchema { found, needed: version.needed })
+        }
+        _ if version.is_enough() => Ok(()),
+        found => Err(Error::NotMigrated { found, needed: version.needed }),
+    }
+}
+
+fn default_connections(consumers: usize) -> NonZeroU32 {
+    let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
+    NonZeroU32::MIN.saturating_add(consumers.saturating_add(2).min(7))
+}
+
+/// Pauses between the wake-ups of the relay after `enqueue`: the time of the caller's commit is not known, and NOTIFY in
+/// the caller's transaction would make all commits wait for each other.
+const WAKE_AFTER: [Duration; 5] = [
+    Duration::from_millis(3),
+    Duration::from_millis(12),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(800),
+];
+
+struct OpenDatabase {
+    store: SqlStore,
+    /// Partitions of events that the next wake-up concerns, as bits.
+    hinted: AtomicU64,
+}
+
+#[async_trait]
+impl OpenStore for OpenDatabase {
+    fn wake_relays(&self, partitions: PartitionSet) {
+        self.store.wake_relays(partitions);
+    }
+
+    fn wake_soon(self: Arc<Self>, partitions: PartitionSet, clock: &OutboxClock, tasks: &Tasks) {
+        let bits = partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
+        if self.hinted.fetch_or(bits, Ordering::AcqRel) != 0 {
+            // A task that has not taken the partitions yet will take these, too.
+            return;
+        }
+        let clock = clock.clone();
+        tasks.spawn_until_stop(async move {
+            let [first, later @ ..] = WAKE_AFTER;
+            clock.sleep(first).await;
+            let bits = self.hinted.swap(0, Ordering::AcqRel);
+            let hinted: PartitionSet =
+                Partition::all().filter(|partition| bits & (1 << partition.number()) != 0).collect();
+            self.store.wake_relays(hinted);
+            for pause in later {
+                clock.sleep(pause).await;
+                self.store.wake_relays(hinted);
+            }
+        });
+    }
+
+    async fn watch(&self) {
+        self.store.watch().await;
+    }
+
+    fn monitor(&self) -> Arc<dyn DatabaseMonitor> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+impl<DB: Database> Outbox<DB> {
+    /// A builder for an outbox in the database of this pool.
+    ///
+    /// The pool itself is not used: relay and consumers have a small pool of their own, with the connection options of this
+    /// one. What `after_connect` of the pool sets is not part of the options.
+    pub fn builder(pool: Pool<DB>) -> Builder<DB> {
+        Builder::new(PoolSource { pool, table_prefix: String::new(), connections: None })
+    }
+
+    /// Creates the tables of the outbox, or migrates them. Several processes may do this at the same time. The tables are
+    /// `event_consume_log`, `dead_letters`, and those that begin with `outbox_` or `webhook_`; those of the service are not
+    /// touched. If one of them has such a name, [`Builder::table_prefix`] is needed.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        let store = self.place().store(WakeupNotifier::default()).await?;
+        let migrated = store.migrate().await;
+        store.close().await;
+        Ok(migrated?)
+    }
+}
+
+impl<DB: Database> Builder<DB> {
+    /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
+    /// default is 3 and one for each consumer, at most 8.
+    pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
+        self.map_source(|source| PoolSource { connections: Some(connections), ..source })
+    }
+
+    /// Sets a prefix of the names of the outbox's tables and indexes, such as `handover_`; the default is none. It is needed if
+    /// tables of the service have the same names, or for two outboxes in one database.
+    ///
+    /// Set it before the first [`migrate`](Outbox::migrate), in every process, and do not change it: tables are not renamed.
+    pub fn table_prefix(self, prefix: impl Into<String>) -> Builder<DB> {
+        self.map_source(|source| PoolSource { table_prefix: prefix.into(), ..source })
     }
 }
 

@@ -1,35 +1,17 @@
 //! Enqueues events in the caller's own transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{
-    AggregateRef, EventId, EventKey as _, EventType, Json, Partition, PartitionSet, TenantId, Trace,
-};
-use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent};
-use handover_outbox::{Tasks, uuid_v7};
-use handover_sql::{AppendEvents as _, SqlStore, TablePrefix};
-use handover_system::OsRandom;
-use sqlx::Connection as _;
+use handover_events::{AggregateRef, EventId, EventKey as _, EventType, Json, Partition, TenantId, Trace};
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, RandomSource};
+use handover_outbox::uuid_v7;
 
+use crate::backend::{Backend, Started};
 use crate::clock::OutboxClock;
-use crate::database::Database;
 use crate::error::EnqueueError;
 use crate::registration::Registration;
-
-/// Pauses between the wake-ups of the relay after `enqueue`: the time of the caller's commit is not known, and NOTIFY in
-/// the caller's transaction would make all commits wait for each other.
-const WAKE_AFTER: [Duration; 5] = [
-    Duration::from_millis(3),
-    Duration::from_millis(12),
-    Duration::from_millis(50),
-    Duration::from_millis(200),
-    Duration::from_millis(800),
-];
 
 /// Options of one event, for [`Enqueuer::enqueue_with`].
 ///
@@ -122,35 +104,30 @@ impl Options {
 
 /// Enqueues events in transactions of an application. An [`Outbox`](crate::Outbox) dereferences to it, and a handler gets
 /// it as `Data<Enqueuer<DB>>`. Clones share it.
-pub struct Enqueuer<DB> {
-    inner: Arc<Inner>,
-    database: PhantomData<fn() -> DB>,
+pub struct Enqueuer<B: Backend> {
+    inner: Arc<Inner<B>>,
 }
 
-struct Inner {
+struct Inner<B: Backend> {
     events: BTreeMap<&'static str, Registration>,
     /// Names of the consumers that an event can exclude.
     selective: BTreeSet<String>,
-    prefix: TablePrefix,
+    place: B::Place,
     clock: OutboxClock,
-    random: OsRandom,
-    /// Partitions of events that the next wake-up concerns, as bits.
-    hinted: AtomicU64,
-    /// Whether no relay of an older version was live when an event of a text key was enqueued.
-    accepts_text_keys: AtomicBool,
+    random: Arc<dyn RandomSource>,
     /// Store and tasks while the outbox is running.
-    running: Mutex<Option<(SqlStore, Tasks)>>,
+    running: Mutex<Option<Started>>,
 }
 
-impl<DB> Clone for Enqueuer<DB> {
-    fn clone(&self) -> Enqueuer<DB> {
-        Enqueuer { inner: Arc::clone(&self.inner), database: PhantomData }
+impl<B: Backend> Clone for Enqueuer<B> {
+    fn clone(&self) -> Enqueuer<B> {
+        Enqueuer { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<DB: Database> Enqueuer<DB> {
-    /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `connection`
-    /// is `&mut tx`.
+impl<B: Backend> Enqueuer<B> {
+    /// Enqueues an event in the caller's transaction: it is published if, and only if, the transaction commits. `transaction`
+    /// is `&mut tx` of sqlx, or the unit of work of an own store.
     ///
     /// The events of one aggregate are published in the order in which their transactions commit: a transaction waits here
     /// for the other ones that have enqueued an event of the aggregate. Change the row of the aggregate before this call,
@@ -175,10 +152,10 @@ impl<DB: Database> Enqueuer<DB> {
     /// ```
     pub async fn enqueue<E: EventType>(
         &self,
-        connection: &mut DB::Connection,
+        transaction: &mut B::Transaction,
         event: E,
     ) -> Result<EventId, EnqueueError> {
-        self.enqueue_with(connection, event, Options::default()).await
+        self.enqueue_with(transaction, event, Options::default()).await
     }
 
     /// Enqueues an event with options; see [`Enqueuer::enqueue`].
@@ -200,13 +177,13 @@ impl<DB: Database> Enqueuer<DB> {
     /// ```
     pub async fn enqueue_with<E: EventType>(
         &self,
-        connection: &mut DB::Connection,
+        transaction: &mut B::Transaction,
         event: E,
         options: Options,
     ) -> Result<EventId, EnqueueError> {
         let event = self.new_event(&event, options)?;
         let event_id = event.event_id.clone();
-        self.append(connection, &[event]).await?;
+        B::append(&self.inner.place, self.running(), transaction, &[event]).await?;
         Ok(event_id)
     }
 
@@ -230,11 +207,11 @@ impl<DB: Database> Enqueuer<DB> {
     /// ```
     pub async fn enqueue_at<E: EventType>(
         &self,
-        connection: &mut DB::Connection,
+        transaction: &mut B::Transaction,
         event: E,
         time: DateTime<Utc>,
     ) -> Result<EventId, EnqueueError> {
-        self.enqueue_with(connection, event, Options::default().due(time)).await
+        self.enqueue_with(transaction, event, Options::default().due(time)).await
     }
 
     /// Enqueues events of one type together, in this order; see [`Enqueuer::enqueue`]. Returns their ids.
@@ -257,7 +234,7 @@ impl<DB: Database> Enqueuer<DB> {
     /// ```
     pub async fn enqueue_many<E: EventType>(
         &self,
-        connection: &mut DB::Connection,
+        transaction: &mut B::Transaction,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<EventId>, EnqueueError> {
         let events: Result<Vec<NewEvent>, EnqueueError> =
@@ -266,37 +243,23 @@ impl<DB: Database> Enqueuer<DB> {
         let event_ids = events.iter().map(|event| event.event_id.clone()).collect();
         // In a fixed order of aggregates, so that two transactions with the same aggregates do not deadlock.
         events.sort_by(|one, other| one.aggregate.cmp(&other.aggregate));
-        self.append(connection, &events).await?;
+        B::append(&self.inner.place, self.running(), transaction, &events).await?;
         Ok(event_ids)
     }
 
     /// Wakes the relays of all processes. Call it after a commit whose events must be published within milliseconds;
     /// without it they are published within 3 to 265 ms after `enqueue` in most cases.
     pub fn wake(&self) {
-        if let Some((store, _)) = self.running() {
+        if let Some(Started { store, .. }) = self.running() {
             store.wake_relays(Partition::all().collect());
         }
     }
 
-    async fn append(&self, connection: &mut DB::Connection, events: &[NewEvent]) -> Result<(), EnqueueError> {
-        if !connection.is_in_transaction() {
-            return Err(EnqueueError::NoTransaction {});
-        }
-        let has_text_key = events.iter().any(|event| event.aggregate.id.key().is_some());
-        if has_text_key && !self.inner.accepts_text_keys.load(Ordering::Relaxed) {
-            if let Some(cause) = connection.older_relay(&self.inner.prefix).await? {
-                return Err(EnqueueError::OlderProcess { cause });
-            }
-            self.inner.accepts_text_keys.store(true, Ordering::Relaxed);
-        }
-        connection.append_events(&self.inner.prefix, events).await?;
-        let partitions =
-            events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number()));
-        self.wake_soon(partitions.collect());
-        Ok(())
-    }
-
-    fn new_event<E: EventType>(&self, event: &E, options: Options) -> Result<NewEvent, EnqueueError> {
+    pub(crate) fn new_event<E: EventType>(
+        &self,
+        event: &E,
+        options: Options,
+    ) -> Result<NewEvent, EnqueueError> {
         let Some(registered) = self.inner.events.get(E::NAME) else {
             return Err(EnqueueError::Unregistered {
                 event: E::NAME,
@@ -333,7 +296,7 @@ impl<DB: Database> Enqueuer<DB> {
             ..EventMetadata::default()
         };
         Ok(NewEvent {
-            event_id: uuid_v7(now, &self.inner.random).into(),
+            event_id: uuid_v7(now, self.inner.random.as_ref()).into(),
             event_type: E::NAME.to_owned(),
             aggregate: AggregateRef {
                 tenant: options.tenant.unwrap_or(TenantId::DEFAULT),
@@ -357,53 +320,24 @@ impl<DB: Database> Enqueuer<DB> {
         names.max_by(|one, other| strsim::jaro(one, name).total_cmp(&strsim::jaro(other, name)))
     }
 
-    /// Wakes the relays a few times in the next second.
-    fn wake_soon(&self, partitions: PartitionSet) {
-        let Some((store, tasks)) = self.running() else { return };
-        let bits = partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
-        if self.inner.hinted.fetch_or(bits, Ordering::AcqRel) != 0 {
-            // A task that has not taken the partitions yet will take these, too.
-            return;
-        }
-        let inner = Arc::clone(&self.inner);
-        tasks.spawn_until_stop(async move {
-            let [first, later @ ..] = WAKE_AFTER;
-            inner.clock.sleep(first).await;
-            let bits = inner.hinted.swap(0, Ordering::AcqRel);
-            let hinted: PartitionSet =
-                Partition::all().filter(|partition| bits & (1 << partition.number()) != 0).collect();
-            store.wake_relays(hinted);
-            for pause in later {
-                inner.clock.sleep(pause).await;
-                store.wake_relays(hinted);
-            }
-        });
-    }
-
-    fn running(&self) -> Option<(SqlStore, Tasks)> {
+    /// Store and tasks while the outbox is running.
+    fn running(&self) -> Option<Started> {
         self.inner.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
 
-impl<DB> Enqueuer<DB> {
     pub(crate) fn new(
         events: BTreeMap<&'static str, Registration>,
         selective: BTreeSet<String>,
+        place: B::Place,
         clock: OutboxClock,
-        random: OsRandom,
-        prefix: TablePrefix,
-    ) -> Enqueuer<DB> {
-        let inner = Inner {
-            events,
-            selective,
-            prefix,
-            clock,
-            random,
-            hinted: AtomicU64::new(0),
-            accepts_text_keys: AtomicBool::new(false),
-            running: Mutex::default(),
-        };
-        Enqueuer { inner: Arc::new(inner), database: PhantomData }
+        random: Arc<dyn RandomSource>,
+    ) -> Enqueuer<B> {
+        let inner = Inner { events, selective, place, clock, random, running: Mutex::default() };
+        Enqueuer { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn place(&self) -> &B::Place {
+        &self.inner.place
     }
 
     pub(crate) fn events(&self) -> &BTreeMap<&'static str, Registration> {
@@ -415,13 +349,12 @@ impl<DB> Enqueuer<DB> {
     }
 
     /// Sets the store and the tasks of the running outbox. `false` if it is running already.
-    pub(crate) fn set_running(&self, store: &SqlStore, tasks: &Tasks) -> bool {
+    pub(crate) fn set_running(&self, started: Started) -> bool {
         let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             return false;
         }
-        self.inner.hinted.store(0, Ordering::Release);
-        *running = Some((store.clone(), tasks.clone()));
+        *running = Some(started);
         true
     }
 

@@ -1,172 +1,18 @@
 //! Errors: what failed, why, and what to do.
 
+mod build;
+
 use std::time::Duration;
 
-use handover_events::{AggregateIdError, RetryPolicyError};
+use handover_events::AggregateIdError;
+use handover_outbox::UnitError;
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::{BrokerError, OlderRelay, StoreError};
 use handover_outbox::runtime::PrepareError;
-use handover_sql::{InvalidTablePrefix, SchemaError, UnsuitableSetting};
-use handover_system::EntropyError;
+#[cfg(feature = "sqlx")]
+use handover_sql::{SchemaError, UnsuitableSetting};
 
-/// Error of [`Builder::build`](crate::Builder::build): the parts do not fit together.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// Two consumers have the same name.
-    #[error(
-        "two consumers are named {name:?}: the name identifies the record of what a consumer has applied; give each \
-         consumer a name of its own, or put both functions into one consumer with `.and(..)`"
-    )]
-    ConsumerTwice {
-        /// The name.
-        name: String,
-    },
-    /// A consumer has two functions for one event type.
-    #[error(
-        "consumer {consumer:?} has two functions for the event type {event:?}: each event is applied by one function; \
-         call both from one function, or add a second consumer"
-    )]
-    FunctionTwice {
-        /// Name of the consumer.
-        consumer: String,
-        /// Name of the event type.
-        event: &'static str,
-    },
-    /// A function takes a value that was not given.
-    #[error(
-        "a function of consumer {consumer:?} takes Data<{data}>, and no such value was given; add `.data(..)` with a value \
-         of this type to the builder"
-    )]
-    MissingData {
-        /// Name of the consumer.
-        consumer: String,
-        /// The Rust type of the value.
-        data: &'static str,
-    },
-    /// Two Rust types have the same event name.
-    #[error(
-        "the event name {event:?} belongs to two types, {first} and {second}: a name stands for one definition of payload, \
-         key and routing key; rename one of them in `#[event(name = \"..\")]`, or use one type for both"
-    )]
-    EventTwice {
-        /// The event name.
-        event: &'static str,
-        /// One Rust type.
-        first: &'static str,
-        /// The other Rust type.
-        second: &'static str,
-    },
-    /// A retry policy is invalid.
-    #[error("the retry policy of consumer {consumer:?} is invalid: {cause}")]
-    InvalidRetry {
-        /// Name of the consumer.
-        consumer: String,
-        /// What is wrong with it.
-        cause: RetryPolicyError,
-    },
-    /// A time limit is zero, or too long.
-    #[error(
-        "the time limit for an attempt of consumer {consumer:?} is {limit:?}: it must be longer than zero and at most a day; \
-         change `.timeout(..)`, or leave it out: the default is 10 s"
-    )]
-    InvalidTimeout {
-        /// Name of the consumer.
-        consumer: String,
-        /// The time limit.
-        limit: Duration,
-    },
-    /// Rows would be deleted or archived too early.
-    #[error(
-        "`.{setting}(..)` has the time {time:?}: it must be at least {min:?}, so that nothing leaves its table while it is still \
-         needed; use a longer time"
-    )]
-    ShortRetention {
-        /// The method of the builder.
-        setting: &'static str,
-        /// The time.
-        time: Duration,
-        /// The shortest time.
-        min: Duration,
-    },
-    /// A consumer has the name of the queue of dead letters.
-    #[error(
-        "a consumer is named \"dead-letters\": its queue would be that of the dead letters of all consumers; give the \
-         consumer another name"
-    )]
-    ReservedConsumer {},
-    /// A routing key cannot be stored, or is a pattern.
-    #[error(
-        "the routing key of the event type {event:?} is {routing_key:?}: a routing key has 1 to 255 visible ASCII \
-         characters, without spaces, and none of its words between dots is `*` or `#`, which match other keys; set another \
-         one in `#[event(routing_key = \"..\")]`"
-    )]
-    InvalidRoutingKey {
-        /// Name of the event type.
-        event: &'static str,
-        /// Its routing key.
-        routing_key: &'static str,
-    },
-    /// An event type has the routing key of dead letters.
-    #[error(
-        "the routing key of the event type {event:?} is {routing_key:?}, which is that of the dead letters of this service: \
-         the event would become one; set another one in `#[event(routing_key = \"..\")]`, or rename the service"
-    )]
-    DeadLetterKey {
-        /// Name of the event type.
-        event: &'static str,
-        /// Its routing key.
-        routing_key: &'static str,
-    },
-    /// A consumer applies one of two event types with the same routing key.
-    #[error(
-        "the event types {applied:?} and {other:?} have the same routing key, {routing_key:?}, and consumer {consumer:?} has \
-         a function for {applied:?} only: it would receive each {other:?} and record it as a dead letter; give the types \
-         different routing keys, or add a function for {other:?} with `.and(..)`"
-    )]
-    SharedRoutingKey {
-        /// Name of the consumer.
-        consumer: String,
-        /// The routing key.
-        routing_key: &'static str,
-        /// Name of the event type that the consumer applies.
-        applied: &'static str,
-        /// Name of the other event type.
-        other: &'static str,
-    },
-    /// A name cannot be stored.
-    #[error("the name of {of} is {name:?}: a name has 1 to 64 visible ASCII characters, without spaces")]
-    InvalidName {
-        /// What has this name.
-        of: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// The prefix of the tables is invalid.
-    #[error(transparent)]
-    TablePrefix(#[from] InvalidTablePrefix),
-    /// The pool is on an SQLite database in memory.
-    #[error(
-        "the SQLite database is in memory: relay and consumers use connections of their own, and each of them would open \
-         another database; use a file, in tests a temporary one"
-    )]
-    NoFile {},
-    /// The pool is on a MySQL server without a database.
-    #[error(
-        "the connection options of the pool name no database: the tables of the outbox are created in it; name it in the \
-         URL or with `MySqlConnectOptions::database`"
-    )]
-    NoDatabase {},
-    /// The URL of the broker is invalid.
-    #[error("{why}; expected amqp://user:password@host:port/vhost")]
-    InvalidUrl {
-        /// The reason, without the URL, which contains a password.
-        why: String,
-    },
-    /// The operating system provides no random numbers, which ids need.
-    #[error(transparent)]
-    Random(#[from] EntropyError),
-}
+pub use build::BuildError;
 
 /// Error of [`Enqueuer::enqueue`](crate::Enqueuer::enqueue). The event was not enqueued.
 #[derive(Debug, thiserror::Error)]
@@ -260,6 +106,24 @@ pub enum EnqueueError {
     Store(#[from] StoreError),
 }
 
+/// A unit of work that enqueues may fail with this error.
+impl UnitError for EnqueueError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            EnqueueError::Store(cause) => Some(cause),
+            EnqueueError::NotAnObject { .. }
+            | EnqueueError::Contradiction { .. }
+            | EnqueueError::Key { .. }
+            | EnqueueError::NotSelective { .. }
+            | EnqueueError::OlderProcess { .. }
+            | EnqueueError::Payload { .. }
+            | EnqueueError::Unreadable { .. }
+            | EnqueueError::Unregistered { .. }
+            | EnqueueError::NoTransaction {} => None,
+        }
+    }
+}
+
 impl EnqueueError {
     /// The error for the consumer whose handler enqueues an event.
     pub(crate) fn into_stored(self) -> StoredError {
@@ -295,6 +159,7 @@ pub enum Error {
         cause: StoreError,
     },
     /// The tables of the outbox cannot be created in this database.
+    #[cfg(feature = "sqlx")]
     #[error(
         "the tables of the outbox cannot be created in the database: {0}; rename it, or give the tables of the outbox a prefix \
          with `Builder::table_prefix`, or let the connection options of the pool name another schema (`search_path`) or \
@@ -324,6 +189,7 @@ pub enum Error {
         needed: i64,
     },
     /// A setting of the server is unsuitable.
+    #[cfg(feature = "sqlx")]
     #[error("the database has an unsuitable setting, {}: {}; {}", .0, .0.why, .0.remedy)]
     Setting(UnsuitableSetting),
     /// The broker is unreachable, or refused a request.
@@ -350,6 +216,12 @@ pub enum Error {
     /// The outbox is running.
     #[error("the outbox is running; one process starts it once")]
     Running {},
+    /// The outbox is on a store of the application, and its tasks have ended.
+    #[error(
+        "the outbox is on a store of your own and was stopped: the tasks of its transactor have ended; build another outbox to start \
+         again"
+    )]
+    Stopped {},
     /// Tasks did not end in time.
     #[error(
         "the tasks of the outbox did not end within {limit:?}; what they had not committed is repeated after the next start"
@@ -368,6 +240,7 @@ fn remedy(error: &StoreError) -> &'static str {
     }
 }
 
+#[cfg(feature = "sqlx")]
 impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Error {
         match error {

@@ -42,6 +42,13 @@ pub mod operations {
     #![doc = include_str!("guide/operations.md")]
 }
 
+#[cfg(feature = "store")]
+pub mod own_store {
+    //! An outbox on a store of your own, without sqlx.
+    //!
+    #![doc = include_str!("guide/own_store.md")]
+}
+
 pub mod upgrading {
     //! New versions of your events and of this crate.
     //!

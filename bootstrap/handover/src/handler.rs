@@ -20,17 +20,17 @@ pub use error::HandlerError;
 pub type Result<T = (), E = HandlerError> = std::result::Result<T, E>;
 
 /// A function for [`in_transaction`]: `async fn(Event<E>, &mut C, Data<T>..) -> handover::Result`, where `C` is the
-/// connection of sqlx, such as `PgConnection`, with up to three `Data<T>`.
+/// connection of sqlx, such as `PgConnection`, or the unit of work of an own store, with up to three `Data<T>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler for `in_transaction`",
     label = "expected `async fn(Event<E>, &mut Connection, Data<T>..) -> handover::Result`",
     note = "the first argument is `Event<E>`, by value, where `E` has `#[derive(Event)]`",
-    note = "the second argument is the connection of sqlx by `&mut`, such as `&mut PgConnection`; up to three `Data<T>` follow",
+    note = "the second argument is the connection of sqlx by `&mut`, such as `&mut PgConnection` (on an own store its unit of work); up to three `Data<T>` follow",
     note = "it returns `handover::Result`, or another `Result` whose error implements `std::error::Error`",
     note = "its future is `Send`: no `Rc` and no lock guard of std may live across an `.await`",
     note = "a function without a connection belongs in `at_least_once`"
 )]
-pub trait InTransactionFn<'a, E, D, C>: Send + Sync + 'static {
+pub trait InTransactionFn<'a, E, D, C: ?Sized>: Send + Sync + 'static {
     #[doc(hidden)]
     fn call(
         &self,
@@ -77,7 +77,7 @@ macro_rules! take {
 /// Implements the traits for functions with these values.
 macro_rules! functions {
     ($($data:ident),*) => {
-        impl<'a, F, Fut, R, X, E, C, $($data),*> InTransactionFn<'a, E, ($($data,)*), C> for F
+        impl<'a, F, Fut, R, X, E, C: ?Sized, $($data),*> InTransactionFn<'a, E, ($($data,)*), C> for F
         where
             F: Fn(Event<E>, &'a mut C, $(Data<$data>),*) -> Fut + Send + Sync + 'static,
             Fut: Future<Output = std::result::Result<R, X>> + Send + 'a,
@@ -155,7 +155,7 @@ pub struct Handlers<F> {
     pub(crate) is_selective: bool,
 }
 
-/// The functions of a consumer from [`in_transaction`], on connections of type `C`.
+/// The functions of a consumer from [`in_transaction`], on connections or units of work of type `C`.
 pub type InTransaction<C> = Handlers<TransactionCall<C>>;
 
 /// The functions of a consumer from [`at_least_once`].
@@ -195,7 +195,7 @@ where
     F: for<'a> InTransactionFn<'a, E, D, C>,
     E: EventType,
     D: 'static,
-    C: 'static,
+    C: ?Sized + 'static,
 {
     InTransaction::<C>::empty().and(function)
 }
@@ -235,7 +235,7 @@ where
     AtLeastOnce::empty().and(function).retry(retry)
 }
 
-impl<C: 'static> InTransaction<C> {
+impl<C: ?Sized + 'static> InTransaction<C> {
     /// Adds the function for another event type.
     #[must_use]
     pub fn and<F, E, D>(mut self, function: F) -> InTransaction<C>
@@ -245,7 +245,7 @@ impl<C: 'static> InTransaction<C> {
         D: 'static,
     {
         /// The type of the argument makes the closure valid for every lifetime.
-        fn boxed<C, F>(call: F) -> TransactionCall<C>
+        fn boxed<C: ?Sized, F>(call: F) -> TransactionCall<C>
         where
             F: for<'a> Fn(&StoredEvent, &'a mut C, &Resources) -> BoxFuture<'a, Result<Applied>>
                 + Send

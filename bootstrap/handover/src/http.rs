@@ -3,10 +3,10 @@
 //! ```
 //! use axum::Router;
 //! use axum::http::request::Parts;
-//! use handover::Running;
 //! use handover::http::Named;
+//! use handover::{Backend, Running};
 //!
-//! fn with_operators<DB>(service: Router, running: &Running<DB>) -> Router {
+//! fn with_operators<B: Backend>(service: Router, running: &Running<B>) -> Router {
 //!     let operator = |head: &Parts| Some(head.headers.get("x-operator")?.to_str().ok()?.to_owned());
 //!     service.nest("/admin/outbox", running.operator_router(Named(operator)))
 //! }
@@ -19,6 +19,7 @@ use handover_events::{TenantId, Trace};
 use handover_http::envelope::Code;
 use handover_http::{OperatorState, operator_router};
 
+use crate::backend::Backend;
 use crate::running::Running;
 
 /// The version of axum whose routers and requests this module uses.
@@ -27,7 +28,7 @@ pub use handover_http::Guard;
 pub use handover_http::refusal::Refusal;
 pub use handover_outbox::operations::Operator;
 
-impl<DB> Running<DB> {
+impl<B: Backend> Running<B> {
     /// The operators' routes, to be nested in the router of the service. `guard` decides who is an operator: [`Named`], or
     /// an own [`Guard`].
     ///

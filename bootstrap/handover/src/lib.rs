@@ -6,6 +6,13 @@
 // The derive macro generates paths that start with `handover`. This line makes them valid inside this crate.
 extern crate self as handover;
 
+#[cfg(not(any(feature = "sqlx", feature = "store")))]
+compile_error!(
+    "no database is enabled: run `cargo add handover --features postgres` (or `mysql`, `sqlite`, or `store` for a store of your \
+     own)"
+);
+
+mod backend;
 mod broker;
 mod builder;
 #[cfg(feature = "cli")]
@@ -13,6 +20,7 @@ pub mod cli;
 mod clock;
 mod consumer;
 mod data;
+#[cfg(feature = "sqlx")]
 mod database;
 mod enqueue;
 mod error;
@@ -25,20 +33,27 @@ mod layer;
 #[cfg(feature = "otel")]
 mod otel;
 mod outbox;
+#[cfg(feature = "store")]
+mod own_store;
 mod parts;
 mod registration;
 mod report;
 mod retention;
 mod running;
+#[cfg(feature = "store")]
+pub mod store;
 #[cfg(feature = "test")]
 pub mod test;
 mod trace_layer;
 
+pub use backend::Backend;
+pub use broker::BrokerChoice;
 #[cfg(feature = "rabbitmq")]
 pub use broker::RabbitMq;
 pub use builder::Builder;
 pub use consumer::IntoConsumer;
 pub use data::Data;
+#[cfg(feature = "sqlx")]
 pub use database::Database;
 pub use enqueue::{Enqueuer, Options};
 pub use error::{BuildError, EnqueueError, Error};
@@ -62,5 +77,6 @@ pub use parts::Role;
 pub use report::Report;
 pub use running::Running;
 /// The version of sqlx whose pools, connections and transactions this crate takes.
+#[cfg(feature = "sqlx")]
 pub use sqlx;
 pub use trace_layer::TraceLayer;

@@ -1,12 +1,9 @@
 //! The parts of an outbox, as the builder has checked them.
 
-use std::num::NonZeroU32;
-
 use handover_outbox::consumers::Subscriber;
-use handover_sql::Session;
 
+use crate::backend::Backend;
 use crate::broker::BrokerChoice;
-use crate::database::Location;
 use crate::retention::Retention;
 
 /// Last part of the name of the queue of dead letters.
@@ -33,22 +30,21 @@ pub enum Role {
 }
 
 /// What the builder has checked.
-pub(crate) struct Parts {
-    pub(crate) location: Location,
+pub(crate) struct Parts<B: Backend> {
     pub(crate) name: String,
-    pub(crate) broker: BrokerChoice,
-    pub(crate) consumers: Vec<ConnectedConsumer>,
+    /// `None`: messages are rows of the same database.
+    pub(crate) broker: Option<BrokerChoice>,
+    pub(crate) consumers: Vec<ConnectedConsumer<B::Unit>>,
     pub(crate) roles: Vec<Role>,
     /// Whether a summary of the events is logged.
     pub(crate) summary: bool,
-    pub(crate) connections: NonZeroU32,
     pub(crate) retention: Retention,
 }
 
 /// A consumer with its queue and its values.
-pub(crate) struct ConnectedConsumer {
+pub(crate) struct ConnectedConsumer<U: ?Sized> {
     pub(crate) routing_keys: Vec<&'static str>,
-    pub(crate) subscriber: Subscriber<Session>,
+    pub(crate) subscriber: Subscriber<U>,
     /// Whether events can exclude the queue.
     pub(crate) is_selective: bool,
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::backend::Backend;
+use crate::broker;
 use crate::parts::Parts;
 use crate::registration::Registration;
 
@@ -16,7 +18,10 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn of<'e>(events: impl Iterator<Item = &'e Registration>, parts: &Parts) -> Report {
+    pub(crate) fn of<'e, B: Backend>(
+        events: impl Iterator<Item = &'e Registration>,
+        parts: &Parts<B>,
+    ) -> Report {
         let events = events.map(|event| {
             let order = if event.is_ordered { "in order" } else { "unordered" };
             format!("{} ({order})", event.name)
@@ -30,7 +35,7 @@ impl Report {
         let roles: Vec<String> = parts.roles.iter().map(|role| format!("{role:?}").to_lowercase()).collect();
         Report {
             service: parts.name.clone(),
-            broker: parts.broker.name(),
+            broker: broker::name(parts.broker.as_ref()),
             roles: if roles.is_empty() { "none".to_owned() } else { roles.join(", ") },
             events: events.collect(),
             consumers: consumers.collect(),

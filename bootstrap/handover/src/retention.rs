@@ -9,8 +9,8 @@ use handover_outbox::archive::{
 use handover_outbox::jobs::Leader;
 use handover_outbox::webhooks::WebhookRetention;
 use handover_outbox::{AuditRetention, Outbox as Services};
-use handover_sql::SqlStore;
 
+use crate::backend::OpenStore;
 use crate::error::BuildError;
 
 /// Lease of the process that runs the jobs.
@@ -65,12 +65,12 @@ impl Retention {
     }
 
     /// Starts the jobs. One process of all that do this runs them.
-    pub(crate) fn start(&self, services: &Services, store: &SqlStore) {
+    pub(crate) fn start(&self, services: &Services, store: &dyn OpenStore) {
         let leader = Leader::start(&services.tx, LEASE, LEASE_MS);
         AuditRetention::new(services, self.audit_reads).start(&leader);
         WebhookRetention::new(services, self.webhook_deliveries).start(&leader);
         if let Some(archive) = Archive::of(services) {
-            let job = ArchiveJob::new(Some(archive), Arc::new(store.clone()));
+            let job = ArchiveJob::new(Some(archive), store.monitor());
             job.start(&services.tx, &leader, ARCHIVE_INTERVAL);
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use handover_outbox::Outbox as Services;
 use handover_outbox::state::{DatabaseState, StateMetrics};
-use handover_sql::SqlStore;
 
+use crate::backend::{Backend, OpenStore};
 use crate::enqueue::Enqueuer;
 use crate::error::Error;
 
@@ -24,14 +24,14 @@ use crate::error::Error;
 /// }
 /// ```
 #[must_use = "stop it when the service ends"]
-pub struct Running<DB> {
-    enqueuer: Enqueuer<DB>,
-    store: SqlStore,
+pub struct Running<B: Backend> {
+    enqueuer: Enqueuer<B>,
+    store: Arc<dyn OpenStore>,
     services: Services,
 }
 
-impl<DB> Running<DB> {
-    pub(crate) fn new(enqueuer: Enqueuer<DB>, store: SqlStore, services: Services) -> Running<DB> {
+impl<B: Backend> Running<B> {
+    pub(crate) fn new(enqueuer: Enqueuer<B>, store: Arc<dyn OpenStore>, services: Services) -> Running<B> {
         Running { enqueuer, store, services }
     }
 
@@ -56,7 +56,7 @@ impl<DB> Running<DB> {
     /// }
     /// ```
     pub fn state_metrics(&self, interval: Duration) -> StateMetrics {
-        let database = DatabaseState::new(Arc::new(self.store.clone()));
+        let database = DatabaseState::new(self.store.monitor());
         StateMetrics::start(&self.services, vec![Arc::new(database)], interval)
     }
 

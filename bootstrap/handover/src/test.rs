@@ -25,6 +25,7 @@
 //! ```
 
 mod clock;
+#[cfg(feature = "sqlx")]
 mod database;
 
 use std::collections::BTreeSet;
@@ -40,10 +41,12 @@ use handover_outbox::ports::{BrokerError, Consumed, OutboxFilter, OutboxRow, Red
 use handover_system::EntropyError;
 use serde_json::Value;
 
+use crate::backend::Backend;
 use crate::event::Event;
 use crate::running::Running;
 
 pub use clock::ManualClock;
+#[cfg(feature = "sqlx")]
 pub use database::TestDatabase;
 
 /// Pause between two looks at a state.
@@ -73,6 +76,7 @@ pub enum TestError {
     #[error("there is no event {0:?}")]
     NoEvent(String),
     /// The database of a test cannot be created or removed.
+    #[cfg(feature = "sqlx")]
     #[error("the database of the test cannot be created or removed: {0}")]
     Database(#[from] sqlx::Error),
     /// The temporary folder of a test cannot be created or removed.
@@ -86,7 +90,7 @@ pub enum TestError {
     TimedOut(String),
 }
 
-impl<DB> Running<DB> {
+impl<B: Backend> Running<B> {
     /// The committed events of a type, in the order of their commits.
     pub async fn enqueued<E: EventType>(&self) -> Result<Vec<Event<E>>, TestError> {
         let filter = OutboxFilter { event_type: Some(E::NAME.to_owned()), ..OutboxFilter::default() };

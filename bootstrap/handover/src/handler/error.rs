@@ -5,7 +5,6 @@ use std::fmt;
 
 use handover_outbox::consumers::HandlerError as StoredError;
 use handover_outbox::ports::StoreError;
-use handover_sql::lent_error;
 
 use crate::error::EnqueueError;
 
@@ -85,8 +84,10 @@ impl HandlerError {
         if self.is_permanent {
             return StoredError::Unrecoverable(self.to_string());
         }
-        let cause = match self.cause.downcast::<sqlx::Error>() {
-            Ok(error) => return lent_error(*error).into(),
+        let cause = self.cause;
+        #[cfg(feature = "sqlx")]
+        let cause = match cause.downcast::<sqlx::Error>() {
+            Ok(error) => return handover_sql::lent_error(*error).into(),
             Err(cause) => cause,
         };
         let cause = match cause.downcast::<EnqueueError>() {

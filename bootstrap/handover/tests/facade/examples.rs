@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::library::TestResult;
 
 /// The examples that need no server, each with a line that it prints.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("bulk", "10000 events published and applied in "),
     ("cost", "times as long"),
     ("follow_up", "invoice 1 sent"),
@@ -19,6 +19,7 @@ const EXAMPLES: [(&str, &str); 11] = [
     // The reason of the replay, from the audit log.
     ("operators", "photo added"),
     ("order", "applied: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"),
+    ("own_store", "1 reminder: [\"ann brings book 1 back\"]"),
     ("quickstart", "ann has book 1"),
     ("redelivery", "[(\"blue\", 1), (\"red\", 2)]"),
     ("roles", "with a worker: 3 images indexed"),
@@ -57,5 +58,20 @@ fn every_example_is_tested() -> TestResult {
     let tested =
         EXAMPLES.iter().map(|(name, _)| *name).chain(["clinic", "common", "crash"]).map(str::to_owned);
     assert_eq!(files, tested.collect());
+    Ok(())
+}
+
+/// Comment on each line with which the example `operators` mounts the routes and the commands.
+const MOUNTS: &str = "// mounts";
+
+#[test]
+fn operators_routes_and_commands_are_mounted_in_at_most_six_lines() -> TestResult {
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/operators.rs"))?;
+    let (mounting, others): (Vec<&str>, Vec<&str>) = source.lines().partition(|line| line.ends_with(MOUNTS));
+    assert!(mounting.len() <= 6, "{mounting:?}");
+    for part in ["operator_router(", "Named(", "Commands)", "commands.run("] {
+        assert!(mounting.iter().any(|line| line.contains(part)), "no marked line has {part:?}");
+        assert!(!others.iter().any(|line| line.contains(part)), "a line with {part:?} is not marked");
+    }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod keys;
 mod library;
 mod mistakes;
 mod operators;
+mod own_store;
 mod prefix;
 mod readme;
 mod retention;
