@@ -127,6 +127,23 @@ pub(crate) fn shipped(
     (sql, values)
 }
 
+/// The orders with these ids. An index on the tenant would read every order of the tenant.
+pub(crate) fn by_id(dialect: &dyn Dialect, tenant: Option<TenantId>, ids: &[i64]) -> (String, Vec<Value>) {
+    let (conditions, values) = match tenant {
+        Some(tenant) => ("tenant_id = ?", values![tenant.get()]),
+        None => ("1 = 1", Vec::new()),
+    };
+    dialect.look_up(LookUp {
+        columns: COLUMNS,
+        from: format!("orders {}", dialect.primary_key()),
+        column: "id",
+        keys: padded(ids).into_iter().map(Value::from).collect(),
+        conditions: conditions.to_owned(),
+        values,
+        ..LookUp::default()
+    })
+}
+
 #[async_trait]
 impl OrderQueries for MarketSession {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
@@ -181,22 +198,9 @@ impl OrderQueries for MarketSession {
         ids: &[OrderId],
     ) -> Result<Vec<Order>, StoreError> {
         let ids: BTreeSet<i64> = ids.iter().map(|id| id.get()).collect();
-        let (condition, condition_values) = match tenant {
-            Some(tenant) => ("tenant_id = ?", values![tenant.get()]),
-            None => ("1 = 1", Vec::new()),
-        };
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
-            let ids = padded(ids);
-            let (sql, values) = self.dialect().look_up(LookUp {
-                columns: COLUMNS,
-                from: "orders".to_owned(),
-                column: "id",
-                keys: ids.into_iter().map(Value::from).collect(),
-                conditions: condition.to_owned(),
-                values: condition_values.clone(),
-                ..LookUp::default()
-            });
+            let (sql, values) = by_id(self.dialect(), tenant, ids);
             for row in &self.fetch(&sql, values).await? {
                 found.push(OrderTable::read(row)?);
             }

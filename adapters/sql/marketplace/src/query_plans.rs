@@ -72,13 +72,16 @@ async fn check_lookups(store: &SqlMarket) {
     let rows_by_key = |table| operations::rows_by_key(dialect, "*", table, tenant, &["a", "b"]);
     let reference: Reference = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
     let period = BillingPeriod::FIRST;
+    // The planner compares the costs of an index for the length of the list.
+    let many: Vec<i64> = (1..=128).collect();
     let invoice = InvoiceId::try_from(7).unwrap();
     let refund = RefundId::try_from(7).unwrap();
     let failed_payments = PaymentFilter { status: Some(PaymentStatus::Failed), ..PaymentFilter::default() };
     let erasure = ["orders", "payments", "refunds", "refund_requests", "gateway_reports"]
         .map(|table| format!("SEARCH {table} USING"));
     let erasure = personal_texts::order_statements(dialect, tenant, &[1, 2]).into_iter().zip(&erasure);
-    let cases: [((String, Vec<Value>), &str); 26] = [
+    let cases: [((String, Vec<Value>), &str); 27] = [
+        (orders::by_id(dialect, Some(tenant), &many), "SEARCH orders USING INTEGER PRIMARY KEY"),
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         (
             payments::OF_ORDERS.statement(dialect, tenant, &[1, 2]),

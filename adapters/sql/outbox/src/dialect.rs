@@ -108,6 +108,12 @@ pub trait Dialect: Send + Sync {
     /// without hints.
     fn index(&self, name: &str) -> String;
 
+    /// The index hint after a table in `FROM` whose rows are found by an integer primary key; empty on an engine that needs
+    /// none.
+    fn primary_key(&self) -> &'static str {
+        ""
+    }
+
     /// The table or view from which old audit entries of reads are deleted.
     fn deletable_audit_entries(&self) -> &'static str {
         "outbox_audit_log"

@@ -57,6 +57,12 @@ impl Dialect for SqliteDialect {
         format!("INDEXED BY {name}")
     }
 
+    fn primary_key(&self) -> &'static str {
+        // Allows the rowid only. Without statistics, SQLite otherwise prefers an index on a column with few values if the list of
+        // keys is long.
+        "NOT INDEXED"
+    }
+
     fn failed(&self) -> String {
         self.index("idx_outbox_failed")
     }
