@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_contract::faulty::{FaultyStore, StoreCall, StoreFault};
 use handover_events::OutboxStatus;
 use handover_memory::{MemoryBroker, MemoryUnit};
 use handover_outbox::RelaySettings;
@@ -83,6 +84,14 @@ struct Pipeline {
 impl Pipeline {
     /// Events `book-seq` in this order, and a relay with windows of two rows.
     async fn publishing(events: &[(i64, i64)]) -> Pipeline {
+        Pipeline::publishing_on(Arc::clone, events).await
+    }
+
+    /// As [`Pipeline::publishing`], with a relay on another store.
+    async fn publishing_on(
+        store: impl FnOnce(&Arc<OutboxStore>) -> Arc<OutboxStore>,
+        events: &[(i64, i64)],
+    ) -> Pipeline {
         let mut library = Library::sending([lent()]).with(&loans());
         let broker = Arc::new(HeldBroker {
             inner: library.broker.clone(),
@@ -91,6 +100,8 @@ impl Pipeline {
         });
         library.outbox.broker = Arc::clone(&broker) as Arc<_>;
         library.prepare().await;
+        let tx = &library.outbox.tx;
+        library.outbox.tx = tx.with_store(store(tx.store()));
         let pipeline = Pipeline { library, broker };
         let settings = RelaySettings { batch: 2.try_into().unwrap(), ..RelaySettings::default() };
         pipeline.library.start_relay_with(&settings);
@@ -284,4 +295,36 @@ async fn after_an_outage_in_one_window_the_other_one_is_settled_and_one_window_a
     assert!(position("1-1") < position("1-2"), "{published:?}");
     let row = pipeline.library.row("1-1").await;
     assert_eq!((row.event_id, row.retry_count), (event_id("1-1"), 0), "an outage is no attempt");
+}
+
+/// Each commit of the relay in turn has the fault: those of its leases, and those that settle one of the windows in flight.
+#[tokio::test(start_paused = true)]
+async fn failed_or_unknown_commit_loses_no_event_and_keeps_the_order() {
+    for fault in [StoreFault::Unavailable, StoreFault::CommitLost, StoreFault::ReplyLost] {
+        for commits in 0.. {
+            let mut faulty = None;
+            let store = |inner: &Arc<OutboxStore>| {
+                let store = FaultyStore::new(Arc::clone(inner), StoreCall::Commit, commits, fault);
+                Arc::clone(faulty.insert(Arc::new(store))) as Arc<_>
+            };
+            let pipeline =
+                Pipeline::publishing_on(store, &[(1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (4, 2)]).await;
+            eventually(async || pipeline.broker.windows().len() >= 2).await;
+            for window in 0..20 {
+                pipeline.broker.answer(window, Answer::Confirm);
+            }
+            eventually(async || pipeline.is_sent(&["1-1", "2-1", "3-1", "4-1", "1-2", "4-2"]).await).await;
+            let published = pipeline.broker.windows().concat();
+            let is = |id: &'static str| move |published: &String| published == id;
+            for (earlier, later) in [("1-1", "1-2"), ("4-1", "4-2")] {
+                let [last, first] =
+                    [published.iter().rposition(is(earlier)), published.iter().position(is(later))];
+                assert!(last < first, "{fault:?} of commit {commits}: {published:?}");
+            }
+            if !faulty.unwrap().has_failed() {
+                assert!(commits > 2, "no window was settled");
+                break;
+            }
+        }
+    }
 }
