@@ -20,6 +20,7 @@ mod group;
 mod identity;
 mod outage;
 mod outcome;
+mod reception;
 mod registration;
 mod single;
 mod sweep;
